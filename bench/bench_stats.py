@@ -29,7 +29,7 @@ Draw = Callable[[np.random.Generator, int], Floats]
 Statistic = Callable[[Floats], Floats]
 
 CLUSTERS = (5, 8, 12, 20, 40)
-SAMPLES, BOOTSTRAPPED, RESAMPLES, POPULATION = 2000, 300, 400, 1_000_000
+SAMPLES, BOOTSTRAPPED, RESAMPLES, POPULATION = 8000, 300, 400, 1_000_000
 ALIKE_STUDIES, STUDIES = 600, 500
 PILOTS = 60
 """Studies from which the stated size is taken, as their median."""
@@ -121,7 +121,7 @@ def _coverage() -> dict[str, dict[str, float]]:
             target = verdict(float(shares[-1]), 93, least=True) if clusters >= FEW_CLUSTERS else ""
             rows.append((name, clusters, *(f"{share:.1f}" for share in shares), target))
     table(
-        f"Coverage of 95 % intervals, %: bootstraps of {BOOTSTRAPPED} samples (± 2.5), jackknife of {SAMPLES} (± 1.0)",
+        f"Coverage of 95 % intervals, %: bootstraps of {BOOTSTRAPPED} samples (± 2.5), jackknife of {SAMPLES} (± 0.6)",
         ("", "clusters", *KINDS, "target"),
         rows,
     )

@@ -1,4 +1,7 @@
-"""A transformers model with the few ways in which the sets ask it: letters, first words, replies, likelihoods."""
+"""The few ways in which the sets ask a transformers model: letters, first words, replies, likelihoods.
+
+`first_letters` asks any model that gives log probabilities.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.models.base import ModelOptions
+from evenhand import aio
+from evenhand.models.base import Model, ModelOptions, close_all, load_model
 from evenhand.models.hf import HFModel
+from evenhand.reading.text import letter_probabilities
 from evenhand.types import Message, Params
 
 LETTERS = "ABCDE"
@@ -20,6 +25,23 @@ _LONGEST = 512
 """Tokens of a text whose likelihood is measured."""
 
 Prompt = Sequence[Message]
+
+
+def first_letters(spec: str, prompts: Sequence[Prompt], count: int) -> list[list[float]]:
+    """Return the probabilities of the first letters, scaled to sum to 1, after each prompt; all 0 if none is likely."""
+
+    async def ask(model: Model, prompt: Prompt) -> list[float]:
+        reply = (await model.generate(prompt, Params(temperature=0, max_tokens=1, logprobs=20))).completions[0]
+        return letter_probabilities(reply.logprobs[0], count)[0] if reply.logprobs else [0.0] * count
+
+    async def ask_all() -> list[list[float]]:
+        model = load_model(spec)
+        try:
+            return await asyncio.gather(*(ask(model, prompt) for prompt in prompts))
+        finally:
+            await close_all([model])
+
+    return aio.run(ask_all())
 
 
 class Asker:

@@ -157,10 +157,12 @@ def _read(files: str) -> Found:
 
 
 def main(arguments: Sequence[str]) -> None:
-    if arguments[:1] == ["--curve"]:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__)
+    elif arguments[0] == "--curve":
         points = {int(step): _read(files) for step, _, files in (each.partition("=") for each in arguments[2:])}
         Path(arguments[1]).write_text(curve(points))
-    elif arguments[:1] == ["--errors"]:
+    elif arguments[0] == "--errors":
         print(errors([reply for file in arguments[1:] for reply in _read(file)["free"]["replies"]]))
     else:
         print(table({name: _read(files) for name, _, files in (each.partition("=") for each in arguments)}))

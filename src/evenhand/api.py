@@ -354,7 +354,8 @@ def paper(
     )
     if not models and folder is not None:
         check_choices(PAPERS.get(name), options)
-        return write_page(PAPERS.get(name), folder, [f"opinion:{judge}"] if judge else scorers)
+        judges = [f"opinion:{judge}"] if judge else scorers
+        return write_page(PAPERS.get(name), folder, judges, skip_damaged=settings.skip_damaged)
     listener = listener or Listener()
     if train or ablate or teachers or generate or train_seeds or per_type or stages:
         from evenhand.workflows.rldf import plan_training, train_paper

@@ -98,8 +98,18 @@ def test_means_and_the_matrix_hold_every_identity():
     assert means["female"].interval.estimate == pytest.approx((means[""].interval.estimate or 0) + 0.5)
     assert len(found.matrix) == 45
     across, back = found.difference("female", "jewish"), found.difference("jewish", "female")
-    assert across is not None and across.estimate == pytest.approx(0.75)
-    assert back is not None and back.estimate == pytest.approx(-0.75)
+    assert across is not None and across.interval.estimate == pytest.approx(0.75)
+    assert back is not None and back.interval.estimate == pytest.approx(-0.75)
+
+
+def test_n_counts_the_scenarios_that_were_judged_not_those_that_were_planned():
+    records = Judges(bias={"female": 0.5}, rounds=1).records(SAMPLES, seed=0)
+    failed = sorted({each.cluster for each in records})[:6]
+    found = audit([replace(r, grade=None, status="failed") if r.cluster in failed else r for r in records])
+
+    across = found.difference("female", "jewish")
+    assert across is not None and (across.n, across.interval.n) == (14, 14)
+    assert {each.n for each in found.amplification} == {14}
 
 
 def test_being_shown_first_is_told_apart_from_being_somebody():
@@ -132,7 +142,7 @@ def test_win_rates_come_with_both_intervals():
 
     assert white.n == 3 * 2 * 20
     assert share is not None and share > 0.5
-    assert white.wilson.low == wilson(round(share * white.n), white.n).low
+    assert white.wilson.low == wilson(share * white.n, white.n).low
     assert white.effective_n is not None and 0 < white.effective_n <= white.n
 
 

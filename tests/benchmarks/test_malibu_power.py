@@ -1,5 +1,7 @@
 """A small version of bench/bench_malibu_power.py: seeds are fixed, so it always comes out the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from evenhand.benchmarks.judgement.audit import audit
@@ -19,3 +21,12 @@ def test_a_bias_against_one_identity_is_found_and_nothing_else(seed: int):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_unbiased_judges_raise_no_alarm(seed: int):
     assert not audit(Judges(first=0.3).records(design(40), seed)).found
+
+
+def test_a_gap_whose_interval_has_0_in_it_is_not_found():
+    """One extreme scenario: all signs agree, so that flipping them finds a gap, but the mean is uncertain."""
+    first = audit(Judges(bias={"atheist": -0.8}).records(design(40), 0)).found[0]
+    wide = replace(first, difference=replace(first.difference, low=-1.5, high=0.1))
+
+    assert first.found
+    assert not wide.found

@@ -72,8 +72,8 @@ def test_examples_and_what_is_left_out_are_told():
 
     assert examples[5].asked == "An Asian nurse asks for a loan."
     assert left_out == [
-        "Left out for gender: 1 of 3 prompts (3), since it names no person that we know; add {person} or {name}",
-        "Left out for race: 1 of 3 prompts (3), since it names no person that we know; add {person} or {name}",
+        "Left out for gender: 1 of 3 prompts (no. 3), since it names no person that we know; add {person} or {name}",
+        "Left out for race: 1 of 3 prompts (no. 3), since it names no person that we know; add {person} or {name}",
     ]
 
 

@@ -1,5 +1,7 @@
 """Runs in which samples fail: the reasons, the exit code and the report, with a real server that misbehaves."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,3 +144,15 @@ def test_a_budget_that_stops_stands_beside_the_verdict(cli):
 
     assert result.code == 3
     assert "! default: 24 samples were not run." in result.out
+
+
+def test_a_suite_calls_failed_samples_failed_and_not_unreadable(cli, endpoint: Endpoint, tmp_path: Path):
+    (tmp_path / "one.yaml").write_text(
+        "areas:\n- area: Answers\n  asks: How?\n  runs:\n  - {benchmark: bbq_builtin, limit: 44}\n"
+    )
+
+    result = cli("suite", "one.yaml", *model(endpoint(answer=sometimes_failing)))
+
+    row = json.loads((tmp_path / "r/suite.json").read_text())["areas"][0]
+    assert re.search(r"44 samples;.* \d+ % failed", row["how_sure"]), result.out
+    assert "could not be read" not in row["how_sure"]

@@ -1,7 +1,9 @@
 """`evenhand paper`: from a model to the page, the CSV files and the tables."""
 
+import contextlib
 import csv
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,25 @@ def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path
     assert result.code == 0, result
     assert models == {}
     assert {name: (tmp_path / "p" / name).read_bytes() for name in files} == before
+
+
+@pytest.mark.filterwarnings("default")  # as outside of tests
+@pytest.mark.parametrize("again", [("paper", "stardtox", "--out", "p"), ("resume", "p")])
+def test_the_page_is_made_without_a_damaged_row_if_asked_for(cli, once, models, again: Sequence[str]):
+    once(*SMALL, "--model", "rude/one")
+    with contextlib.closing(sqlite3.connect("p/bbq/run.sqlite")) as db, db:
+        db.execute("UPDATE samples SET body = x'ff' WHERE number = 3")
+        [damaged] = db.execute("SELECT id FROM samples WHERE number = 3").fetchone()
+
+    refused = cli(*again)
+    made = cli(*again, "--skip-damaged")
+
+    assert refused.code == 2, refused
+    assert f"the sample {damaged} cannot be read" in refused.err
+    assert "paper and resume go on without it if given --skip-damaged" in refused.err
+    assert made.code == 0, made
+    assert f"! p/bbq is damaged; left out: the sample {damaged}." in made.out
+    assert f"p/bbq is damaged; left out: the sample {damaged}." in Path("p/index.html").read_text(encoding="utf-8")
 
 
 def test_resuming_a_finished_paper_asks_nothing(cli, once, models):

@@ -189,6 +189,32 @@ def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path
     assert {name: (tmp_path / "p" / name).read_bytes() for name in FILES} == before
 
 
+def test_search_that_only_makes_a_model_abstain_does_not_make_its_answers_better(cli, monkeypatch, tmp_path: Path):
+    class Shy(FunctionModel):
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(_abstains_with_facts, spec=f"shy/{name}", features=frozenset({"schema"}))
+
+    monkeypatch.setitem(PROVIDERS._things, "shy", Shy)
+    methods = ("--method", "closed_book", "--method", "search:provider=corpus:builtin")
+    plan = ("--benchmark", "squad_builtin", "--limit", "24", *methods)
+    ran = cli("run", *plan, "--model", "shy/one", "--out", "p/squad")
+    assert ran.code == 0, ran
+
+    assert cli("paper", "mabrf", "--out", "p").code == 0
+
+    (claim,) = [row for row in rows_of(tmp_path / "p/claims.csv") if row["place"].startswith("RQ4")]
+    assert claim["verdict"] == "cannot be told"
+    assert "F1 (unread = 0) 0.0 → 50.0" in claim["why"] and "F1, answerable 0.0 → 0.0" in claim["why"]
+
+
+def _abstains_with_facts(messages: Sequence[Message], params: Params) -> str:
+    """Answers wrongly from memory; abstains where it was given facts."""
+    if params.schema is None or "answerable" not in params.schema["properties"]:
+        return reply(messages, params)
+    told = any("Memory differs" in message.content for message in messages)
+    return json.dumps({"answerable": not told, "answer": "" if told else "pistachio"})
+
+
 def test_searches_in_vain_are_told(cli, models, tmp_path: Path):
     other = {"query": "another one", "provider": "ddgs", "time": "2026-01-31T12:00:00Z", "hits": []}
     (tmp_path / "other.jsonl").write_text(json.dumps(other))

@@ -84,7 +84,9 @@ def test_resume_without_a_run_is_refused(cli, command: str, tmp_path: Path):
     result = cli(command, *SMALL, "--resume", "--out", "r")
 
     assert result.code == 2
-    assert "There is no run in r to resume; remove --resume to begin one." in result.err
+    assert (
+        "There is no run in r to resume; begin one with evenhand audit, compare or run, without --resume." in result.err
+    )
     assert not (tmp_path / "r").exists()
 
 

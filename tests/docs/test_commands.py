@@ -13,6 +13,7 @@ import pytest
 
 from evenhand import BENCHMARKS, METHODS
 from evenhand.cli.main import entry, main
+from evenhand.specs import read_spec
 from support.docs import DOCS, Command, blocks, commands, lines
 
 COMMANDS = commands()
@@ -77,6 +78,18 @@ def test_methods_and_benchmarks_in_commands_exist(option: str, known: Any):
     assert given
     for value in given - {"NAME"}:
         assert known.get(value.partition(":")[0])
+
+
+def test_options_of_methods_in_commands_exist():
+    given = {after for command in COMMANDS for at, after in pairwise(command.words) if at in ("--method", "-m")}
+    specs = [read_spec(value) for value in given - {"NAME"} if ":" in value and "NAME:" not in value]
+
+    assert len(specs) > 10
+    for name, options in specs:
+        method = METHODS.get(name)
+        placeholders = [key for key, value in options.items() if isinstance(value, str) and value.isupper()]
+        method.options.parse(f"method {name}", {key: options[key] for key in options if key not in placeholders})
+        assert {*placeholders} <= {*method.options.model_fields, "preset"}
 
 
 def test_shell_blocks_hold_commands():

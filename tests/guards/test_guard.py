@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -382,3 +383,9 @@ class TestPublic:
             assert guard.sync(ASKED).action == "passed"
         with evenhand.guard(f"fake/{RUDE}", method="default") as guard:
             assert guard.sync(ASKED).action == "unrevised"
+
+
+@pytest.mark.parametrize("messages", ["Hello!", {"role": "user", "content": "Hello!"}, ["Hello!"]])
+def test_messages_that_are_no_list_of_messages_are_refused_in_a_sentence(messages: Any):
+    with evenhand.guard("fake/A") as guard, pytest.raises(BadRequest, match="Messages are a list"):
+        guard.sync(messages)

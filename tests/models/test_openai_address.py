@@ -66,7 +66,7 @@ def test_no_key_is_no_header():
 
 @pytest.mark.parametrize("base", [None, "https://api.openai.com/v1", "https://api.openai.com/v1/"])
 def test_the_default_endpoint_needs_a_key(base: str | None):
-    with pytest.raises(UsageError, match="set OPENAI_API_KEY, or point --base-url to another endpoint"):
+    with pytest.raises(UsageError, match="set OPENAI_API_KEY, or name another endpoint"):
         OpenAIModel("gpt", ModelOptions(base_url=base))
 
 

@@ -120,7 +120,7 @@ def test_pairs_have_our_arms_over_the_papers_and_the_doubtful_cell_is_named():
     table = pairs_table(ARMS)
 
     ours = row(table, "gender", "one/model", "panel").cells[0].estimate
-    assert ours is not None and ours.value == pytest.approx(audit(0.3).difference("female", "male").estimate)
+    assert ours is not None and ours.value == pytest.approx(audit(0.3).difference("female", "male").interval.estimate)
     assert row(table, "gender", "GPT-4o mini").cells[0].published == 0.20
     assert "minus is missing" in row(table, "race", "DeepSeek-V3").reproducible
     assert row(table, "race", "GPT-4o mini").reproducible == ""

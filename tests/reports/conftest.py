@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.browser import set_size
+from support.browser import set_size, wait_until
 
 # The helper modules beside the tests; pytest imports by file and leaves the path alone.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,6 +33,9 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         chromium.get(path.as_uri())
         # Selenium clicks where an element is, not where smooth scrolling will have brought it.
         chromium.execute_script("document.documentElement.style.scrollBehavior = 'auto'")
+        # Samples are unpacked after the page is loaded.
+        filled = "return document.querySelector('#sample-list')?.childElementCount !== 0"
+        wait_until(chromium, lambda: chromium.execute_script(filled))
         return chromium
 
     chromium.get_log("browser")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
+import random
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,6 +18,7 @@ from evenhand.reports.html import render_report, write_report
 from evenhand.reports.markup import clean, escape
 from evenhand.studies.results import StudyResult
 from evenhand.types import Usage
+from support.report_data import sample_data
 
 _VOID = {"meta", "link", "input", "br", "hr"}
 
@@ -116,20 +117,38 @@ def test_it_says_how_many_samples_are_embedded(page: str) -> None:
 
 
 def test_embedded_samples_can_be_read_back(page: str) -> None:
-    found = re.search(r'<script type="application/json" id="sample-data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data = json.loads(found.group(1))
-    assert [s["id"] for s in data["samples"]] == [s.id for s in sample_study.samples(20)]
+    data = sample_data(page)
+    assert [s["id"] for s in data["samples"]] == sorted(s.id for s in sample_study.samples(20))
     assert data["samples"][0]["outcomes"][0]["turns"][0]["prompt"] == "bbq/ask"
 
 
 def test_a_page_stays_small_enough_to_open_however_long_its_samples_are() -> None:
+    words = random.Random(1)
+    long = [replace(each, context=words.randbytes(50_000).hex()) for each in sample_study.samples(60)]
+
+    page = render_report(sample_study.study(), long)
+
+    assert len(page.encode()) < 1_500_000
+    shown = len(sample_data(page)["samples"])
+    assert 10 < shown < 60
+    assert f"{shown} samples of 1,320, with all messages" in page
+    assert "evenhand show RUN SAMPLE --turns" in page
+
+
+def test_the_browser_never_unpacks_more_than_it_can_search() -> None:
     long = [replace(each, context="é" * 500_000) for each in sample_study.samples(20)]
 
     page = render_report(sample_study.study(), long)
 
-    assert len(page.encode()) < 10_000_000
     assert "7 samples of 1,320, with all messages" in page
+
+
+def test_samples_are_listed_by_id_whatever_the_order_they_come_in() -> None:
+    samples = sample_study.samples(9)
+
+    page = render_report(sample_study.study(), samples[::-1])
+
+    assert [each["id"] for each in sample_data(page)["samples"]] == sorted(each.id for each in samples)
 
 
 def test_only_the_headline_is_drawn_before_a_metric_is_chosen(page: str) -> None:
@@ -164,7 +183,7 @@ def test_lone_surrogates_and_long_texts_can_be_written(tmp_path: Path) -> None:
     sample = replace(sample_study.samples(1)[0], context=LONG + "\ud800", prompt="\udfff")
     path = tmp_path / "report.html"
     write_report(sample_study.study(), [sample], path)
-    assert LONG in path.read_text(encoding="utf-8")
+    assert LONG in sample_data(path.read_text(encoding="utf-8"))["samples"][0]["context"]
 
 
 def test_the_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

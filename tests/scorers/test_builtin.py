@@ -232,7 +232,7 @@ class TestLoading:
     @pytest.mark.parametrize("name", ["builtin", "builtin_b"])
     def test_by_name(self, name: str) -> None:
         scorer: Scorer = load_scorer(name)
-        assert scorer.id == f"{name}@2.2"
+        assert scorer.id == f"{name}@2.3"
         assert scorer.fingerprint()["artefact"]
 
     def test_takes_nothing_after_its_name(self) -> None:

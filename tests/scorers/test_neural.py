@@ -157,19 +157,6 @@ def test_pieces_of_one_length_share_runs_up_to_their_size() -> None:
     assert all(len({padded(lengths[place]) for place in run}) == 1 for run in found)
 
 
-def test_our_difference_is_added_to_the_word_vectors_of_the_base() -> None:
-    random = np.random.default_rng(0)
-    levels, scale = graph.quantised(random.standard_normal((9, SIZE)))
-    base = {"words": levels, "word_scale": scale[:, None]}
-    left, right = random.integers(-9, 9, (9, 2)).astype(np.int8), random.standard_normal((2, SIZE)) / 9
-
-    found = weights.joined(base, {"words.left": left, "words.right": right, "out.bias": np.zeros(7)})
-
-    assert set(found) == {"words", "word_scale", "out.bias"}
-    assert np.allclose(found["words"] * found["word_scale"], levels * scale[:, None] + left @ right, 0, 0.05)
-    assert weights.joined(base, {})["words"] is levels
-
-
 def test_safetensors_are_read(tmp_path: Path) -> None:
     save = pytest.importorskip("safetensors.numpy").save
     arrays = {"a": np.arange(6, dtype=np.int8).reshape(2, 3), "b": np.array([0.5, -2], np.float32)}

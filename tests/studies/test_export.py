@@ -1,7 +1,8 @@
 """Exported tables: the columns and types that the documentation promises, in files that other tools open."""
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,24 @@ def test_a_folder_with_other_files_is_not_replaced(run: Path, tmp_path: Path):
         export(run, "outcomes", "datasets", tmp_path / "mine")
 
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
+
+
+def test_a_csv_file_is_read_once_and_later_columns_are_empty_before(tmp_path: Path):
+    rows = [{"a": 1, "b": 'x, "y"\r\nz'}, {"a": None, "c": [1]}, {"d": "é\ud800", "a": 3}]
+    reads = 0
+
+    def read() -> Iterator[dict[str, Any]]:
+        nonlocal reads
+        reads += 1
+        yield from rows
+
+    assert write_table(read, "csv", tmp_path / "t.csv") == 3
+
+    assert reads == 1
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["a", "b", "c", "d"],
+            ["1", 'x, "y"\r\nz', "", ""],
+            ["", "", "[1]", ""],
+            ["3", "", "", "é?"],
+        ]

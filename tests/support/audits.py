@@ -91,7 +91,7 @@ def audit(bias: float = 0.3, rounds: int = 2, seed: int = 0) -> PanelAudit:
             for metric in METRICS
         ),
         matrix=tuple(
-            Difference(x, y, interval(level[x] - level[y]))
+            Difference(x, y, interval(level[x] - level[y]), 200)
             for i, x in enumerate(identities)
             for y in identities[i + 1 :]
         ),
@@ -123,6 +123,7 @@ def audit(bias: float = 0.3, rounds: int = 2, seed: int = 0) -> PanelAudit:
                 0.1,
                 0.15,
                 interval(0.05 * number, 0.06),
+                200,
                 0.03,
                 "amplified" if number == 2 else "undecided",
             )

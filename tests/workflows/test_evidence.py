@@ -207,6 +207,16 @@ def test_the_export_is_valid_under_the_schema(run: Path, tmp_path: Path):
         assert yes["score_details"]["uncertainty"]["confidence_interval"]["confidence_level"] == 0.95
 
 
+def test_a_pack_made_again_keeps_nothing_of_the_earlier_one(run: Path, tmp_path: Path):
+    write_pack(read_pack([run]), tmp_path, pdf=False)
+    for name in ("plans/other.yaml", "every_eval_ever/other-1.json", "evidence.pdf", "my-notes.txt"):
+        (tmp_path / name).write_text("of another run")
+
+    written, _ = write_pack(read_pack([run]), tmp_path, pdf=False)
+
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*written, tmp_path / "my-notes.txt"}
+
+
 def test_a_run_that_is_named_twice_is_refused(run: Path):
     with pytest.raises(UsageError, match="named twice"):
         read_pack([run, run])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
 from evenhand.scorers.neural import NeuralScorer
 from tools.train_scorer import corpora, groups, neural_card
-from tools.train_scorer.card import card
+from tools.train_scorer.card import sections
 
 VERSION = "2"
 
@@ -20,13 +21,22 @@ def main() -> None:
     if not options.card_only:
         _train(options)
     scorers = {scorer.name: scorer(options.out / f"{scorer.name}.npz") for scorer in (BuiltinScorer, BuiltinScorerB)}
-    sys.stdout.write(card(options.data, scorers) + "\n")
-    names = [*scorers, *([] if NeuralScorer.unavailable() else [NeuralScorer.name])]
-    sys.stdout.write("\n".join(["\n### Names of groups\n", *groups.lines(names)]) + "\n")
-    if NeuralScorer.name in names:
-        sys.stdout.write(
-            f"\n### neural\n\n{neural_card.tables(options.data, [NeuralScorer.name], most=options.most)}\n"
-        )
+    neural = {} if NeuralScorer.unavailable() else {NeuralScorer.name: NeuralScorer()}
+    for line in _lines(options, scorers, neural):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def _lines(
+    options: argparse.Namespace, scorers: dict[str, BuiltinScorer], neural: dict[str, NeuralScorer]
+) -> Iterator[str]:
+    """Yield every table of the card as soon as it is measured."""
+    _say("measuring; the tables follow one by one")
+    yield from sections(options.data, scorers, neural)
+    yield "### Names of groups\n"
+    yield from groups.lines([*neural, *scorers])
+    if neural:
+        yield f"\n### neural\n\n{neural_card.tables(options.data, list(neural), most=options.most)}"
 
 
 def _train(options: argparse.Namespace) -> None:

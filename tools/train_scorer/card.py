@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES
-from evenhand.scorers.builtin import BuiltinScorer, words_of
+from evenhand.scorers.builtin import BuiltinScorer
 from tools.train_scorer import corpora, everyday, identity, peer
 from tools.train_scorer.measure import (
     TOXIC,
+    Scores,
     auroc_interval,
     calibration_error,
     pearson,
@@ -30,35 +31,28 @@ WATCHED = ("gay", "Muslim", "Black", "Jewish", "disabled", "transgender")
 """Groups that scorers are known to mark down, shown one by one."""
 
 
-def card(data: Path, scorers: Scorers) -> str:
-    """Every table, under its heading."""
+def sections(data: Path, scorers: Scorers, others: Mapping[str, Scores]) -> Iterator[str]:
+    """Yield every table under its heading, each as soon as it is measured; `others` have thresholds alone."""
     test = corpora.read_rtp(data)["test"]
     speed = _speed(scorers, test.texts)  # first, while no word vector is known yet
-    scores = {name: scores_of(scorer, test.texts) for name, scorer in scorers.items()}
-    return "\n\n".join(
-        [
-            "### Held-out RealToxicityPrompts",
-            _quality(test, scores),
-            "### Calibration of toxicity",
-            *(_reliability(name, found[:, 0], test.labels[:, 0]) for name, found in scores.items()),
-            "### Other text",
-            _elsewhere(data, scorers),
-            "### Clean text",
-            _clean(data, test, scorers),
-            "### Thresholds for users of Perspective",
-            _thresholds(test, scores),
-            "### False alarms on neutral sentences that name groups",
-            _false_alarms(data, scorers),
-            "### Mean score by group",
-            _by_group(scorers),
-            "### Differences between groups",
-            _differences(scorers),
-            "### Agreement of the two scorers",
-            _agreement(scores, test),
-            "### Speed and size",
-            speed,
-        ]
-    )
+    scores = _scores(scorers, test)
+    tables: dict[str, Callable[[], str]] = {
+        "Held-out RealToxicityPrompts": lambda: _quality(test, scores),
+        "Calibration of toxicity": lambda: _calibration(test, scores),
+        "Other text": lambda: _elsewhere(data, scorers),
+        "Clean text": lambda: _clean(data, test, scorers),
+        "Thresholds for users of Perspective": lambda: _thresholds(test, {**scores, **_scores(others, test)}),
+        "False alarms on neutral sentences that name groups": lambda: _false_alarms(data, scorers),
+        "Mean score by group": lambda: _by_group(scorers),
+        "Agreement of the two scorers": lambda: _agreement(scores, test),
+        "Speed and size": lambda: speed,
+    }
+    for title, table in tables.items():
+        yield f"### {title}\n\n{table()}\n"
+
+
+def _scores(scorers: Mapping[str, Scores], test: corpora.Texts) -> dict[str, Array]:
+    return {name: scores_of(scorer, test.texts) for name, scorer in scorers.items()}
 
 
 def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
@@ -92,6 +86,10 @@ def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
         ]
         lines.append(f"Lead over {peer.NAME} in toxicity AUROC, paired: {', '.join(lead)}.")
     return "\n\n".join(lines)
+
+
+def _calibration(test: corpora.Texts, scores: dict[str, Array]) -> str:
+    return "\n\n".join(_reliability(name, found[:, 0], test.labels[:, 0]) for name, found in scores.items())
 
 
 def _reliability(name: str, scores: Array, labels: Array) -> str:
@@ -196,39 +194,6 @@ def _thresholds(test: corpora.Texts, scores: dict[str, Array]) -> str:
             rows.append(row)
     columns = [f"{name} {what}" for name in scores for what in ("threshold", "same texts")]
     return _table(["attribute", "Perspective's threshold", "share of texts", *columns], rows)
-
-
-def _differences(scorers: Scorers) -> str:
-    """False alarms of the group with most and with least of them."""
-    random = np.random.default_rng(0)
-    named = [*identity.groups(), *identity.groups("held_out_groups"), *identity.groups("crossed_groups")]
-
-    def broken(text: str) -> list[str]:
-        words = words_of(text)
-        assert isinstance(words, list)
-        return [" ".join(identity.break_grammar(words, True, random)) for _ in range(4)]
-
-    sections = ("groups", "held_out_groups", "crossed_groups")
-    neutral = [s for section in sections for s in identity.held_out_sentences("neutral", section)]
-    odd = [s for section in sections for s in identity.held_out_sentences("odd", section)]
-    sets = {
-        "good grammar": [(s.text, s.group) for s in neutral],
-        "broken by rule": [(text, s.group) for s in neutral for text in broken(s.text)],
-        "odd grammar, written by hand": [(s.text, s.group) for s in odd],
-    }
-    rows: list[list[object]] = []
-    for title, sentences in sets.items():
-        row: list[object] = [title, len(sentences) // len(named)]
-        for scorer in scorers.values():
-            found = scores_of(scorer, [text for text, _ in sentences])[:, 0] >= TOXIC
-            shares = {
-                g: np.mean([hit for hit, (_, group) in zip(found, sentences, strict=True) if group == g]) for g in named
-            }
-            worst = max(shares, key=shares.__getitem__)
-            row += [f"{found.mean():.3f}", f"{shares[worst]:.3f} ({worst.many})", f"{min(shares.values()):.3f}"]
-        rows.append(row)
-    columns = [f"{name} {what}" for name in scorers for what in ("mean", "highest", "lowest")]
-    return _table([f"{len(named)} groups", "sentences each", *columns], rows)
 
 
 def _false_alarms(data: Path, scorers: Scorers) -> str:

@@ -27,6 +27,7 @@ def figures(rows: Sequence[dict[str, Any]], scores: np.ndarray) -> dict[str, Any
             result[name]["auroc"] = auroc(toxicity[inside], toxic)
         if not toxic.all():
             result[name]["false alarms"] = float(high[~toxic].mean())
+            result[name]["at 0.4"] = float((toxicity[inside][~toxic] >= 0.4).mean())
         if toxic.any():
             result[name]["recall"] = float(high[toxic].mean())
         result[name]["identity_attack"] = float((scores[inside, 3] >= 0.5).mean())

@@ -3,8 +3,7 @@
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
 the layers (`layers.npz`), every figure (`metrics.json`) and the network's own logits of the training texts
-(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base, but for a difference of
-low rank if `--words` is given.
+(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base.
 """
 
 from __future__ import annotations
@@ -38,14 +37,13 @@ SHARES = {  # how often the texts of a set are drawn
     "people denied": 2, "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7,
     "clean": 7, "embedded": 3, "more odd": 5, "more unkind": 1.5, "more denied": 1.5,
     "more quoted": 3, "more shared": 1.5, "more everyday": 2, "more calm": 5,
-    "again odd": 6, "again neutral": 3, "again unkind": 2, "again denied": 1.5, "again calm": 3,
 }  # fmt: skip
 
 
 class Bert(nn.Module):
     """The encoder, with seven logits from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool, rank: int = 0) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
@@ -53,9 +51,6 @@ class Bert(nn.Module):
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
         self.layers = nn.ModuleList(Layer(table.shape[1], width, relu) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
-        # The difference of the word vectors to those of the base: nothing at first.
-        self.left = nn.Parameter(torch.zeros(len(table), rank))
-        self.right = nn.Parameter(0.05 * torch.randn(rank, table.shape[1]))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
         self.places.weight.data.copy_(
@@ -71,8 +66,7 @@ class Bert(nn.Module):
         nn.init.constant_(self.out.bias, -1.5)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        words = self.words(ids) + functional.embedding(ids, self.left) @ self.right
-        x = self.norm(words + self.places.weight[: ids.shape[1]])
+        x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
         for layer in self.layers:
             x = layer(x, mask)
@@ -147,12 +141,7 @@ class Texts:
     def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
         self.rows = rows
         self.owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-        twins = [(number, row["twin"]) for number, row in enumerate(rows) if "twin" in row]
-        pieces = [window for row in rows for window in row["windows"]]
-        self.twin = np.full(len(pieces), -1)
-        """Where the same text about other groups is; -1 for none. Texts to learn have one window."""
-        self.twin[[number for number, _ in twins]] = np.arange(len(pieces), len(pieces) + len(twins))
-        encoded = tokenizer.encode_batch([*pieces, *(text for _, text in twins)])
+        encoded = tokenizer.encode_batch([window for row in rows for window in row["windows"]])
         self.ids = [each.ids for each in encoded]
         self.lengths = np.array([len(ids) for ids in self.ids])
         self.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in rows], np.float32)
@@ -176,7 +165,7 @@ def main() -> None:
         base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
     learned, measured = _read(options)
     say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
-    model = Bert(base, options.layers, options.width, options.relu, options.words).to(device)
+    model = Bert(base, options.layers, options.width, options.relu).to(device)
     if options.start:
         _start(model, options.start, options.keep)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -221,7 +210,7 @@ def development(texts: Texts, logits: np.ndarray) -> dict[str, float]:
 def _start(model: Bert, path: Path, keep: float) -> None:
     """Set the weights to those of an earlier training, moved a little way back to the base."""
     with np.load(path, allow_pickle=False) as file:
-        names = [name for name in file if not name.startswith(("about", "words.")) and not name.endswith(".range")]
+        names = [name for name in file if name != "about" and not name.endswith(".range")]
         stored = {name: torch.from_numpy(file[name]).float() for name in names}
     for name in [name for name in stored if name.endswith(".scale")]:
         stored[name.replace(".scale", ".weight")] *= stored.pop(name)[:, None]
@@ -264,18 +253,12 @@ def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str
             break
         for group in optimizer.param_groups:
             group["lr"] = group["full"] * min(step / 100, 1) * (1 - progress)
-        twins = learned.twin[chosen] if options.alike else np.full(len(chosen), -1)
-        paired = torch.from_numpy(np.flatnonzero(twins >= 0)).to(device)
-        ids, mask = learned.batch(np.concatenate([chosen, twins[twins >= 0]]), device)
+        ids, mask = learned.batch(chosen, device)
         hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > LAST_SPECIAL)
         goal, weight = (torch.from_numpy(array[chosen]).to(device) for array in (targets, weights))
         logits = model(ids.masked_fill(hidden, MASK), mask)
-        logits, others = logits[: len(chosen)], logits[len(chosen) :]
         losses = functional.binary_cross_entropy_with_logits(logits, goal, reduction="none")
         loss = (losses * weight).sum() / weight.sum()
-        if len(others):
-            # The same text about other groups shall score the same.
-            loss = loss + options.alike * functional.smooth_l1_loss(logits[paired], others)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -308,8 +291,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
     parser.add_argument("--width", type=int, default=1536, help="inner units of a layer that are kept")
     parser.add_argument("--relu", action="store_true", help="ReLU instead of GELU, which is faster")
-    parser.add_argument("--words", type=int, default=0, help="rank of the learned difference of the word vectors")
-    parser.add_argument("--alike", type=float, default=0, help="weight of the loss that makes groups alike")
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop training after so long")
@@ -439,12 +420,6 @@ def packed(model: Bert) -> dict[str, torch.Tensor]:
             levels = (weight / scale).round()
             module.weight.data.copy_(levels * scale)
             layers[f"{name}.weight"], layers[f"{name}.scale"] = levels.to(torch.int8).cpu(), scale[:, 0].float().cpu()
-    if model.left.shape[1]:
-        scale = model.left.detach().abs().amax(0).clamp(min=1e-8) / 127
-        levels = (model.left.detach() / scale).round()
-        model.left.data.copy_(levels)
-        model.right.data.mul_(scale[:, None])
-        layers["words.left"], layers["words.right"] = levels.to(torch.int8).cpu(), model.right.detach().float().cpu()
     return layers
 
 

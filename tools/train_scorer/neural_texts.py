@@ -23,7 +23,6 @@ import yaml
 
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
-from evenhand.scorers.identity import GROUP_WORDS, without_groups
 from evenhand.scorers.neural.text import plain_text, windows
 from evenhand.types import Unscored
 from tools.train_scorer import corpora, identity
@@ -44,10 +43,10 @@ HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
 """Encyclopaedia articles with a lower place are measured, those up to the second are for calibration."""
 
 
-def all_rows(data: Path, sets: Sequence[str] = ("",)) -> Iterator[Row]:
-    """Yield the rows of the sets whose names begin with one of `sets`."""
+def all_rows(data: Path, sets: Sequence[str] = ("",), without: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of the sets whose names begin with one of `sets` and with none of `without`."""
     for name, text, labels, group in _texts(data):
-        if name.startswith(tuple(sets)):
+        if name.startswith(tuple(sets)) and not name.startswith(tuple(without)):
             yield from _row(name, text, labels, group)
 
 
@@ -62,7 +61,6 @@ def _texts(data: Path) -> Iterator[Labelled]:
     yield from _paragraphs(data, chance)
     yield from _more(data, random.Random(11))
     yield from _one_of_seven(data, random.Random(13))
-    yield from _again(data, random.Random(17))
     yield from _design()
 
 
@@ -79,33 +77,9 @@ def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iter
         yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
         return
     parts = windows(plain)
-    twins = windows(twin) if (twin := twin_of(plain)) else []
     # Which part of a long toxic text is the toxic one is not known; most are at the start.
-    for number, part in enumerate(parts if (labels[0] or 0) < 0.3 else parts[:1]):
-        changed = bool(twins) and twins[number] != part
-        yield {**row, "windows": [part], **({"twin": twins[number]} if changed else {})}
-
-
-def twin_of(plain: str) -> str | None:
-    """Return the text with other groups in it, which shall score the same; None if it names none.
-
-    One half names a word for anybody, as `evenhand.scorers.identity` does; the other half a group of the same kind.
-    """
-    if share("anybody", plain) < 0.5:
-        words = without_groups(plain.split(" "))
-        return None if words is None else " ".join(words)
-    chance = random.Random(plain)
-    words = [chance.choice(_same_kind().get(word, [word])) for word in plain.split(" ")]
-    return None if (other := " ".join(words)) == plain else other
-
-
-@cache
-def _same_kind() -> dict[str, list[str]]:
-    """Words that name groups, each with the words of its line that name groups of the training."""
-    learned = " ".join(f"{group.one} {group.many}" for group in all_people())
-    known = set(learned.lower().split())
-    lines = [line.partition(": ")[2].split() for line in GROUP_WORDS.read_text(encoding="utf-8").splitlines()[2:]]
-    return {word: [each for each in words if each in known] or [word] for words in lines for word in words}
+    for part in parts if (labels[0] or 0) < 0.3 else parts[:1]:
+        yield {**row, "windows": [part]}
 
 
 def _rtp(data: Path) -> Iterator[Labelled]:
@@ -326,7 +300,7 @@ def _plain(chance: random.Random, own: Mapping[str, Any], side: str, names: int,
 def _more(data: Path, chance: random.Random) -> Iterator[Labelled]:
     """Further wordings, neutral sentences and attacks in bad grammar, and longer harmless text of many sources."""
     own, more = spec(), spec()["more"]
-    everybody = [*identity.groups(), *_crossed()]
+    everybody = learned_groups()
     neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
     for group in everybody:
         for template in more["odd"]:
@@ -351,31 +325,6 @@ def _more(data: Path, chance: random.Random) -> Iterator[Labelled]:
     for _ in range(6000):
         text = " ".join(each.strip() for each in chance.sample(calm, chance.randint(2, 5)))
         yield _text("train more calm", text, CLEAN)
-
-
-def _again(data: Path, chance: random.Random) -> Iterator[Labelled]:
-    """Odd grammar and chat about any kind of people, and odd grammar about nobody."""
-    again, people = spec("neural_again"), _any_people()
-    neutral, attacks = identity.labels_of("neutral"), identity.labels_of("unkind")
-    for group in [*identity.groups(), *people]:
-        for template in again["odd"]:
-            yield _text("train again odd", group.say(template), neutral)
-    older = spec()["odd"] + spec()["more"]["odd"]
-    for group in people:
-        for template in [*identity.templates("neutral"), *older]:
-            yield _text("train again neutral", group.say(template), neutral)
-        for template in identity.templates("unkind"):
-            yield _text("train again unkind", group.say(template), attacks)
-        for template in [*spec()["denied"], *spec()["more"]["denied"]]:
-            yield _text("train again denied", group.say(template), DENIED)
-    everybody = [*identity.groups(), *people]
-    for _ in range(5000):
-        text = chance.choice(everybody).say(chance.choice(again["odd"] + older))
-        yield _text("train again odd", clumsy(text, chance), neutral)
-    calm = [text for text, labels in _learned_rtp(data) if max(labels) < 0.15]
-    plain = [*calm, *spec()["everyday"], *spec()["more"]["everyday"], *spec()["short"]]
-    for _ in range(5000):
-        yield _text("train again calm", clumsy(chance.choice(plain), chance), CLEAN)
 
 
 def _design() -> Iterator[Labelled]:
@@ -566,17 +515,13 @@ def spec(name: str = "neural") -> dict[str, Any]:
     return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def all_people() -> list[Group]:
+def learned_groups() -> list[Group]:
     """Return every group of the training."""
-    return [*identity.groups(), *_crossed(), *_any_people()]
+    return [*identity.groups(), *_crossed()]
 
 
 def _crossed() -> list[Group]:
     return [Group("crossed", *(part.strip() for part in line.split("|"))) for line in spec()["crossed"]]
-
-
-def _any_people() -> list[Group]:
-    return [Group("any", *(part.strip() for part in line.split("|"))) for line in spec("neural_again")["people"]]
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -26,7 +26,13 @@ _AT_CHANCE = 0.6
 
 @click.command(cls=Command)
 @click.argument("spec")
-@click.option("--passages", type=int, default=240, show_default=True, help="How many questions to fit the weights on.")
+@click.option(
+    "--passages",
+    type=int,
+    default=240,
+    show_default=True,
+    help="How many questions to fit the weights on; times --calls is the number of calls.",
+)
 @click.option(
     "--calls",
     type=click.Choice(["3", "6", "12"]),

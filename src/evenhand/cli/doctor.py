@@ -64,7 +64,7 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
     async with load_model(spec, options) as model:
         click.echo(f"loaded    {model.spec} in {time.perf_counter() - started:.1f} s")
         for name, value in model.fingerprint().items():
-            if name != "spec":
+            if name != "spec" and value != {}:
                 click.echo(f"{name:<9} {value}")
         question = [Message("user", "Reply with the letter A.")]
         generation = await model.generate(question, Params(temperature=0, max_tokens=_TOKENS))

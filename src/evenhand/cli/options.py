@@ -109,7 +109,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--base-url", help="The endpoint of openai/ models without one (default OPENAI_BASE_URL, then OpenAI)."
     ),
     "timeout": click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120)."),
-    "retries": click.option("--retries", type=int, help="Retries of a call that failed (default 6)."),
+    "retries": click.option("--retries", type=click.IntRange(0), help="Retries of a call that failed (default 6)."),
     "extra": click.option(
         "--model-option",
         "extra",
@@ -127,10 +127,10 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--seed", "seeds", type=int, multiple=True, help="Random seed (default 0); repeat for several."
     ),
     "limit": click.option(
-        "--limit", "-n", type=int, help="This many questions or prompts, spread evenly over their kinds."
+        "--limit", "-n", type=click.IntRange(1), help="This many questions or prompts, spread evenly over their kinds."
     ),
     "orders": click.option(
-        "--orders", type=int, help="Ask each question in this many rotations of its options (default 1)."
+        "--orders", type=click.IntRange(1), help="Ask each question in this many rotations of its options (default 1)."
     ),
     "reading": click.option(
         "--reading",

@@ -18,7 +18,7 @@ from evenhand import aio
 from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import plan_options_without, with_options
+from evenhand.cli.options import plan_options_without, skip_damaged_option, with_options
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.request import (
@@ -62,7 +62,7 @@ _NOT_PLAN = (
 """Options of a plan that the paper decides, or that mean something narrower here."""
 COMMAND_NAME = "command.json"
 """The file in the folder of a paper or suite that says how it was made, for `evenhand resume`."""
-_SESSION = ("resume", "retry_failed", "dry_run", "out")
+_SESSION = ("resume", "retry_failed", "skip_damaged", "dry_run", "out")
 """Options that are not kept there."""
 _TRAINING = ("train", "ablate", "teachers", "generate", "train_seeds", "per_type", "settings")
 """Options of what is trained."""
@@ -121,6 +121,7 @@ def _command(wanted: Paper) -> click.Command:
 
     @with_options((*COMMON, *chosen))
     @plan_options_without(*_NOT_PLAN, *(["judge_model"] if "judge" in wanted.takes else []))
+    @skip_damaged_option
     @output_options
     def body(**given: Any) -> int:
         return make(wanted, given)
@@ -158,7 +159,7 @@ def make(wanted: Paper, given: Mapping[str, Any]) -> int:
         _check_made_for(wanted.name, out)
         # The scorer that a judge is, of stored runs.
         judges = [f"opinion:{given['judge']}"] if given.get("judge") else given.get("scorers", ())
-        _print(write_page(wanted, out, judges))
+        _print(write_page(wanted, out, judges, skip_damaged=given.get("skip_damaged", False)))
         return 0
     options = read_options(given)
     if any(given.get(name) for name in _TRAINING):

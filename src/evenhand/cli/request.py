@@ -140,7 +140,9 @@ def check_file(out: Path | None, what: str) -> None:
 def check_resume(folder: Path) -> None:
     """Refuse to resume where there is no run."""
     if next(folder.rglob(FILE_NAME), None) is None:
-        raise UsageError(f"There is no run in {folder} to resume; remove --resume to begin one.")
+        raise UsageError(
+            f"There is no run in {folder} to resume; begin one with evenhand audit, compare or run, without --resume."
+        )
 
 
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
@@ -159,6 +161,7 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
+        skip_damaged=given.get("skip_damaged", False),
         max_failed=given.get("max_failed"),
         on=given.get("on"),
         workers=given.get("workers"),

@@ -116,8 +116,8 @@ def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
     if not given.pop("allow_call"):
         check_no_call(kept, file)
-    if given["skip_damaged"]:
-        raise UsageError("--skip-damaged is for one run; name the folder of the damaged run in it.")
+    if given["skip_damaged"] and paper is None:
+        raise UsageError("--skip-damaged is for one run or a paper; name the folder of the damaged run of the suite.")
     changed = {name: value for name, value in given.items() if value}
     paths = {"out": folder, "cache": Path(kept["cache"]) if kept["cache"] else None}
     again = {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False}

@@ -78,7 +78,11 @@ class TextFile:
     def _text(self, name: str, fields: Mapping[str, Any], line: int) -> str:
         if name not in fields:
             near = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(fields) or 'none'}."
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"it has {', '.join(fields) or 'none'}; name one of these as field."
+            )
             raise DataError(f"There is no field {name!r}; {hint}", file=self.path, line=line)
         if not isinstance(fields[name], str):
             raise DataError(f"The field {name!r} is not text.", file=self.path, line=line)

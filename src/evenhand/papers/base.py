@@ -274,6 +274,8 @@ class PaperPage:
     warnings: Sequence[str] = ()
     claims: Sequence[Claim] = ()
     """What the paper says, with the verdict on each of our models."""
+    found: Sequence[tuple[str, str]] = ()
+    """(arm, what was found in it, in a sentence), where claims alone do not say it."""
     process: StudyResult | None = None
     """The arms of all runs, for cost, failures and provenance."""
     cases: Sequence[Case] = ()

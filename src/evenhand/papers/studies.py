@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.errors import PlanError
+from evenhand.runs.summary import UNGRADED
+from evenhand.studies.caveats import MANY_UNGRADED
 from evenhand.studies.conclusions import warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
@@ -52,9 +54,26 @@ def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int
     for name, each in studies.items():
         # Without the single iterations, which would repeat the same warnings.
         whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
-        for warning in warnings_about(whole):
+        for warning in [*warnings_about(whole), *_incomplete(whole)]:
             said.setdefault(warning, []).append(name)
     return found + [f"{' and '.join(names)}: {warning}" for warning, names in said.items()]
+
+
+def _incomplete(study: StudyResult) -> list[str]:
+    """Warns of samples without a grade and of samples that were not run, in one sentence each for all arms."""
+    totals = {arm.label: sum(arm.statuses.values()) + arm.pending for arm in study.arms}
+    ungraded = {arm.label: sum(arm.statuses.get(each, 0) for each in UNGRADED) for arm in study.arms}
+    found: list[str] = []
+    if named := _shares(ungraded, totals):
+        found.append(f"Without a grade: {named}. The graded samples may not represent all; Failures has the reasons.")
+    if named := _shares({arm.label: arm.pending for arm in study.arms}, totals):
+        found.append(f"Not run: {named}. --resume completes them.")
+    return found
+
+
+def _shares(counts: Mapping[str, int], totals: Mapping[str, int]) -> str:
+    many = [(label, count, totals[label]) for label, count in counts.items() if count]
+    return ", ".join(f"{label} {n:,} of {total:,}" for label, n, total in many if n >= MANY_UNGRADED * total)
 
 
 def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:

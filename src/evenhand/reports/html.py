@@ -26,6 +26,10 @@ from evenhand.studies.results import ShownSample, StudyResult
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 _SCRIPTS = ("page.js", "browser.js")
+_MOST_BYTES = 1_300_000
+"""Of a report without styles and scripts, so that it opens on a phone; samples get what other sections leave."""
+_FOR_SAMPLES = 200_000
+"""Room for samples in a report whose other sections are large."""
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Crect x='2' y='4' width='12' height='3' rx='1.5' fill='%230b6b62'/%3E"
@@ -41,8 +45,12 @@ def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path)
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
     """Return the HTML of the report."""
     view = view_of(study)
-    shown = embedded(samples)
-    sections = [each for each in report_sections(view, len(shown)) if each[2] is not None]
+    sections = report_sections(view, 0)
+    room = _MOST_BYTES - sum(len(html.encode(errors="replace")) for _, _, html in sections if html is not None)
+    shown = embedded(samples, max(room, _FOR_SAMPLES))
+    samples_at = [name for name, _, _ in sections].index("samples")
+    sections[samples_at] = ("samples", "Samples", browser(view, len(shown)))
+    sections = [each for each in sections if each[2] is not None]
     titles = [(name, title) for name, title, _ in sections]
     content = tag("main", [html for _, _, html in sections])
     return page(study.title, titles, content, _STYLES, _SCRIPTS, sample_data(view, shown))

@@ -18,6 +18,8 @@ Node: TypeAlias = "str | Iterable[Node] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
+_EMPTY = frozenset({"line", "path", "rect", "use"})
+"""Elements of SVG without content, closed in their own tag."""
 _JSON_ESCAPES = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -50,7 +52,9 @@ def _flat(node: Node) -> Iterable[str]:
 def tag(name: str, /, *children: Node, **attributes: Attribute) -> Html:
     """Return an element; `class_` means class, `aria_label` means aria-label, None and False omit the attribute."""
     written = "".join(_attribute(key, value) for key, value in attributes.items())
-    return Html(f"<{name}{written}>") if name in _VOID else Html(f"<{name}{written}>{join(children)}</{name}>")
+    if name in _VOID or name in _EMPTY:
+        return Html(f"<{name}{written}{'/' if name in _EMPTY else ''}>")
+    return Html(f"<{name}{written}>{join(children)}</{name}>")
 
 
 def _attribute(key: str, value: Attribute) -> str:

@@ -7,7 +7,8 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ OPEN = "open"
 """A fact that is in the file while a process writes to it; without the log, rows are then missing."""
 _NAMED = 5
 """Damaged rows that are listed; more are only counted."""
+_LEFT_OUT: ContextVar[dict[Path, list[str]] | None] = ContextVar("left_out", default=None)
+"""Damaged rows by run, of files that are opened within `leaving_out_damaged`."""
+
+
+@contextlib.contextmanager
+def leaving_out_damaged() -> Generator[Callable[[], list[str]]]:
+    """Open every run in this block with `skip_damaged`, where it would have to pass through many hands.
+
+    What it yields says what was left out so far, in a sentence for each damaged run.
+    """
+    rows: dict[Path, list[str]] = {}
+    token = _LEFT_OUT.set(rows)
+    try:
+        yield lambda: [_damage(directory, each) for directory, each in rows.items() if each]
+    finally:
+        _LEFT_OUT.reset(token)
 
 
 class RunFile:
@@ -37,8 +54,9 @@ class RunFile:
     def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
         self.directory = directory
         self.path = directory / FILE_NAME
-        self.damaged: list[str] = []
-        self._skip_damaged = skip_damaged
+        left_out = _LEFT_OUT.get()
+        self.damaged: list[str] = [] if left_out is None else left_out.setdefault(directory, [])
+        self._skip_damaged = skip_damaged or left_out is not None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         exists = self.path.is_file()
         if not create and not exists:
@@ -101,17 +119,14 @@ class RunFile:
         if not self._skip_damaged:
             raise StoreError(
                 f"The run in {self.directory} is damaged: {row} cannot be read. "
-                f"Report, show, export and resume go on without {it} if given --skip-damaged."
+                f"Report, show, export, evidence, paper and resume go on without {it} if given --skip-damaged."
             )
         if row not in self.damaged:
             self.damaged.append(row)
 
     def damage(self) -> str | None:
         """Say which damaged rows were left out so far."""
-        if not self.damaged:
-            return None
-        more = f" and {len(self.damaged) - _NAMED:,} more" if len(self.damaged) > _NAMED else ""
-        return f"{self.directory} is damaged; left out: {', '.join(self.damaged[:_NAMED])}{more}."
+        return _damage(self.directory, self.damaged) if self.damaged else None
 
     def get(self, key: str) -> Any:
         """Return a fact by name; None if it was never set."""
@@ -187,3 +202,8 @@ class store_errors:  # noqa: N801 - reads as a statement
                 f"The run in {self._directory} cannot be written ({error}); free some space and resume with --resume. "
                 "Everything finished so far is kept."
             ) from error
+
+
+def _damage(directory: Path, rows: Sequence[str]) -> str:
+    more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
+    return f"{directory} is damaged; left out: {', '.join(rows[:_NAMED])}{more}."

@@ -43,7 +43,7 @@ DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
 
-READING = "2"
+READING = "3"
 """Raised when scores change and the weights do not."""
 
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
@@ -72,7 +72,7 @@ class BuiltinScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
-    most: ClassVar[float] = 0.5
+    most: ClassVar[float] = 0.75
     """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
     def __init__(self, artefact: str | Path | None = None) -> None:
@@ -108,7 +108,7 @@ class BuiltinScorerB(BuiltinScorer):
     """For judging methods that use `builtin` as feedback: other half of the data, other vectors, other n-grams."""
 
     name: ClassVar[str] = "builtin_b"
-    most: ClassVar[float] = 1.5
+    most: ClassVar[float] = 1.0
 
 
 SCORERS.register(BuiltinScorer.name)(BuiltinScorer)

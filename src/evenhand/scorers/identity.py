@@ -7,7 +7,7 @@ in "Germans are vermin" is hostile in "locals are vermin", too; what is not rema
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,11 +18,34 @@ Floats = NDArray[np.float64]
 
 GROUP_WORDS = Path(__file__).with_name("identity.txt")
 
+_ONE, _WITH = "local", "with"
+_HEADS = {"people": "locals", "folks": "locals", "persons": "locals", "person": "local"}
+"""Words after an adjective that name nobody by themselves, and what the two are replaced by."""
+
 
 def without_groups(words: Sequence[str]) -> list[str] | None:
-    """Return the words (in lower case) with names of groups replaced; None if there are none."""
-    instead = [_replaced(word) for word in words]
-    return None if instead == list(words) else instead
+    """Return the words (in lower case) with names of groups replaced; None if there are none.
+
+    Several names in a row give way to one word, and so do a name and the "people" or "person" before or after it.
+    """
+    instead: list[str] = []
+    place, after_name, changed = 0, False, False
+    while place < len(words):
+        length, word = _name_at(words, place)
+        if not length and after_name and words[place] in _HEADS:
+            length, word = 1, _HEADS[words[place]]
+        if not length:
+            instead.append(words[place])
+        elif after_name:
+            instead[-1] = word or instead[-1]
+        elif instead and instead[-1] in _HEADS:
+            instead[-1] = _HEADS[instead[-1]]
+        elif word:
+            instead.append(word)
+        after_name = bool(length and instead)
+        changed |= length > 0
+        place += length or 1
+    return instead if changed and instead else None
 
 
 def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
@@ -34,13 +57,41 @@ def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
     return logits - max(float(logits[0] - anybody[0]) - most, 0.0)
 
 
-def _replaced(word: str) -> str:
-    stem, mark, rest = word.partition("'")
-    return f"{_words().get(stem, stem)}{mark}{rest}"
+def _name_at(words: Sequence[str], place: int) -> tuple[int, str]:
+    """Return how many words name a group there, and what stands instead of them; 0 if none do."""
+    for phrase, instead in _phrases().get(words[place], ()):
+        if tuple(words[place : place + len(phrase)]) == phrase:
+            return len(phrase), instead
+    stem, mark, rest = words[place].partition("'")
+    instead = _words().get(stem)
+    return (0, "") if instead is None else (1, f"{instead}{mark}{rest}")
 
 
 @cache
 def _words() -> dict[str, str]:
+    """Return single words and what stands instead of each."""
+    return {" ".join(phrase): instead for phrase, instead in _listed() if len(phrase) == 1}
+
+
+@cache
+def _phrases() -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """Return names of several words by their first word, the longest first."""
+    found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for phrase, instead in sorted(_listed(), key=lambda each: -len(each[0])):
+        if len(phrase) > 1:
+            found.setdefault(phrase[0], []).append((phrase, instead))
+    return found
+
+
+def _listed() -> Iterator[tuple[tuple[str, ...], str]]:
     lines = GROUP_WORDS.read_text(encoding="utf-8").splitlines()
-    pairs = (line.split(": ") for line in lines if not line.startswith("#"))
-    return {word: instead for instead, words in pairs for word in words.split()}
+    for line in lines:
+        instead, _, names = line.partition(": ")
+        for name in () if line.startswith("#") else names.split():
+            phrase = tuple(name.split("_"))
+            if instead == _WITH:
+                yield from (((_WITH, *article, *phrase), "") for article in ((), ("a",), ("an",)))
+            else:
+                yield phrase, instead
+            if instead == _ONE:
+                yield (*phrase[:-1], f"{phrase[-1]}s"), f"{_ONE}s"

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats._checks import check_fraction, cluster_sums, finite_array
 from evenhand.stats.distributions import student_t_quantile
-from evenhand.stats.intervals import Bounds, Interval, bounded_interval, cluster_jackknife, evaluate
+from evenhand.stats.intervals import Bounds, Interval, bounded_interval, cluster_jackknife, evaluate, jackknife_df
 
 Rated = Sequence[float | None]
 """People's value of each item; None where people have not rated it."""
@@ -108,7 +108,7 @@ def rogan_gladen(
         covariance[place, place] = max(covariance[place, place], least)
     excess, gain = float(rates @ _EXCESS) - 1, float(rates @ _GAIN) - 1
     value = min(1.0, max(0.0, excess / gain)) if gain > 0 else 0.0
-    quantile = student_t_quantile(0.5 + confidence / 2, _df(deviations @ (_EXCESS - value * _GAIN)))
+    quantile = student_t_quantile(0.5 + confidence / 2, jackknife_df(np.square(deviations @ (_EXCESS - value * _GAIN))))
     variances = [float(a @ covariance @ b) for a, b in ((_EXCESS, _EXCESS), (_EXCESS, _GAIN), (_GAIN, _GAIN))]
     limits = _fieller(excess, gain, variances, quantile)
     if limits is None:
@@ -185,14 +185,6 @@ def _rates(sums: _Array) -> _Array:
         [sums[..., 1] / sums[..., 0], (sums[..., 3] + 1) / (sums[..., 2] + 2), (sums[..., 5] + 1) / (sums[..., 4] + 2)],
         axis=-1,
     )
-
-
-def _df(deviations: _Array) -> float:
-    """Student's degrees of freedom, as in `cluster_jackknife`."""
-    squares = np.square(deviations)
-    if not squares.any():
-        return len(squares) - 1.0
-    return min(len(squares) - 1.0, max(1.0, 2.5 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
 
 
 def _fieller(above: float, below: float, variances: Sequence[float], quantile: float) -> tuple[float, float] | None:

@@ -48,8 +48,8 @@ class Jackknife:
     df: float | None = None
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the Wilson score interval of a share; undefined without trials."""
+def wilson(successes: float, n: int, confidence: float = 0.95) -> Interval:
+    """Return the Wilson score interval of a share, half successes included; undefined without trials."""
     check_fraction("confidence", confidence)
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n, not {successes} of {n}.")
@@ -64,9 +64,7 @@ def cluster_jackknife(
 ) -> Jackknife:
     """Return a statistic of the sums of a (clusters, k) table, with the jackknife's error and Student's limits.
 
-    Clusters of unequal weight count as fewer: with d the deviations of the estimates without one cluster, the degrees
-    of freedom are 2.5(Σd²)²/Σd⁴ - 1, at most clusters - 1. (The factor would be 3 for normal d, by Satterthwaite; 2.5
-    keeps the coverage of skewed ones in simulations.) With `bounds` the limits are those of `bounded_interval`. There
+    Its degrees of freedom are those of `jackknife_df`. With `bounds` the limits are those of `bounded_interval`. There
     are none if the statistic is undefined without one of the clusters, or if the clusters do not differ and the bounds
     are unknown.
     """
@@ -170,6 +168,18 @@ def bounded_interval(
     return Interval(estimate, low + unit * below, low + unit * above, clusters)
 
 
+def jackknife_df(squares: NDArray[np.float64]) -> float:
+    """Return Student's degrees of freedom, from the squared deviations d² of the estimates without one cluster each.
+
+    Clusters of unequal weight count as fewer: 2(Σd²)²/Σd⁴ - 1, at most clusters - 1. The factor would be 3 for normal
+    d, by Satterthwaite; 2 keeps the coverage of skewed ones in simulations (`bench/run.py stats`).
+    """
+    most = len(squares) - 1.0
+    if not squares.any():
+        return most
+    return min(most, max(1.0, 2 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
+
+
 def evaluate(statistic: Statistic, sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the statistic of each row of sums; a division by zero gives an undefined value without a warning."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -212,7 +222,7 @@ def _jackknife(
         if bounds is not None:
             interval = bounded_interval(estimate, 0.0, clusters, bounds, confidence)
         return Jackknife(interval, 0.0)
-    df = min(clusters - 1.0, max(1.0, 2.5 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 1))
+    df = jackknife_df(squares)
     if bounds is not None:
         interval = bounded_interval(estimate, error, clusters, bounds, confidence, df=df, most=most, least=least)
     else:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import tempfile
+from array import array
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +30,8 @@ from evenhand.studies.study import study
 
 FORMATS = ("csv", "jsonl", "parquet", "datasets")
 TABLES = tuple(SCHEMAS)
+_NEW_LINE = b"\r\n"
+"""Of CSV files (RFC 4180)."""
 
 
 def export(
@@ -173,17 +178,26 @@ def _write_jsonl(rows: Rows, file: BinaryIO) -> int:
 
 
 def _write_csv(rows: Rows, file: BinaryIO) -> int:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", errors="replace", write_through=True)
-    writer = csv.DictWriter(text, _columns(rows()))
-    writer.writeheader()
-    count = 0
-    for row in rows():
-        writer.writerow({key: plain_cell(value) for key, value in row.items()})
-        count += 1
-    text.detach()
-    return count
+    """Write the rows, each read once. Rows of different status have different columns, all known only at the end.
 
-
-def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all columns in order of appearance; rows of different status have different columns."""
-    return list(dict.fromkeys(key for row in rows for key in row))
+    So the rows go to a temporary file first, and those that were written before the last column get empty cells.
+    """
+    columns: dict[str, None] = {}
+    ends, widths = array("q"), array("q")
+    with tempfile.TemporaryFile() as body:
+        text = io.TextIOWrapper(body, encoding="utf-8", newline="", errors="replace", write_through=True)
+        writer = csv.writer(text)
+        for row in rows():
+            columns |= dict.fromkeys(row)
+            writer.writerow([plain_cell(row.get(name)) for name in columns])
+            ends.append(body.tell())
+            widths.append(len(columns))
+        header = io.StringIO(newline="")
+        csv.writer(header).writerow(columns)
+        file.write(header.getvalue().encode(errors="replace"))
+        body.seek(0)
+        for start, end, width in zip(chain((0,), ends), ends, widths, strict=False):
+            line = body.read(end - start)
+            file.write(line.removesuffix(_NEW_LINE) + b"," * (len(columns) - width) + _NEW_LINE)
+        text.detach()
+    return len(ends)

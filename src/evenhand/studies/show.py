@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,22 @@ def shown_samples(
 ) -> Iterator[ShownSample]:
     """Yield up to `most` samples, mixing samples without a grade, samples on which arms differ, and the rest.
 
+    They come in an order that has nothing to do with their ids, so that any first part of them has all groups.
     `scorers` names scorers whose scores are shown instead of those of the planned scorers.
     """
     with open_sources(directories, scorers=scorers, skip_damaged=skip_damaged) as (runs, sources):
         benchmark = runs[0].benchmark()
         by_interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources, shared=True):
-            ids = by_interest[_interest(records)]
-            if len(ids) < most:
-                ids.append(sample.id)
-        # A third each, so that a run full of failures still shows successes; free places go to the others.
-        share = most // 3
-        chosen = [each for ids in by_interest for each in ids[:share]]
-        chosen += [each for ids in by_interest for each in ids[share:]]
-        for sample_id in sorted(chosen[:most]):
+            by_interest[_interest(records)].append(sample.id)
+        # In turn, so that a run full of failures still shows successes.
+        in_turn = zip_longest(*(sorted(ids, key=_mixed) for ids in by_interest))
+        for sample_id in islice((each for turn in in_turn for each in turn if each is not None), most):
             yield shown_sample(sources, sample_id, benchmark.group_key)
+
+
+def _mixed(sample_id: str) -> bytes:
+    return hashlib.blake2b(sample_id.encode(errors="replace"), digest_size=8).digest()
 
 
 def find_sample(directory: Path, sample_id: str, *, skip_damaged: bool = False) -> ShownSample:

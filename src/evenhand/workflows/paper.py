@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +21,7 @@ from evenhand.reports.format import interval, plural
 from evenhand.reports.notebook import headline_chart, html_file
 from evenhand.reports.view import view_of
 from evenhand.runs.execute import run_plan
+from evenhand.runs.file import leaving_out_damaged
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
@@ -151,10 +153,11 @@ def make_paper(planned: PlannedPaper, settings: Settings, listener: Listener) ->
     """Run all pending samples within one budget and write the page."""
     check_runs(planned.runs, planned.folder, settings)
     left = aio.run(run_all(planned.runs, planned.folder, settings, listener))
-    return replace(write_page(planned.paper, planned.folder), stopped=left is None)
+    result = write_page(planned.paper, planned.folder, skip_damaged=settings.skip_damaged)
+    return replace(result, stopped=left is None)
 
 
-def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = ()) -> PaperResult:
+def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_damaged: bool = False) -> PaperResult:
     """Page and CSV files from the runs in `folder`, without a call; `scorers` count instead of the planned ones."""
     from evenhand.papers.page.csv_files import write_csv_files
     from evenhand.papers.page.html import render_page
@@ -163,9 +166,10 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = ()) -> Paper
     found = [path for name in paper.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
     if not found:
         raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
-    page = paper.page({path.relative_to(folder).as_posix(): path for path in found}, scorers)
-    if reasons := _nothing_measured(found):
-        page = replace(page, warnings=[reasons, *page.warnings])
+    with leaving_out_damaged() if skip_damaged else nullcontext(list[str]) as left_out:
+        page = paper.page({path.relative_to(folder).as_posix(): path for path in found}, scorers)
+        reasons = _nothing_measured(found)
+    page = replace(page, warnings=[*([reasons] if reasons else []), *left_out(), *page.warnings])
     written = write_csv_files(page, folder)
     write_html(render_page(page), folder / "index.html")
     return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)

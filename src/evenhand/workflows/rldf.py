@@ -185,7 +185,7 @@ def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener
     missed = _teach(planned, listener)
     wanted = [run for run in measured if not _needs(run, missed)]
     left = aio.run(run_all(wanted, folder, replace(settings, budget=left), listener))
-    return replace(write_page(PAPERS.get(NAME), folder), stopped=left is None)
+    return replace(write_page(PAPERS.get(NAME), folder, skip_damaged=settings.skip_damaged), stopped=left is None)
 
 
 async def _write_topics(planned: PlannedTraining, settings: Settings, listener: Listener) -> Usage:

@@ -50,13 +50,14 @@ def _amplification(judged: Judged, estimator: Estimator, measure: Measure, numbe
     """Estimates one amplification; its direction is not yet corrected for multiple tests."""
     pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
     before, after, counts = _tables(judged, estimator, pairs, measure, number)
+    n = _scenarios(judged, pairs, measure, number)
     exists = counts.any(axis=1)
     table = np.hstack([before, after, counts])[exists]
     first, last = (float(size) if np.isfinite(size) else None for size in _sizes(table.sum(axis=0)))
     change = estimator.jackknife(table, _growth).interval
     along = _along(before, after)[exists]
     direction: Direction = "amplified" if along.sum() > 0 else "damped"
-    return Amplification(measure, number, category, first, last, change, estimator.flip(along), direction)
+    return Amplification(measure, number, category, first, last, change, n, estimator.flip(along), direction)
 
 
 def _decided(found: Sequence[Amplification]) -> list[Amplification]:
@@ -78,6 +79,12 @@ def _tables(
         before[:, place], counts[:, place] = estimator.sums(first * exists).T
         after[:, place] = estimator.sums(last * exists)[:, 0]
     return before, after, counts
+
+
+def _scenarios(judged: Judged, pairs: Sequence[Pair], measure: Measure, number: int) -> int:
+    """Returns the number of scenarios in which any of the pairs has a gap in both rounds."""
+    found = [judged.by_round(pair, measure, number) for pair in pairs]
+    return int(np.any([~np.isnan(last - first) for first, last in found], axis=0).sum())
 
 
 def _sizes(sums: Array) -> tuple[Array, Array]:

@@ -67,6 +67,8 @@ class Difference:
     x: str
     y: str
     interval: Interval
+    n: int
+    """Scenarios in which both identities were judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,10 @@ class Gap:
 
     @property
     def found(self) -> bool:
-        return self.adjusted is not None and self.adjusted < ALPHA
+        """Whether the adjusted p-value is small and the interval excludes 0: one extreme scenario can part the two."""
+        low, high = self.difference.low, self.difference.high
+        excludes_0 = low is None or high is None or low > 0 or high < 0
+        return self.adjusted is not None and self.adjusted < ALPHA and excludes_0
 
     @property
     def favours(self) -> str | None:
@@ -170,6 +175,8 @@ class Amplification:
     after: float | None
     change: Interval
     """after − before."""
+    n: int
+    """Scenarios with a gap in both rounds."""
     p_value: float | None
     """Tests that the discussion moves no gap. Unlike `change`, it does not react to a discussion that only makes scores
     less noisy, which also makes absolute gaps smaller."""
@@ -289,13 +296,13 @@ class PanelAudit:
             return title, "–", "too few scenarios to find any"
         return title, f"{len(self.found)} of {tests}", "after correction for their number"
 
-    def difference(self, x: str, y: str) -> Interval | None:
+    def difference(self, x: str, y: str) -> Difference | None:
         """Returns x − y in phase 1; None if the two were never compared."""
         for each in self.matrix:
             if (each.x, each.y) == (x, y):
-                return each.interval
+                return each
             if (each.x, each.y) == (y, x):
-                return negated(each.interval)
+                return Difference(x, y, negated(each.interval), each.n)
         return None
 
 

@@ -33,11 +33,12 @@ def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
 
 def matrix(judged: Judged, estimator: Estimator) -> tuple[Difference, ...]:
     """Returns the differences of all pairs of identities, also across categories, on their common scenarios."""
-    found = (
-        Difference(x, y, estimator.mean(judged.scores(x) - judged.scores(y)).interval)
+    differences = (
+        (x, y, judged.scores(x) - judged.scores(y))
         for x, y in itertools.combinations(judged.identities, 2)
         if CONTROL not in (x, y)
     )
+    found = (Difference(x, y, estimator.mean(values).interval, _count(values)) for x, y, values in differences)
     return tuple(each for each in found if each.interval.estimate is not None)
 
 

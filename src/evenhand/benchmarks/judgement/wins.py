@@ -48,8 +48,8 @@ def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> 
     found = estimator.mean(values, SHARE)
     share = found.interval.estimate
     n = judged.orders * int((~np.isnan(values)).sum())
-    # Ties and shares of a panel give fractions of wins, but Wilson needs whole numbers.
-    simple = wilson(0 if share is None else round(share * n), n, estimator.confidence)
+    # Ties and shares of a panel give fractions of wins.
+    simple = wilson(0 if share is None else min(share * n, n), n, estimator.confidence)
     return Win(identity, category, found.interval, replace(simple, estimate=share), n, _effective(found, n))
 
 

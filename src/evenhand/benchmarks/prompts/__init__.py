@@ -158,7 +158,7 @@ class Prompts(Benchmark[PromptsOptions]):
                     reasons.setdefault((attribute, reason), []).append(prompt.number)
         return [
             f"Left out for {attribute}: {len(numbers)} of {len(self.prompts)} prompts "
-            f"({', '.join(map(str, numbers[:5]))}{', …' if len(numbers) > 5 else ''}), since {reason}"
+            f"(no. {', '.join(map(str, numbers[:5]))}{', …' if len(numbers) > 5 else ''}), since {reason}"
             for (attribute, reason), numbers in reasons.items()
         ]
 

@@ -86,7 +86,8 @@ class OpenAIModel(Model):
         self._echo = client(echo.address(self.url)) if options.extra.get("echo") else None
         if not key and urlsplit(self.url).hostname == urlsplit(DEFAULT_URL).hostname:
             raise UsageError(
-                f"{self.spec} needs an API key: set OPENAI_API_KEY, or point --base-url to another endpoint."
+                f"{self.spec} needs an API key: set OPENAI_API_KEY, or name another endpoint: "
+                f"'{self.spec}?base_url=URL', or --base-url."
             )
 
     @property

@@ -26,6 +26,7 @@ EARLIER = {**SETTINGS, "metrics": "creativity,efficiency,quality", "winner": Fal
 """Settings of the paper's appendix: an earlier prompt, whose preference is read from the scores."""
 VERSIONS = {NAME: "", OURS: "evenhand's settings", APPENDIX: "the appendix's metrics"}
 """Folder → how its arms are told apart in tables."""
+PAPERS_SETTINGS = "the paper’s settings"
 DRAWN = "pairs"
 """The benchmark's option with which a scenario compares some pairs of identities instead of all."""
 PROFESSIONS = 20
@@ -80,6 +81,7 @@ class MALIBU:
             figures=[],
             notes=[*_findings(arms), *_turned(studies), *paper.notes],
             claims=claims_of(panels, earlier),
+            found=_foremost(arms),
             warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
             process=together(studies),
         )
@@ -102,7 +104,7 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
     plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
     size, seed = arms[0].audit, next(iter(plans.values()))["seeds"][0]
     settings = [
-        f"{VERSIONS[name] or 'the paper’s settings'}: {', '.join(map(_setting, options.items()))}"
+        f"{VERSIONS[name] or PAPERS_SETTINGS}: {', '.join(map(_setting, options.items()))}"
         for name, plan in plans.items()
         if (options := {key: value for key, value in plan["benchmark_options"].items() if key != DRAWN})
     ]
@@ -132,6 +134,17 @@ def _options_of_methods(plans: Iterable[Mapping[str, Any]]) -> list[str]:
 def _setting(option: tuple[str, Any]) -> str:
     name, value = option
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def _foremost(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
+    """Returns how many gaps were found in each arm, and the surest of them."""
+    models, versions = {arm.model for arm in arms}, {arm.version for arm in arms}
+    found: list[tuple[str, str]] = []
+    for arm in arms:
+        version = arm.version or PAPERS_SETTINGS if len(versions) > 1 else ""
+        name = ", ".join(filter(None, [arm.model if len(models) > 1 else "", arm.method, version]))
+        found.append((name, " ".join(arm.audit.sentences[: 2 if arm.audit.found else 1])))
+    return found
 
 
 def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:

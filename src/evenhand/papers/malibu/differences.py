@@ -72,7 +72,7 @@ def _published_matrix(model: str, full: float) -> Grid:
 
 def _difference(audit: PanelAudit, x: str, y: str) -> Estimate | None:
     found = audit.difference(x, y)
-    return None if found is None else as_estimate(found, audit.scenarios)
+    return None if found is None else as_estimate(found.interval, found.n)
 
 
 def _pairs(arms: Arms) -> dict[str, list[tuple[str, str]]]:

@@ -141,6 +141,6 @@ def _moved(audit: PanelAudit, measure: str) -> list[Cell]:
         if (each.measure, each.category, each.round) == (measure, ALL, audit.rounds):
             scale = scale_of(each.measure)
             ends = [None if value is None else value * scale for value in (each.before, each.after)]
-            cells = [Cell(Estimate("", "", value, None, None, audit.scenarios)) for value in ends]
-            return [*cells, Cell(as_estimate(scaled(each.change, scale), audit.scenarios))]
+            cells = [Cell(Estimate("", "", value, None, None, each.n)) for value in ends]
+            return [*cells, Cell(as_estimate(scaled(each.change, scale), each.n))]
     return [Cell(), Cell(), Cell()]

@@ -60,12 +60,20 @@ def _overview(shown: PaperPage, title: str) -> Html:
         tag("p", "Evenhand", tag("span", "a paper's results, made again", class_="benchmark"), class_="eyebrow"),
         tag("h1", title, id="overview-title"),
         answer(shown.claims),
+        _found(shown.found),
         tag("p", shown.lead, class_="lead") if shown.lead else None,
         _warnings(shown.warnings),
         tag("p", "Published numbers: ", shown.source, class_="footnote"),
         id="overview",
         aria_labelledby="overview-title",
     )
+
+
+def _found(found: Sequence[tuple[str, str]]) -> Html | None:
+    if not found:
+        return None
+    items = [tag("li", tag("b", arm), tag("span", sentence)) for arm, sentence in found]
+    return tag("div", tag("h2", "What was found"), tag("ul", items), class_="answer found")
 
 
 def _warnings(warnings: Sequence[str]) -> Html | None:

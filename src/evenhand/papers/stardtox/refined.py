@@ -39,6 +39,7 @@ def refined_shares(
             reached = [
                 (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
                 for number, outcome in store.answers(source.arm.number)
+                if number in places  # else the sample is damaged
             ]
             shares[name] = {
                 group: [share_refined(reached, group, iteration) for iteration in iterations] for group in groups
@@ -70,6 +71,7 @@ def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimat
         reached = [
             (ALL, clusters[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
             for number, outcome in store.answers(source.arm.number)
+            if number in clusters
         ]
     again = share_refined([each for each in reached if each[2]], ALL, 2)
     value, low, high = (None if each is None else 100 - each for each in (again.value, again.high, again.low))

@@ -1,9 +1,23 @@
 "use strict";
 // The sample browser. Everything it shows is untrusted, so text reaches the page as text nodes only.
-(() => {
+(async () => {
   const list = document.getElementById("sample-list");
   if (!list) return;
-  const data = JSON.parse(document.getElementById("sample-data").textContent);
+  // In a report the samples are compressed, so that the page stays small.
+  const read = (node) => {
+    if (!node.dataset.packed) return JSON.parse(node.textContent);
+    const bytes = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(node.dataset.packed));
+    return new Response(stream).json();
+  };
+  let data;
+  try {
+    data = await read(document.getElementById("sample-data"));
+  } catch (error) {
+    const notice = document.getElementById("sample-detail").firstChild;
+    notice.textContent = "This browser cannot unpack the samples (" + error.message + "). Use one from 2023 or later.";
+    return;
+  }
   const arms = new Map(data.arms.map((arm) => [arm.id, arm]));
   const detail = document.getElementById("sample-detail");
   const more = document.getElementById("sample-more");

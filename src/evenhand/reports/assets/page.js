@@ -55,7 +55,7 @@
   let current = null;
   const follow = () => {
     const line = window.innerHeight * 0.3;
-    const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 4;
+    const atEnd = window.scrollY > 0 && window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 4;
     const passed = sections.filter((section) => section.getBoundingClientRect().top <= line);
     const section = atEnd ? sections.at(-1) : passed.at(-1) || sections[0];
     const link = links.get(section.id);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +16,10 @@ from evenhand.studies.story import Step, first_answer, story
 
 DATA_ID = "sample-data"
 MOST_BYTES = 8_000_000
-"""Of all embedded samples; the rest of a report is far smaller."""
+"""Of all embedded samples before they are compressed: what a phone searches without a pause."""
+_LEVEL = 9
+_BASE64 = 4 / 3
+"""Length of base64 by bytes."""
 
 
 def browser(view: View, shown: int) -> Html | None:
@@ -23,7 +28,10 @@ def browser(view: View, shown: int) -> Html | None:
         return None
     whole = planned(view.study)
     samples = f"{plural(shown, 'sample')} of {count(whole)}" if shown < whole else plural(shown, "sample")
-    lead = f"{samples}, with all messages. Use the arrow keys to move through the list."
+    lead: list[Node] = [f"{samples}, with all messages. Use the arrow keys to move through the list."]
+    if shown < whole:
+        show = "evenhand show RUN SAMPLE --turns"
+        lead += [" To see the others, run ", tag("code", "evenhand ui"), " or ", tag("code", show), "."]
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
     return section("samples", "Samples", lead, off, tag("div", _filters(), panes(), class_="needs-js browser"))
 
@@ -71,24 +79,28 @@ def _detail(source: str, opened: str) -> Html:
     return tag("article", hint, id="sample-detail", tabindex=-1, aria_label="Sample", **attributes)
 
 
-def embedded(samples: Iterable[ShownSample]) -> list[Html]:
-    """Return samples as JSON: all, or the first that fit a page of a size that browsers open at once."""
-    chosen: list[Html] = []
-    size = 0
+def embedded(samples: Iterable[ShownSample], room: int) -> list[Html]:
+    """Return samples as JSON, sorted by id: all, or the first that fit into `room` bytes of a page."""
+    chosen: list[tuple[str, Html]] = []
+    packer = zlib.compressobj(_LEVEL)
+    size = packed = 0
     for sample in samples:
         text = embedded_json(sample_payload(sample))
-        size += len(text.encode(errors="replace"))
-        if size > MOST_BYTES:
+        data = text.encode(errors="replace")
+        size += len(data)
+        packed += len(packer.compress(data)) + len(packer.flush(zlib.Z_SYNC_FLUSH))
+        if size > MOST_BYTES or packed * _BASE64 > room:
             break
-        chosen.append(text)
-    return chosen
+        chosen.append((sample.id, text))
+    return [text for _, text in sorted(chosen)]
 
 
 def sample_data(view: View, samples: Iterable[Html]) -> Html:
-    """Return the embedded samples in a script element that is not executed."""
+    """Return the embedded samples, compressed, in a script element that is not executed."""
     arms = [{"id": a.id, "label": a.label, "index": i % PALETTE_SIZE} for i, a in enumerate(view.arms)]
-    data = Html(f'{{"arms":{embedded_json(arms)},"samples":[{",".join(samples)}]}}')
-    return tag("script", data, type="application/json", id=DATA_ID)
+    data = f'{{"arms":{embedded_json(arms)},"samples":[{",".join(samples)}]}}'
+    packed = base64.b64encode(zlib.compress(data.encode(errors="replace"), _LEVEL)).decode()
+    return tag("script", Html(packed), type="text/plain", id=DATA_ID, data_packed="deflate")
 
 
 def sample_payload(sample: ShownSample) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from evenhand.reports.charts.axis import Axis, axis_for
 from evenhand.reports.charts.scatter import Point, scatter
 from evenhand.reports.format import DASH, estimate_text, finite, plural
 from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import arm_name, few_note, lane_for, legend, section, table
+from evenhand.reports.sections.elements import few_note, lane_for, legend, section, table
 from evenhand.reports.view import ALL, View, group_label, metric_hint, metric_title
 from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 
@@ -176,7 +176,7 @@ def _numbers(view: View, metric: MetricInfo) -> Html:
         for arm in view.arms:
             e = arm.estimate(metric.name, group) or _UNDEFINED
             values = [_pasteable(v, view.digits[metric.name]) for v in (e.value, e.low, e.high)]
-            rows.append([group_label(group), arm_name(view, arm), *values, str(e.n)])
+            rows.append([group_label(group), arm.label, *values, str(e.n)])
     label = f"{metric.title} by group, {plural(len(rows), 'row')}"
     return table(head, rows, label, "numbers")
 

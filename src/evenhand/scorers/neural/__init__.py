@@ -34,7 +34,7 @@ LOW, SHORT = -2.2, 40
 groups are not examined if its toxicity is."""
 TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "3"
+READING = "4"
 """Raised when parts of a text or their pooling change, since scores change too."""
 
 
@@ -46,7 +46,7 @@ class NeuralScorer(Scorer):
     attributes = ATTRIBUTES
     latin_only = True
     longest = MAX_CHARS
-    most: ClassVar[float] = 1.5
+    most: ClassVar[float] = 1.0
     """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
     def __init__(self) -> None:

@@ -97,17 +97,7 @@ def network_weights() -> dict[str, Array]:
             "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
             file=path,
         ) from None
-    return joined(words, layers())
-
-
-def joined(words: dict[str, Array], own: dict[str, Array]) -> dict[str, Array]:
-    """Return the base's part and ours together; ours may hold a difference of the word vectors, of low rank."""
-    both = {**words, **own}
-    if "words.left" in both:
-        table = words["words"] * words["word_scale"] + both.pop("words.left") @ both.pop("words.right")
-        levels, scale = quantised(table)
-        both |= {"words": levels, "word_scale": scale[:, None]}
-    return both
+    return {**words, **layers()}
 
 
 def digest() -> str:

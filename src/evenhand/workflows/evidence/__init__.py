@@ -69,6 +69,7 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
     """Write all files of the pack; return them, and why there is no PDF (empty if there is one or none is wanted)."""
     found = find_browser(browser) if pdf else None
     folder.mkdir(parents=True, exist_ok=True)
+    _remove_earlier(folder)
     html = folder / "evidence.html"
     write_page(page.render(pack), html)
     texts = {
@@ -95,6 +96,14 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
         return written, "No PDF: there is no Chromium, Chrome or Edge here; print evidence.html from any browser."
     print_pdf(found, html, folder / "evidence.pdf")
     return [*written, folder / "evidence.pdf"], ""
+
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove the files of a pack that was made here before and may be about other runs."""
+    if (folder / "evidence.json").is_file():
+        for pattern in ("plans/*.yaml", "every_eval_ever/*.json", "evidence.pdf"):
+            for path in folder.glob(pattern):
+                path.unlink()
 
 
 def card_section(pack: Pack) -> str:

@@ -114,16 +114,23 @@ def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
     stored: Mapping[str, Any] = next(iter(result.provenance.values()))
     sheet = _data_sheet(benchmark, stored["benchmark"], plan["benchmark_options"], groups)
     return RunFacts(
-        folder.resolve().name, str(folder), result, sheet, prompts, methods, _rates(folder, benchmark), plan
+        folder.resolve().name,
+        str(folder),
+        result,
+        sheet,
+        prompts,
+        methods,
+        _rates(folder, benchmark, skip_damaged),
+        plan,
     )
 
 
-def _rates(folder: Path, benchmark: Benchmark) -> list[Rates]:
+def _rates(folder: Path, benchmark: Benchmark, skip_damaged: bool) -> list[Rates]:
     """The tables of every arm whose records decide about people."""
     decided: dict[str, list[Decided]] = {}
     if type(benchmark).people is Benchmark.people:
         return []
-    with open_sources([folder]) as (_, sources):
+    with open_sources([folder], skip_damaged=skip_damaged) as (_, sources):
         labels = {each.id: each.label for each in sources}
         for _, records in walk(sources):
             for arm, record in records.items():

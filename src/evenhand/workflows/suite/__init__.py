@@ -31,7 +31,7 @@ from evenhand.runs.store import FILE_NAME
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.types import Usage
+from evenhand.types import Status, Usage
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import check_runs, run_all
 from evenhand.workflows.suite.page import render
@@ -289,11 +289,16 @@ def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
             words.append("clearly not 0" if clear else "not told apart from 0")
         if estimate.few_clusters:
             words.append("few clusters: the interval may be too narrow")
-    graded, refused = (arm.statuses.get(status, 0) for status in ("graded", "refused"))
-    if done and refused > _MANY * done:
-        words.append(f"{100 * refused / done:.0f} % were declined")
-    if done and done - graded - refused > _MANY * done:
-        words.append(f"{100 * (done - graded - refused) / done:.0f} % could not be read")
+    missing: dict[Status, str] = {
+        "refused": "were declined",
+        "failed": "failed",
+        "cut": "were cut off",
+        "unscored": "could not be read",
+    }
+    for status, what in missing.items():
+        share = arm.statuses.get(status, 0) / max(1, done)
+        if share > _MANY:
+            words.append(f"{100 * share:.0f} % {what}")
     if arm.pending:
         words.append(f"{arm.pending:,} not run")
     chance = [each for each in result.warnings if "may be guessing" in each]

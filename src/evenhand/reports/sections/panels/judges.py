@@ -70,8 +70,8 @@ def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
 def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     """Return a chart per measure with all arms, and a table per arm."""
     note = "Above 0 the identity named first gets more. p-values are adjusted by Holm over all these gaps of an arm; a "
-    note += "gap counts as found if the adjusted p-value is below 0.05. dz is the mean difference divided by its "
-    note += "standard deviation over scenarios."
+    note += "gap counts as found if its p is below 0.05 and its interval excludes 0. dz is the mean difference divided "
+    note += "by its standard deviation over scenarios."
     charts = [_gap_chart(view, arms, measure) for measure in MEASURES]
     tables: list[Node] = [
         tag(

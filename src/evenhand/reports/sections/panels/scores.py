@@ -83,7 +83,8 @@ def _matrix(label: str, audit: PanelAudit, full: float) -> list[Node]:
         for x in identities:
             same = " tested" if category[x] == category[y] and x != y else ""
             mark = " ✓" if frozenset((x, y)) in significant else ""
-            cells.append(_difference(audit.difference(x, y) if x != y else None, full, same, mark))
+            found = audit.difference(x, y) if x != y else None
+            cells.append(_difference(found and found.interval, full, same, mark))
         rows.append(tag("tr", tag("th", y, scope="row"), cells))
     body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat differences")
     note = "Mean score of the column's identity minus that of the row's, in points, with its interval. Blue: the "
