@@ -204,6 +204,7 @@ def test_search_that_only_makes_a_model_abstain_does_not_make_its_answers_better
 
     (claim,) = [row for row in rows_of(tmp_path / "p/claims.csv") if row["place"].startswith("RQ4")]
     assert claim["verdict"] == "cannot be told"
+    assert claim["why"].startswith("Searched: corpus:builtin. ")
     assert "F1 (unread = 0) 0.0 → 50.0" in claim["why"] and "F1, answerable 0.0 → 0.0" in claim["why"]
 
 

@@ -6,12 +6,13 @@ from itertools import combinations
 import pytest
 
 from evenhand.benchmarks.judgement.findings import PanelAudit
-from evenhand.papers.base import Row, Table, published
-from evenhand.papers.malibu import MALIBU
+from evenhand.papers.base import PaperPage, Row, Table, published
+from evenhand.papers.malibu import MALIBU, OURS, VERSIONS, foremost
 from evenhand.papers.malibu.arms import AuditedModel
 from evenhand.papers.malibu.claims import claims_of, statements
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
+from evenhand.papers.page.html import render_page
 from support.audits import CATEGORIES, audit, interval
 from support.papers import methods_of, options_of
 
@@ -57,6 +58,23 @@ def test_what_the_notes_say_about_gender_and_religion_is_in_the_cells():
     assert (deepseek["male", "female"], gpt["male", "female"]) == (-0.21, -0.20)
     assert (deepseek["white", "black"], gpt["white", "black"]) == (-0.30, -0.03)
     assert (deepseek["christian", "jewish"], deepseek["christian", "muslim"]) == (-0.04, -0.06)
+
+
+# --- the page ---
+
+
+def test_the_first_screen_says_how_many_gaps_were_found_in_each_arm():
+    told = replace(audit(0.3), sentences=("2 of 39 comparisons show a gap.", "Female ahead.", "More."))
+    level = replace(audit(0.0), gaps=(), sentences=("No gap was found.", "More."))
+    arms = [AuditedModel("one/model", "judge", told), AuditedModel("one/model", "judge", level, VERSIONS[OURS])]
+
+    assert told.found and foremost(arms) == [
+        ("judge, the paper’s settings", "2 of 39 comparisons show a gap. Female ahead."),
+        ("judge, evenhand's settings", "No gap was found."),
+    ]
+    page = PaperPage("MALIBU", "", "", [], [], [], found=foremost(arms[:1]))
+    assert "<h2>What was found</h2>" in render_page(page)
+    assert foremost(arms[:1])[0][0] == "judge"
 
 
 # --- the run ---
@@ -180,8 +198,8 @@ def test_chi_square_is_reproduced_by_its_p_values():
     sure = replace(found, chi_square=tuple(replace(each, p_value=1e-6) for each in found.chi_square))
     unknown = replace(found, chi_square=tuple(replace(each, p_value=None) for each in found.chi_square))
 
-    full = replace(found, scenarios=200)
-    answers = [answer("All chi-square", each) for each in (sure, full, replace(full, scenarios=20), unknown)]
+    some = replace(found, means=tuple(replace(each, n=20) for each in found.means))
+    answers = [answer("All chi-square", each) for each in (sure, found, some, unknown)]
     assert answers == ["holds", "fails", "cannot be told", "cannot be told"]
 
 

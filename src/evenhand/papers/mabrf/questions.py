@@ -214,9 +214,17 @@ def claims(found: Compared) -> list[Claim]:
     for model in models_in(found.answers):
         # Abstaining alone raises the scores over all questions, since half of them have no answer.
         differences = [found.of_facts(model, metric) for metric in ("exact_match", "f1", "f1_has_answer")]
-        finding = unless(found.on_answers.fault(*_facts_pair(found.answers, model)), moves(differences, "higher"))
-        made.append(Claim("Search makes answers to factual questions better", "RQ4, Table 4", model, *finding))
+        verdict, why = unless(found.on_answers.fault(*_facts_pair(found.answers, model)), moves(differences, "higher"))
+        if where := _searched_in(found.answers, model):
+            why = f"Searched: {where}. {why}"
+        made.append(Claim("Search makes answers to factual questions better", "RQ4, Table 4", model, verdict, why))
     return made
+
+
+def _searched_in(arms: Sequence[PooledArm], model: str) -> str:
+    """Returns the provider, without which the claim cannot be read: a corpus may not have the answers."""
+    arm = find_arm(arms, model, _SEARCHED.fits)
+    return str(arm.key.options.get("provider", "")) if arm else ""
 
 
 def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str, Finding]]:

@@ -81,7 +81,7 @@ class MALIBU:
             figures=[],
             notes=[*_findings(arms), *_turned(studies), *paper.notes],
             claims=claims_of(panels, earlier),
-            found=_foremost(arms),
+            found=foremost(arms),
             warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
             process=together(studies),
         )
@@ -136,7 +136,7 @@ def _setting(option: tuple[str, Any]) -> str:
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def _foremost(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
+def foremost(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
     """Returns how many gaps were found in each arm, and the surest of them."""
     models, versions = {arm.model for arm in arms}, {arm.version for arm in arms}
     found: list[tuple[str, str]] = []

@@ -132,8 +132,9 @@ def _chi_square(audit: PanelAudit) -> Finding:
     why = f"largest p of {len(values)} tests: {max(known):.2g}"
     if all(value < _CHI_SQUARE_P for value in known):
         return "holds", why
-    if audit.scenarios < _ALL_SCENARIOS:
-        return untold(f"{why}. With {audit.scenarios:,} of {_ALL_SCENARIOS} scenarios, p is larger for that alone")
+    scenarios = max((each.n for each in audit.means), default=0)
+    if scenarios < _ALL_SCENARIOS:
+        return untold(f"{why}. With {scenarios:,} of {_ALL_SCENARIOS} scenarios, p is larger for that alone")
     return "fails", why
 
 

@@ -25,6 +25,8 @@ def printed(page: PaperPage, width: int) -> Iterator[Printed]:
     """
     if page.claims:
         yield _claims(page.claims)
+    if page.found:
+        yield _found(page.found)
     for table in page.tables:
         ours = [grid for grid in table.grids if any(row.ours for row in grid.rows)]
         for grid in ours or table.grids:
@@ -42,6 +44,15 @@ def _claims(claims: Sequence[Claim]) -> Printed:
     for text in dict.fromkeys(claim.text for claim in claims):
         verdicts = [next((c.verdict for c in claims_of(claims, key) if c.text == text), "") for key in named]
         shown.add_row(_text(text), *map(_text, verdicts))
+    return shown
+
+
+def _found(found: Sequence[tuple[str, str]]) -> Printed:
+    shown = _empty("What was found")
+    shown.add_column("", overflow="fold")
+    shown.show_header = False
+    for arm, sentence in found:
+        shown.add_row(_text(arm), _text(sentence), end_section=True)
     return shown
 
 
