@@ -12,7 +12,7 @@ from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import UsageError
 from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, published
 from evenhand.papers.page.points import charts
-from evenhand.papers.rldf import RLDF
+from evenhand.papers.rldf import RLDF, stopped_trainings
 from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
 from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_arm
 from evenhand.papers.rldf.claims import ahead, claims_of
@@ -379,3 +379,18 @@ def test_claims_without_runs_say_so():
 
 def test_only_grids_that_are_to_be_drawn_are():
     assert charts([Grid("a", [], [])]) is None
+
+
+def test_the_page_says_which_trainings_were_stopped(tmp_path: Path):
+    why = "stopped at step 4, because 42% of answers are truncated; the weights are those of step 0"
+    for name, ended, kept in (("rlaif", "done", 12), ("sr-seed1", why, 0), ("ts", why.replace("p 0", "p 2"), 2)):
+        folder = tmp_path / "models" / name / "ppo"
+        folder.mkdir(parents=True)
+        record = {"finished": True, "ended": ended, "results": {"kept_step": kept}}
+        (folder / "training.json").write_text(json.dumps(record))
+
+    of_its_own, of_step_two = stopped_trainings(tmp_path)
+
+    assert of_its_own == f"models/sr-seed1/ppo: training {why}, so it is the fine-tuned model (SFT)."
+    assert of_step_two.startswith("models/ts/ppo: training stopped at step 4")
+    assert "SFT" not in of_step_two

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
@@ -71,7 +74,11 @@ class RLDF:
                 *(claims_of(bbq, opinions) if whole else ()),
                 *(claim for each in ablated for claim in figure_claims(each)),
             ],
-            warnings=[*(_missing(studies) if whole else ()), *_warnings(studies, opinions)],
+            warnings=[
+                *(_missing(studies) if whole else ()),
+                *stopped_trainings(_out(folders)),
+                *_warnings(studies, opinions),
+            ],
             process=_together(studies),
             cases=read_cases(runs.get(OPINIONS, {}), scorers),
             cases_title="Figure 7: cases, before and after training",
@@ -151,6 +158,17 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
         parts.append(f"{facts['samples']:,} questions of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+
+
+def stopped_trainings(out: Path) -> list[str]:
+    """Returns a warning for each training of the page's folder that was stopped, from its record."""
+    found: list[str] = []
+    for path in sorted(out.glob("models/*/ppo/training.json")):
+        record: dict[str, Any] = orjson.loads(path.read_bytes())
+        if (ended := record.get("ended", "done")) != "done":
+            same = ", so it is the fine-tuned model (SFT)" if record["results"].get("kept_step") == 0 else ""
+            found.append(f"{path.parent.relative_to(out).as_posix()}: training {ended}{same}.")
+    return found
 
 
 def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
