@@ -74,8 +74,9 @@ def unfolded(open_page: Opener, chromium: Any, pages: dict[str, Path], kind: str
 
     def show(width: int = 1400) -> Any:
         if chromium.current_url != pages[kind].as_uri():
-            unfold(open_page(pages[kind], width))
+            open_page(pages[kind], width)
         set_size(chromium, width)
+        unfold(chromium)  # also if it was there: another test, or the change of the width, may have folded it
         return chromium
 
     return show
