@@ -385,7 +385,7 @@ class TestPublic:
             assert guard.sync(ASKED).action == "unrevised"
 
 
-@pytest.mark.parametrize("messages", ["Hello!", {"role": "user", "content": "Hello!"}, ["Hello!"]])
+@pytest.mark.parametrize("messages", ["Hello!", {"role": "user", "content": "Hello!"}, ["Hello!"], None, 3])
 def test_messages_that_are_no_list_of_messages_are_refused_in_a_sentence(messages: Any):
     with evenhand.guard("fake/A") as guard, pytest.raises(BadRequest, match="Messages are a list"):
         guard.sync(messages)

@@ -28,8 +28,9 @@ def conversation_in(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 def request_body(messages: Sequence[Mapping[str, Any] | Message], params: Mapping[str, Any]) -> dict[str, Any]:
     """Build a request from messages, as `Message` or as mappings."""
-    given: Any = messages
-    if isinstance(given, str | Mapping) or not all(isinstance(each, Message | Mapping) for each in given):
+    given = cast(object, messages)
+    listed = cast(Sequence[object], given) if isinstance(given, list | tuple) else None
+    if listed is None or not all(isinstance(each, Message | Mapping) for each in listed):
         raise BadRequest('Messages are a list, e.g. [{"role": "user", "content": "Hello!"}].', "messages")
     raw = [
         {"role": each.role, "content": each.content} if isinstance(each, Message) else dict(each) for each in messages

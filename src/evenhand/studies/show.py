@@ -26,7 +26,10 @@ def shown_samples(
         benchmark = runs[0].benchmark()
         by_interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources, shared=True):
-            by_interest[_interest(records)].append(sample.id)
+            ids = by_interest[_interest(records)]
+            ids.append(sample.id)
+            if len(ids) >= 2 * max(1, most):  # a run may have millions of samples
+                ids[:] = sorted(ids, key=_mixed)[:most]
         # In turn, so that a run full of failures still shows successes.
         in_turn = zip_longest(*(sorted(ids, key=_mixed) for ids in by_interest))
         for sample_id in islice((each for turn in in_turn for each in turn if each is not None), most):
