@@ -28,6 +28,7 @@ from evenhand.papers.rldf.tables import (
     teacher_tables,
 )
 from evenhand.papers.studies import BUILTIN
+from evenhand.reports.format import plural
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import open_sources
 from evenhand.studies.conclusions import conclusions, warnings_about
@@ -156,7 +157,8 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
     for found in studies.values():
         facts = next(iter(found.provenance.values()))
         judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
-        parts.append(f"{facts['samples']:,} questions of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
+        asked = plural(facts["samples"], "question")
+        parts.append(f"{asked} of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
 
 
