@@ -70,7 +70,7 @@ def roll_out(
     leave the batch. With `rows`, only these prompts are answered, as they would be among all.
     """
     team = machine.team
-    encoded = [chat.encode_prompt(prompt, max_new_tokens) for prompt in prompts]
+    encoded = chat.encode_prompts(prompts, max_new_tokens)
     own = team.own_rows(len(prompts)) if rows is None else list(rows)
     numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(encoded[i] for i in own))}
     ids, mask = _left_padded(list(numbers), max(map(len, encoded)), chat.tokenizer.pad_token_id, machine.device)
