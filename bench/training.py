@@ -17,7 +17,8 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,8 @@ def main() -> None:
         return
     multiplies, copies = limits(machine.device)
     if chosen.alternatives:
-        for rows in chosen.rows:
-            alternatives(policy, chat, questions[:rows], machine, chosen.answer, copies, rows == chosen.rows[0])
+        batches = [questions[:rows] for rows in chosen.rows]
+        alternatives(policy, chat, batches, machine, chosen.answer, copies)
         return
     say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
     before, after = calls(policy, chat, questions[:4], machine)
@@ -163,58 +164,137 @@ def compare(
 def alternatives(
     policy: Any,
     chat: Chat,
+    all_prompts: Sequence[Sequence[Prompt]],
+    machine: models.Machine,
+    answer: int,
+    copies: float,
+) -> None:
+    """Print how long roll-outs take in different ways, how exact they are, and where the time of two of them goes."""
+    for number, prompts in enumerate(all_prompts):
+        known: list[tuple[Rollout, Any]] = []
+        """Some answers, and log probabilities in float32."""
+        for name, change in VARIANTS.items():
+            with changes() as changed:
+                try:
+                    change(changed)
+                    alternative(name, policy, chat, prompts, machine, answer, copies, known)
+                    if number == 0 and name in (next(iter(VARIANTS)), list(VARIANTS)[-1]):
+                        settings = (policy, chat, prompts, machine)
+                        profile(lambda settings=settings: roll_out(*settings, max_new_tokens=33), steps=32)
+                except Exception as error:
+                    say(f"{name}: {len(prompts)} answers: failed: {type(error).__name__}: {str(error)[:400]}")
+
+
+def alternative(
+    name: str,
+    policy: Any,
+    chat: Chat,
     prompts: Sequence[Prompt],
     machine: models.Machine,
     answer: int,
     copies: float,
-    profiled: bool,
+    known: list[tuple[Rollout, Any]],
 ) -> None:
-    """Print how long roll-outs take in different ways, how exact they are, and where the time of each goes."""
-    for name, is_fused in (("as it is", False), ("fused", True)):
-        if is_fused:
-            fuse()
-        forget()
+    """Print how long roll-outs take, and how exact they are."""
 
-        def work(tokens: int = answer) -> Rollout:
-            torch.manual_seed(1)
-            return roll_out(policy, chat, prompts, machine, max_new_tokens=tokens)
+    def work() -> Rollout:
+        torch.manual_seed(1)
+        return roll_out(policy, chat, prompts, machine, max_new_tokens=answer)
 
-        try:
-            first, _ = timed(work)
-            seconds, rollout = min((timed(work) for _ in range(3)), key=lambda each: each[0])
-        except Exception as error:
-            say(f"\n{name}: failed: {type(error).__name__}: {str(error)[:400]}")
-            continue
-        steps, bound = rollout.answer.shape[1], read_bytes(policy, rollout, machine) / copies
-        say(
-            f"\n{name}: {len(prompts)} answers, {1000 * seconds / steps:.2f} ms for each next token; bound "
-            f"{1000 * bound / steps:.2f} ms ({seconds / bound:.2f} x); the first roll-out took {first:.1f} s"
-        )
-        if profiled:
-            with torch.no_grad():
-                decoded(policy, rollout, machine)
-            profile(lambda work=work: work(33), steps=32)
+    first, _ = timed(work)
+    seconds, rollout = min((timed(work) for _ in range(3)), key=lambda each: each[0])
+    if not known:
+        known.append((rollout, decoded(policy, rollout, models.Machine(machine.device, "float32"))))
+    answers, exact = known[0]
+    error = float((decoded(policy, answers, machine) - exact).abs().mean())
+    steps, bound = rollout.answer.shape[1], read_bytes(policy, rollout, machine) / copies
+    say(
+        f"{name}: {len(prompts)} answers, {1000 * seconds / steps:.2f} ms for each next token; bound "
+        f"{1000 * bound / steps:.2f} ms ({seconds / bound:.2f} x); mean error of a log probability {error:.5f}; "
+        f"the first roll-out took {first:.1f} s"
+    )
 
 
-def fuse() -> None:
-    """Have torch compile what is computed between matrix products, and sampling; this takes a C compiler."""
-    for module, names in ((policy_copy, ("rotated_and_stored", "gated")), (rollout_module, ("likeliest",))):
-        for name in names:
-            setattr(module, name, torch.compile(getattr(module, name), fullgraph=True))
+Change = Callable[[Any, str, Any], None]
 
 
-def decoded(policy: Any, rollout: Rollout, machine: models.Machine) -> None:
-    """Print how far log probabilities of a decoded token are from those in float32."""
-    values: list[Any] = []
-    for dtype in ("float32", machine.dtype):
-        copy = PolicyCopy(policy, models.Machine(machine.device, dtype))
-        ids, mask = rollout.ids[:, :-8], rollout.mask[:, :-8]
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+@contextmanager
+def changes() -> Iterator[Change]:
+    """Yield a function that sets attributes of modules; they are set back in the end."""
+    old: list[tuple[Any, str, Any]] = []
+
+    def change(module: Any, name: str, value: Any) -> None:
+        old.append((module, name, getattr(module, name)))
+        setattr(module, name, value)
+
+    forget()
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+    yield change
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    for each in reversed(old):
+        setattr(*each)
+    forget()
+
+
+def fused(change: Change, *names: str) -> None:
+    """Have torch compile sampling, and what is computed between matrix products; this takes a C compiler."""
+    torch.compiler.reset()
+    for module, name, function in (
+        *((policy_copy, name, getattr(policy_copy, name)) for name in names),
+        (rollout_module, "likeliest", likeliest),
+    ):
+        change(module, name, compiled(function))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is compiled for the shapes of next tokens, and left alone for prompts, which have more rows."""
+    quick: Any = torch.compile(function, fullgraph=True, dynamic=False)
+    return lambda first, *rest: (quick if min(first.shape[:2]) <= 256 else function)(first, *rest)
+
+
+def with_kernels(change: Change) -> None:
+    import decoding_kernels
+
+    change(policy_copy, "attended_next", decoding_kernels.attended_next)
+    change(policy_copy, "gated", decoding_kernels.gated)
+
+
+def with_kernels_and_sampling(change: Change) -> None:
+    with_kernels(change)
+    fused(change)
+
+
+def likeliest(logits: Any, drawn: Any) -> Any:
+    """As `rollout.likeliest`, but by parts of a row, so that a compiled kernel uses all of a GPU."""
+    rows, columns = logits.shape
+    parts = next(number for number in (32, 16, 8, 4, 2, 1) if columns % number == 0)
+    best, places = (logits.float() - drawn.log()).view(rows, parts, -1).max(-1)
+    part = best.argmax(-1, keepdim=True)
+    return part * (columns // parts) + places.gather(1, part)
+
+
+VARIANTS: dict[str, Callable[[Change], None]] = {
+    "as it is": lambda _: None,
+    "gates not transposed": lambda change: change(policy_copy, "TRANSPOSED_GATES", False),
+    "without cuDNN": lambda _: torch.backends.cuda.enable_cudnn_sdp(False),
+    "own kernels": with_kernels,
+    "fused": lambda change: fused(change, "rotated_and_stored", "gated"),
+    "fused, with norms": lambda change: fused(change, "rotated_and_stored", "gated", "normed"),
+    "own kernels, fused sampling": with_kernels_and_sampling,
+}
+"""Ways to decode by name."""
+
+
+def decoded(policy: Any, rollout: Rollout, machine: models.Machine) -> Any:
+    """Return the log probabilities of a decoded token (answers × vocabulary)."""
+    copy = PolicyCopy(policy, machine)
+    ids, mask = rollout.ids[:, :-8], rollout.mask[:, :-8]
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
         found = copy(input_ids=ids, attention_mask=mask, position_ids=positions)
         limits = {"max_length": 32768, "max_new_tokens": 8}
         step = decoder(copy, found.past_key_values, mask, positions, **limits, use_graphs=False)
-        values.append(step.next(rollout.ids[:, -8:-7]).log_softmax(-1))
-    say(f"mean error of a decoded log probability: {(values[1] - values[0]).abs().mean():.5f}")
+        return step.next(rollout.ids[:, -8:-7]).log_softmax(-1)
 
 
 def read_bytes(policy: Any, rollout: Rollout, machine: models.Machine) -> float:

@@ -164,6 +164,15 @@ def test_the_copy_has_the_log_probabilities_of_the_policy(policy: Any, chat: Cha
         torch.testing.assert_close(copied[at], expected[at, step], rtol=1e-4, atol=1e-4)
 
 
+def test_transposed_gates_give_the_same_answers(policy: Any, chat: Chat):
+    copy = PolicyCopy(policy, HERE)
+    copy._transposes = True  # as on a GPU
+    policy_copy.keep(policy, copy)
+    expected = generated(policy, chat, 6)
+
+    assert answers(roll_out(policy, chat, PROMPTS, HERE, max_new_tokens=6, temperature=0)) == expected
+
+
 def test_the_copy_follows_the_active_adapter(chat: Chat):
     policy = adapted(model_of("Qwen2", COPIED["Qwen2"]))
     plain = generated(model_of("Qwen2", COPIED["Qwen2"]), chat, 12)

@@ -60,20 +60,25 @@ class Chat:
 
     def encode(self, prompt: Sequence[Message], answer: str) -> Encoded:
         """Tokenize prompt and answer, truncated to the maximum length."""
-        opening = self._render(prompt, open_answer=True)
-        conversation = self._render([*prompt, Message("assistant", answer)], open_answer=False)
+        [opening] = self._render([prompt], open_answer=True)
+        [conversation] = self._render([[*prompt, Message("assistant", answer)]], open_answer=False)
         if not conversation.startswith(opening):
             raise UsageError(
                 "The chat template does not put its generation prompt before an answer, so prompt and answer cannot "
                 "be separated; give another template with --chat-template FILE."
             )
         # Split before tokenizing, because a sampled answer also begins with a new token.
-        answer_tokens = self._up_to_eos(self._tokens(conversation[len(opening) :]))
-        return truncated(self._tokens(opening), answer_tokens, self.max_length)
+        opened, answered = self._tokens([opening, conversation[len(opening) :]])
+        return truncated(opened, self._up_to_eos(answered), self.max_length)
 
     def encode_prompt(self, prompt: Sequence[Message], room: int) -> tuple[int, ...]:
         """Tokenize a prompt with its generation prompt, truncated on the left to leave `room` tokens for an answer."""
-        return tuple(self._tokens(self._render(prompt, open_answer=True))[-(self.max_length - room) :])
+        return self.encode_prompts([prompt], room)[0]
+
+    def encode_prompts(self, prompts: Sequence[Sequence[Message]], room: int) -> list[tuple[int, ...]]:
+        """Tokenize prompts as `encode_prompt` does, which is faster for many at once."""
+        rows: list[list[int]] = self._tokens(self._render(prompts, open_answer=True))
+        return [tuple(row[-(self.max_length - room) :]) for row in rows]
 
     def text(self, tokens: Sequence[int]) -> str:
         """Decode the tokens of an answer, without special tokens."""
@@ -95,17 +100,17 @@ class Chat:
             answer.append([0] * before + [1] * own + [0] * rest)
         return Batch(*(torch.tensor(each, device=device) for each in (ids, mask, answer)))
 
-    def _render(self, messages: Sequence[Message], *, open_answer: bool) -> str:
-        chat = [{"role": message.role, "content": message.content} for message in messages]
+    def _render(self, chats: Sequence[Sequence[Message]], *, open_answer: bool) -> list[str]:
+        rows = [[{"role": message.role, "content": message.content} for message in chat] for chat in chats]
         try:
-            return self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=open_answer)
+            return self.tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=open_answer)
         except Exception as error:
             if not type(error).__module__.startswith("jinja2"):
                 raise
             raise UsageError(f"The chat template rejects a conversation of the data ({error}).") from None
 
-    def _tokens(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer(texts, add_special_tokens=False)["input_ids"]
 
     def _up_to_eos(self, tokens: list[int]) -> list[int]:
         """Cut after the last end-of-turn token: what a template adds after it (a newline) is never sampled."""

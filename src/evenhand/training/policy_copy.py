@@ -24,6 +24,9 @@ _FAMILIES = ("llama", "mistral", "qwen2")
 KEPT_SHARE = 0.1
 """A copy is kept between roll-outs, with its CUDA graphs, if it takes at most this share of the GPU's memory."""
 
+TRANSPOSED_GATES = True
+"""Whether a GPU computes the gates of next tokens transposed, so that both halves are contiguous."""
+
 kept_copies: WeakKeyDictionary[Any, PolicyCopy] = WeakKeyDictionary()
 
 
@@ -102,6 +105,7 @@ class PolicyCopy:
         self.decoding: Any = None
         """What a roll-out leaves for the next one."""
         self._dtype = getattr(torch, machine.dtype)
+        self._transposes = TRANSPOSED_GATES and machine.device.startswith("cuda")
         self._size, self._scaling = attention.head_dim, attention.scaling
         self._heads = self.config.num_attention_heads
         self._kv_heads = self._heads // self.num_key_value_groups
@@ -153,25 +157,29 @@ class PolicyCopy:
         mask = _additive(attention_mask, self._dtype)
         hidden = hidden.view(rows * length, -1)
         for number, layer in enumerate(self._layers):
-            qkv = functional.linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias)
+            qkv = functional.linear(normed(hidden, layer.norm, self._epsilon), layer.qkv, layer.qkv_bias)
             qkv = qkv.view(rows, length, -1, self._size)
-            query, key, value = self._turned(qkv, cos, sin, cache, number)
-            attended, _none = attend(self, query, key, value, mask, scaling=self._scaling)
+            attended = self._attended(qkv, cos, sin, cache, number, mask)
             hidden.addmm_(attended.reshape(rows * length, -1), layer.output.t())
-            gate_up = functional.linear(self._normed(hidden, layer.mlp_norm), layer.gate_up)
-            hidden.addmm_(gated(gate_up, self._act), layer.down.t())
-        last = self._normed(hidden.view(rows, length, -1)[:, -1:], self._norm)
+            hidden.addmm_(self._gated(normed(hidden, layer.mlp_norm, self._epsilon), layer, length), layer.down.t())
+        last = normed(hidden.view(rows, length, -1)[:, -1:], self._norm, self._epsilon)
         return SimpleNamespace(logits=functional.linear(last, self._head), past_key_values=cache)
 
-    def _turned(self, qkv: Any, cos: Any, sin: Any, cache: Any, number: int) -> tuple[Any, Any, Any]:
-        """Return the queries of new tokens, and all keys and values after theirs were stored."""
+    def _attended(self, qkv: Any, cos: Any, sin: Any, cache: Any, number: int, mask: Any) -> Any:
+        """Return what new tokens attend to, after their keys and values were stored."""
         shape = (self._heads, self._kv_heads)
         static = cache.layers[number] if number < len(cache.layers) else None
         if not isinstance(static, StaticLayer):
             query, key, value = _rotated(qkv, cos, sin, *shape)
-            return query, *cache.update(key, value, number)
+            key, value = cache.update(key, value, number)
+            return attend(self, query, key, value, mask, scaling=self._scaling)[0]
         keys, values = static.keys[: len(qkv)], static.values[: len(qkv)]
-        return rotated_and_stored(qkv, cos, sin, *shape, keys, values, static.slot), keys, values
+        return attended_next(self, qkv, cos, sin, *shape, keys, values, static.slot, mask, self._scaling)
+
+    def _gated(self, hidden: Any, layer: _Layer, length: int) -> Any:
+        if self._transposes and length == 1:
+            return gated(torch.mm(layer.gate_up, hidden.t()), self._act, 0).t()
+        return gated(torch.nn.functional.linear(hidden, layer.gate_up), self._act, -1)
 
     def _turns(self, hidden: Any, position_ids: Any) -> tuple[Any, Any]:
         """Return the cosines and signed sines of the rotary embedding: turned = x·cos + roll(x)·sin."""
@@ -179,16 +187,14 @@ class PolicyCopy:
         half = self._size // 2
         return cos[:, :, None], torch.cat([-sin[..., :half], sin[..., half:]], -1)[:, :, None]
 
-    def _normed(self, hidden: Any, weight: Any) -> Any:
-        return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, self._epsilon)
-
     def _joined(self, old: Any, *linears: Any) -> Any:
         """Return the matrices of some layers as one, in the memory of the old one if there is one."""
-        if old is None:
-            return torch.cat([_merged(each).to(self._dtype) for each in linears])
-        for rows, linear in zip(old.split([len(each.weight) for each in linears]), linears, strict=True):
-            rows.copy_(_merged(linear))
-        return old
+        sizes = [len(each.weight) for each in linears]
+        first = linears[0].weight
+        joined = first.new_empty(sum(sizes), first.shape[1], dtype=self._dtype) if old is None else old
+        for rows, linear in zip(joined.split(sizes), linears, strict=True):
+            _merge(linear, rows)
+        return joined
 
     def _shared(self, old: Any, weight: Any) -> Any:
         """Return a frozen weight itself, and a copy of a trained one."""
@@ -220,10 +226,33 @@ def rotated_and_stored(
     return query
 
 
-def gated(gate_up: Any, act: Any) -> Any:
+def attended_next(
+    module: Any,
+    qkv: Any,
+    cos: Any,
+    sin: Any,
+    heads: int,
+    kv_heads: int,
+    keys: Any,
+    values: Any,
+    slot: Any,
+    mask: Any,
+    scaling: float,
+) -> Any:
+    """Store the keys and values of one token of each row, and return what its queries attend to."""
+    query = rotated_and_stored(qkv, cos, sin, heads, kv_heads, keys, values, slot)
+    return attend(module, query, keys, values, mask, scaling=scaling)[0]
+
+
+def gated(gate_up: Any, act: Any, dim: int) -> Any:
     """Return the activated gates times the other half."""
-    gate, up = gate_up.chunk(2, -1)
-    return act(gate) * up
+    gate, up = gate_up.chunk(2, dim)
+    return act(gate).mul_(up)
+
+
+def normed(hidden: Any, weight: Any, epsilon: float) -> Any:
+    """Return the RMS norm."""
+    return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, epsilon)
 
 
 def _inputs(attention: Any) -> tuple[Any, ...]:
@@ -248,16 +277,21 @@ def _is_plain(linear: Any) -> bool:
     )
 
 
-def _merged(linear: Any) -> Any:
-    """Return a matrix with its active adapters added in float32, so that they are rounded only once."""
-    if not hasattr(linear, "get_delta_weight") or linear.disable_adapters:
-        return linear.weight
-    active = [name for name in linear.active_adapters if name in linear.lora_A]
-    weight = linear.weight.float()
+def _merge(linear: Any, rows: Any) -> None:
+    """Write a matrix with its active adapters, which are added in float32, so that the sum is rounded only once."""
+    adapted = hasattr(linear, "get_delta_weight") and not linear.disable_adapters
+    active = [name for name in linear.active_adapters if name in linear.lora_A] if adapted else []
+    weight = linear.weight
+    if rows.is_cuda and len(active) == 1 and rows.dtype == weight.dtype == torch.bfloat16:
+        # The matrix product adds in float32 as well, and a GPU does it without float32 copies of the matrix.
+        name = active[0]
+        outer, inner = linear.lora_B[name].weight.to(rows.dtype), linear.lora_A[name].weight.to(rows.dtype)
+        torch.addmm(weight, outer, inner, alpha=linear.scaling[name], out=rows)
+        return
     for name in active:
         outer, inner = linear.lora_B[name].weight.float(), linear.lora_A[name].weight.float()
-        weight = torch.addmm(weight, outer, inner, alpha=linear.scaling[name])
-    return weight
+        weight = torch.addmm(weight.float(), outer, inner, alpha=linear.scaling[name])
+    rows.copy_(weight)
 
 
 def _additive(mask: Any, dtype: Any) -> Any:

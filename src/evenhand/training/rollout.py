@@ -70,7 +70,7 @@ def roll_out(
     leave the batch. With `rows`, only these prompts are answered, as they would be among all.
     """
     team = machine.team
-    encoded = [chat.encode_prompt(prompt, max_new_tokens) for prompt in prompts]
+    encoded = chat.encode_prompts(prompts, max_new_tokens)
     own = team.own_rows(len(prompts)) if rows is None else list(rows)
     numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(encoded[i] for i in own))}
     ids, mask = _left_padded(list(numbers), max(map(len, encoded)), chat.tokenizer.pad_token_id, machine.device)
@@ -121,10 +121,14 @@ class _Sampler:
         self._rows = eos_ids.new_tensor(own)
         self._running = torch.ones(len(own), dtype=torch.bool, device=eos_ids.device)
         self._count = len(own)
+        self._all = list(own) == list(range(total))
+        self._goes_on: Any = None
+        """For each token, whether an answer goes on after it."""
 
     def restart(self) -> None:
         """Begin another batch."""
         self._count = len(self._own)
+        self._all = list(self._own) == list(range(self._total))
         self._rows.copy_(self._rows.new_tensor(self._own))
         self._running.fill_(True)
 
@@ -135,28 +139,35 @@ class _Sampler:
 
     def __call__(self, logits: Any) -> Any:
         """Return the next tokens (answers × 1)."""
+        if self._goes_on is None:
+            self._goes_on = self._running.new_ones(logits.shape[1])
+            self._goes_on[self._eos_ids[self._eos_ids < logits.shape[1]]] = False
         if self._temperature == 0:
             token = logits.argmax(-1, keepdim=True)
         else:
             # As torch.multinomial draws, which would wait for the device. Random numbers are drawn for all rows, so
             # that they do not depend on the number of processes and on the answers that are finished.
-            drawn = logits.new_empty(self._total, logits.shape[1]).exponential_()
-            token = likeliest(logits, drawn, self._rows[: self._count], self._temperature)
+            drawn = logits.new_empty(self._total, logits.shape[1], dtype=torch.float32).exponential_()
+            if not self._all:
+                drawn = drawn[self._rows[: self._count]]
+            if self._temperature != 1:
+                logits = logits.float() / self._temperature
+            token = likeliest(logits, drawn)
         token = token.masked_fill(~self.running[:, None], self.pad)
-        self.running.logical_and_((token != self._eos_ids).all(1))
+        self.running.logical_and_(self._goes_on[token[:, 0]])
         return token
 
     def keep(self, answers: Any) -> None:
         """Continue with these answers only."""
         rows, running = self._rows[answers], self._running[answers]
-        self._count = len(answers)
+        self._count, self._all = len(answers), False
         self._rows[: self._count] = rows
         self._running[: self._count] = running
 
 
-def likeliest(logits: Any, drawn: Any, rows: Any, temperature: float) -> Any:
-    """Return the token with the highest ratio of probability to random number, which are both as logarithms here."""
-    return (logits / temperature - drawn[rows].log()).argmax(-1, keepdim=True)
+def likeliest(logits: Any, drawn: Any) -> Any:
+    """Return the token with the highest ratio of probability to random number; the numbers are overwritten."""
+    return torch.sub(logits, drawn.log_(), out=drawn).argmax(-1, keepdim=True)
 
 
 def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> Any:

@@ -43,8 +43,8 @@ class Decoder(Protocol):
         ...
 
 
-def _unchanged(logits: Any) -> Any:
-    return logits
+def _float32(logits: Any) -> Any:
+    return logits.float()
 
 
 def decoder(
@@ -56,7 +56,7 @@ def decoder(
     max_length: int,
     max_new_tokens: int,
     use_graphs: bool = True,
-    then: Callable[[Any], Any] = _unchanged,
+    then: Callable[[Any], Any] = _float32,
 ) -> Decoder:
     """Return the decoder for a batch whose prompts are in the cache.
 
@@ -66,7 +66,8 @@ def decoder(
         max_length: The context length of the model.
         use_graphs: Whether a static decoder on a GPU captures CUDA graphs; turn it off if several processes compute
             each step together.
-        then: What a step computes from the logits, on the device and with static shapes: sampling, for example.
+        then: What a step computes from the model's logits, in their own dtype, on the device and with static shapes:
+            sampling, for example.
     """
     start = (model, cache, mask, positions)
     if supports_static_cache(model, cache):
@@ -88,7 +89,7 @@ class DynamicDecoder:
         positions: Any,
         *,
         max_length: int,
-        then: Callable[[Any], Any] = _unchanged,
+        then: Callable[[Any], Any] = _float32,
     ) -> None:
         self._model, self._cache, self._mask, self._max_length = model, cache, mask, max_length
         self._then = then
@@ -107,7 +108,7 @@ class DynamicDecoder:
             logits_to_keep=1,
         )
         self._cache = output.past_key_values
-        return self._then(output.logits[:, -1].float())
+        return self._then(output.logits[:, -1])
 
     def keep(self, sequences: Any) -> None:
         self._cache.batch_select_indices(sequences)
@@ -133,7 +134,7 @@ class StaticDecoder:
         max_length: int,
         max_new_tokens: int,
         use_graphs: bool = False,
-        then: Callable[[Any], Any] = _unchanged,
+        then: Callable[[Any], Any] = _float32,
     ) -> None:
         torch = _torch()
         self._model, self._cache, self._then = model, cache, then
@@ -208,7 +209,7 @@ class StaticDecoder:
             logits_to_keep=1,
         )
         self._slot.add_(1)
-        return self._then(output.logits[:, -1].float())
+        return self._then(output.logits[:, -1])
 
     def _capture(self) -> Any:
         """Capture a step as a CUDA graph and replay it; if that fails, continue eagerly with the same results."""
