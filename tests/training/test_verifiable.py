@@ -79,6 +79,7 @@ async def answer_of(spec: str) -> str:
 
 async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--device", "cpu", "--smoke")
+    given = (*given, "--rl-steps", "2")
     assert shell(*given) == 0, shell.err
     assert "Use it as hf/fair/rl" in shell.out
 
@@ -122,7 +123,6 @@ def test_the_adapter_is_merged_on_request(shell: Shell, spelling: str, rows: Cal
         "--data",
         rows(),
         *SHORT,
-        "--no-rl",
         "--merge",
     )
 
@@ -175,7 +175,7 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
 def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: Callable[..., Path], tmp_path: Path):
     train_verifiable(
         VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4, rl=None,
+            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4,
             shared={"device": "cpu"}, sft={"steps": 2, "lr": 0.1},
         ),
         announce=lambda _: nobody,
@@ -269,7 +269,7 @@ def test_the_reward_is_exact():
 
 def test_held_out_answers_can_be_read(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
     assert shell(
-        "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--no-rl"
+        "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT
     ) == 0, shell.err  # fmt: skip
 
     lines = [json.loads(line) for line in Path("fair/evaluation/before.jsonl").read_text().splitlines()]
@@ -334,7 +334,7 @@ def test_bad_input_is_one_sentence(shell: Shell, arguments: tuple[str, ...], sen
 
 
 def test_from_python(spelling: str, rows: Callable[..., Path], tmp_path: Path):
-    stages = {"sft": {"steps": 1}, "rl": None}
+    stages = {"sft": {"steps": 1}}
     given: dict[str, Any] = {"model": spelling, "data": rows(), "out": tmp_path / "out", "stages": stages}
 
     records = evenhand.train("verifiable", **given, device="cpu", max_new_tokens=4, general=0)
@@ -356,7 +356,7 @@ def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callabl
     def options(seed: int) -> VerifiableOptions:
         shared = {"device": "cpu"}
         return VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, rl=None, shared=shared,
+            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, shared=shared,
             sft={"steps": 1},
         )  # fmt: skip
 

@@ -1,11 +1,12 @@
-"""Training on questions whose right answer is known: fine-tuning, then RL with a grader as the reward.
+"""Training on questions whose right answer is known: fine-tuning, then, if asked for, RL with a grader as the reward.
 
 The stages, each resumable:
  1. Questions: generated, or rows of one's own; some situations are held out. Text of BBQ is not allowed in them.
  2. The model answers general prompts and questions without a passage. Its answers are mixed into the fine-tuning, so
     that it forgets nothing.
  3. SFT on the right answers, in all answer forms. Only answers carry loss, and every row counts the same.
- 4. RL: several answers to each question are sampled and graded. A right answer earns 1, a wrong person costs 1.
+ 4. RL, if asked for: several answers to each question are sampled and graded. A right answer earns 1, a wrong person
+    costs 1. Nothing in it keeps other answers of the model as they were, so it is not the default.
  5. The held-out questions, answered greedily before training and after each stage.
 """
 
@@ -64,7 +65,7 @@ class VerifiableOptions:
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of both stages, for example the device."""
     sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rl: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
+    rl: Mapping[str, Any] | None = None
     """None: no RL."""
 
     def __post_init__(self) -> None:
