@@ -5,6 +5,8 @@
     python bench/verifiable/table.py --errors FILE…                      # which free answers name the wrong person
     python bench/verifiable/table.py --paired BEFORE AFTER               # differences on the same questions
 
+`--paired` also takes two files of `evaluation/` of a training.
+
 Pairs are ambiguous / disambiguated, or what the row says.
 """
 
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.stats.intervals import mean_interval
+from evenhand.training.questions.grading import Grade
 
 Found = dict[str, Any]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 44, 190, 16, 40
@@ -134,7 +137,7 @@ def errors(replies: Sequence[Found]) -> str:
 def paired(before: Found, after: Found) -> str:
     """Differences of the share of right answers, AFTER minus BEFORE, in points with 95 % intervals.
 
-    Questions in the same words are of one template, so they are a cluster.
+    Questions in the same words are of one template, so they are a cluster; so are those about one situation.
     """
     lines = ["| | n | gained | lost | difference |", "|---|---|---|---|---|"]
     old, new = _graded(before), _graded(after)
@@ -160,7 +163,8 @@ def _graded(found: Found) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
             wording = f" wording {each['wording'] + 1}" if "wording" in each else ""
             chosen = each.get("chosen", each.get("three orders"))
             right = each["verdict"] == "right" if "verdict" in each else chosen == each["right"]
-            key = (f"{each['category']}/{each['question']}", each["context"])
+            cluster = each.get("situation") or f"{each['category']}/{each['question']}"
+            key = (cluster, each["question"], each["context"])
             rows.setdefault(f"{name}{wording}, {each['condition']}", []).append((key, right))
     return rows
 
@@ -189,8 +193,18 @@ def _joined(values: Sequence[tuple[float, float]]) -> str:
 def _read(files: str) -> Found:
     found: Found = {}
     for file in files.split("+"):
-        found |= json.loads(Path(file).read_text())
+        found |= _evaluation(Path(file)) if file.endswith(".jsonl") else json.loads(Path(file).read_text())
     return found
+
+
+def _evaluation(file: Path) -> Found:
+    """A file of `evaluation/` in the shape of a set."""
+    with file.open() as lines:
+        rows = [json.loads(line) for line in lines]
+    graded = [
+        {**row, "condition": "greedy", "verdict": "right" if Grade(row["grade"]).right else "wrong"} for row in rows
+    ]
+    return {"held-out questions": {"replies": graded}}
 
 
 def main(arguments: Sequence[str]) -> None:
