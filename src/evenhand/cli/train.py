@@ -328,6 +328,10 @@ def verifiable(
     if not is_main():
         return
     _print_evaluation(record["results"])
+    for name, each in record["stages"].items():
+        ended = [] if each["ended"] == "done" else [f"{name} was {each['ended']}."]
+        for caution in (*ended, *cautions(each)):
+            click.echo(f"! {caution}")
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
 
 

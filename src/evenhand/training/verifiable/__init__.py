@@ -52,7 +52,7 @@ class VerifiableOptions:
     forms: tuple[str, ...] = ()
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
-    """Languages of generated questions; none means all."""
+    """Languages of the questions; none means all."""
     general: float = 0.2
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     lora: int | None = _RANK
@@ -152,7 +152,7 @@ def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
         shutil.rmtree(options.out / FOLDER, ignore_errors=True)
         (options.out / general.FILE).unlink(missing_ok=True)
     if options.data is not None:
-        return own_questions(options.data, count=options.rows, forms=options.forms)
+        return own_questions(options.data, count=options.rows, forms=options.forms, languages=options.languages)
     rl = options.rl_options()
     return generated_questions(
         options.out / "questions",
