@@ -221,7 +221,7 @@ def test_a_stop_by_the_limits_is_reported(shell: Shell, spelling: str, rows: Cal
 
 def test_rl_asks_the_rows_of_its_own_file(rows: Callable[..., Path], questions: list[Row]):
     folder = rows(*questions[:12])
-    assert own_questions(folder, count=12, forms=()).rl == questions[:12]
+    assert own_questions(folder, count=None, forms=()).rl == questions[:12]
 
     (folder / "rl.jsonl").write_bytes(b"".join(row.line() for row in questions[8:]))
     assert own_questions(folder, count=12, forms=()).rl == questions[8:]

@@ -276,7 +276,7 @@ def recipe(
 @train.command()
 @with_options(_WHERE[1:])
 @click.option("--data", type=_PATH, metavar="ROWS", help="Rows of your own instead of generated questions.")
-@click.option("--rows", type=int, help="Questions, held-out ones included (default 6000).")
+@click.option("--rows", type=int, help="Questions, held-out ones included (default 6000; of --data: all).")
 @click.option("--forms", metavar="FORM,…", help="Answer forms (default: all).")
 @click.option("--languages", metavar="CODE,…", help="Languages of the questions (default: all).")
 @click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.2).")

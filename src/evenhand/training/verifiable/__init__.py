@@ -35,6 +35,7 @@ Announce = Callable[[str], Observer]
 """Called with the name of a stage that begins; returns the observer of its steps."""
 NAME = "verifiable"
 _RANK = 16
+_ROWS = 6000
 _DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
 """Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
 
@@ -47,8 +48,8 @@ class VerifiableOptions:
     out: Path
     data: Path | None = None
     """Rows of one's own: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
-    rows: int = 6000
-    """Questions, held-out ones included."""
+    rows: int | None = None
+    """Generated questions, held-out ones included (None: 6000), or the first rows of one's own (None: all)."""
     forms: tuple[str, ...] = ()
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
@@ -70,8 +71,8 @@ class VerifiableOptions:
 
     def __post_init__(self) -> None:
         for name in ("rows", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {getattr(self, name)}.")
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value}.")
         if not 0 <= self.general < 1:
             raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
         if self.merge and self.lora is None:
@@ -153,11 +154,11 @@ def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
         (options.out / general.FILE).unlink(missing_ok=True)
     if options.data is not None:
         return own_questions(options.data, count=options.rows, forms=options.forms, languages=options.languages)
-    rl = options.rl_options()
+    rl, count = options.rl_options(), options.rows or _ROWS
     return generated_questions(
         options.out / "questions",
-        count=options.rows,
-        rl_count=0 if rl is None else rl.total_steps(options.rows) * rl.batch,
+        count=count,
+        rl_count=0 if rl is None else rl.total_steps(count) * rl.batch,
         forms=options.forms,
         languages=options.languages,
         seed=options.seed,

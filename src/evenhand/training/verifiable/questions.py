@@ -57,7 +57,7 @@ def generated_questions(
     return Questions(read_rows(folder / "train.jsonl"), rl, read_rows(folder / "dev.jsonl"), card)
 
 
-def own_questions(data: Path, *, count: int, forms: Sequence[str], languages: Sequence[str] = ()) -> Questions:
+def own_questions(data: Path, *, count: int | None, forms: Sequence[str], languages: Sequence[str] = ()) -> Questions:
     """Read rows of one's own: one file, of which a part is held out, or a folder.
 
     A folder has train.jsonl and dev.jsonl, and may have rl.jsonl; without it, RL asks the training rows again.
