@@ -80,7 +80,7 @@ def answers(policy: Any, tiny: str, *, plain: bool = False) -> list[list[int]]:
     """Greedy answers of a new copy."""
     copy = policy_copy.PolicyCopy(policy, HERE)
     copy._transposes = True  # as on a GPU
-    copy._next._kernels &= not plain
+    copy.next_token._kernels &= not plain
     policy_copy.keep(policy, copy)
     return roll_out(
         policy, models.load_chat(tiny, policy), PROMPTS, HERE, max_new_tokens=5, temperature=0

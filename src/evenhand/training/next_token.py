@@ -40,15 +40,19 @@ class NextToken:
         shape = heads, kv_heads, size
         self._kernels = supports(*shape, act) and available(machine) and agree(*shape, machine)
 
+    @property
+    def uses_kernels(self) -> bool:
+        return self._kernels and not _failures
+
     def attended(self, qkv: Any, cos: Any, sin: Any, *others: Any) -> Any:
         """As `attended_next`, without the numbers of heads."""
         inputs = (qkv, cos, sin, *self._heads, *others)
-        found = by_kernel("attended_next", *inputs) if self._kernels else None
+        found = by_kernel("attended_next", *inputs) if self.uses_kernels else None
         return attended_next(*inputs) if found is None else found
 
     def gated(self, gate_up: Any) -> Any:
         """As `gated` of the first dimension."""
-        found = by_kernel("gated", gate_up) if self._kernels else None
+        found = by_kernel("gated", gate_up) if self.uses_kernels else None
         return gated(gate_up, self._act, 0) if found is None else found
 
 
@@ -116,9 +120,7 @@ def agree(heads: int, kv_heads: int, size: int, machine: Machine) -> bool:
 
 
 def by_kernel(name: str, *inputs: Any) -> Any:
-    """Return what a kernel computes from tensors; None if it cannot be used."""
-    if _failures:
-        return None
+    """Return what a kernel computes from tensors; None if it cannot."""
     try:
         kernels: Any = importlib.import_module("evenhand.training.kernels")
         with torch.cuda.device_of(inputs[0]):  # Triton computes on the current device
@@ -165,8 +167,8 @@ def _difference(heads: int, kv_heads: int, size: int, machine: Machine) -> float
 
         expected = attended(attended_next, [each.float() for each in inputs], exact, mask.float())
         computed = attended(partial(by_kernel, "attended_next"), inputs, cache, mask)
-        activated = by_kernel("gated", gates)
-        if computed is None or activated is None:
+        activated = None if computed is None else by_kernel("gated", gates)
+        if activated is None:
             return None
         pairs: list[tuple[Any, Any]] = [(computed, expected), *zip(cache, exact, strict=True)]
         pairs.append((activated, gated(gates.float(), torch.nn.functional.silu, 0)))

@@ -111,7 +111,7 @@ class PolicyCopy:
         self._epsilon = self.config.rms_norm_eps
         self._act, self._rotary = model.model.layers[0].mlp.act_fn, model.model.rotary_emb
         shape = self._heads, self._kv_heads, self._size
-        self._next = NextToken(*shape, self._act, machine)
+        self.next_token = NextToken(*shape, self._act, machine)
         self._embedding: Any = None
         self._norm: Any = None
         self._head: Any = None
@@ -174,11 +174,11 @@ class PolicyCopy:
             key, value = cache.update(key, value, number)
             return attend(self, query, key, value, mask, scaling=self._scaling)[0]
         keys, values = static.keys[: len(qkv)], static.values[: len(qkv)]
-        return self._next.attended(qkv, cos, sin, keys, values, static.slot, mask, self._scaling)
+        return self.next_token.attended(qkv, cos, sin, keys, values, static.slot, mask, self._scaling)
 
     def _gated(self, hidden: Any, layer: _Layer, length: int) -> Any:
         if self._transposes and length == 1:
-            return self._next.gated(torch.mm(layer.gate_up, hidden.t())).t()
+            return self.next_token.gated(torch.mm(layer.gate_up, hidden.t())).t()
         return gated(torch.nn.functional.linear(hidden, layer.gate_up), self._act, -1)
 
     def _turns(self, hidden: Any, position_ids: Any) -> tuple[Any, Any]:
