@@ -16,6 +16,7 @@ pytest.importorskip("triton", reason="needs Triton, which comes with torch for G
 from evenhand.training import next_token  # noqa: E402 - it needs torch
 from evenhand.training.models import Machine  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0")  # of older interpreters
 HAS_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if HAS_GPU else "cpu"
 DTYPES = ["bfloat16"] if HAS_GPU else ["float32", "float16"]
@@ -33,7 +34,14 @@ def kernels() -> Iterator[Any]:
             for name in [each for each in sys.modules if each.partition(".")[0] == "triton" or each == NAME]:
                 if not name.startswith("triton._C"):
                     del sys.modules[name]
-        yield importlib.import_module(NAME)
+        found = importlib.import_module(NAME)
+        try:
+            found.attended_next(*inputs((1, 1, 16), [0], 1, 16, DTYPES[0]))
+        except Exception as error:
+            if "only 0-dimensional arrays can be converted" not in str(error):
+                raise
+            pytest.skip("the interpreter of this Triton needs an older NumPy")
+        yield found
 
 
 def inputs(shape: tuple[int, int, int], paddings: list[int], last: int, width: int, dtype: str) -> list[Any]:

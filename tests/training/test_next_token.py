@@ -104,7 +104,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
         ((34, 2, 128), torch.nn.SiLU(), False),
         ((32, 32, 96), torch.nn.SiLU(), False),
         ((32, 32, 8), torch.nn.SiLU(), False),
-        ((8, 1, 512), torch.nn.SiLU(), False),
+        ((8, 1, 256), torch.nn.SiLU(), False),
         ((12, 2, 128), torch.nn.GELU(), False),
     ],
 )

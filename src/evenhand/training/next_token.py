@@ -20,7 +20,7 @@ torch: Any = importlib.import_module("torch")
 log = logging.getLogger(__name__)
 
 SWITCH = "EVENHAND_KERNELS"
-_SIZES = (16, 32, 64, 128, 256)
+_SIZES = (16, 32, 64, 128)
 _LARGEST_GROUP = 16
 TOLERANCE = 0.02
 """How far kernels may be from the plain code in float32, relative to values above 1; the plain code itself is up to
