@@ -100,12 +100,16 @@ def chi_square_table(arms: Arms) -> Table:
     for name, digits in (("p", 4), ("Cramér's V", 3)):
         rows: list[Row] = []
         for arm in arms:
-            found = {(each.category, each.metric): each for each in arm.audit.chi_square}
-            values = [
-                (each.p_value if name == "p" else each.cramers_v, each.n) for each in map(found.get, tests) if each
+            found = {
+                (each.category, each.metric): (each.p_value if name == "p" else each.cramers_v, each.n)
+                for each in arm.audit.chi_square
+            }
+            # The metrics of the appendix are others, so an arm has some of the tests.
+            cells = [
+                Cell(Estimate(name, "", found[test][0], None, None, found[test][1]) if test in found else None)
+                for test in tests
             ]
-            cells = [Cell(Estimate(name, "", value, None, None, n)) for value, n in values]
-            rows.append(Row(arm.model, arm.setting, cells if len(cells) == len(tests) else [Cell() for _ in tests]))
+            rows.append(Row(arm.model, arm.setting, cells))
         grids.append(Grid(name, columns, [*rows, *(paper if name == "p" else ())], "Model", digits=digits))
     return Table(
         "chi_square",
