@@ -176,6 +176,15 @@ def test_means_have_a_grid_per_metric_and_the_control():
     assert control is not None and control.value == 7.0
 
 
+def test_means_of_a_metric_leave_out_the_arms_that_do_not_have_it():
+    others = replace(audit(), means=tuple(each for each in audit().means if each.metric != "accuracy"))
+    table = figure_nine([*ARMS[:2], AuditedModel("one/model", "panel", others, VERSIONS[APPENDIX])])
+
+    rows = {grid.name: [row.setting for row in grid.rows] for grid in table.grids}
+    assert rows["accuracy"] == ["judge", "panel"]
+    assert rows["creativity"] == ["judge", "panel", f"panel, {VERSIONS[APPENDIX]}"]
+
+
 def test_chi_square_has_p_and_size_and_what_the_paper_says():
     table = chi_square_table(ARMS)
 

@@ -73,7 +73,8 @@ def figure_nine(arms: Arms) -> Table:
             means = {
                 each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
-            rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
+            if means:
+                rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
         name = "all metrics" if metric == COMBINED else metric
         grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
     return Table(
