@@ -285,6 +285,9 @@ async def test_words_of_others_cannot_close_the_quotation():
         (Completion('"Tea is fine."'), "Tea is fine."),
         (Completion("Tea is fine. It is hot. And so", finish="length"), "Tea is fine. It is hot."),
         (Completion("Tea and so", finish="length"), "Tea and so"),
+        (Completion("Two reasons:\n1. Tea is fine.\n2.", finish="length"), "Two reasons: 1. Tea is fine."),
+        (Completion("It is of 1990. 12. **Milk", finish="length"), "It is of 1990."),
+        (Completion("1. Tea and so", finish="length"), "1. Tea and so"),
     ],
 )
 def test_a_statement_is_read_without_what_stands_around_it(completion: Completion, said: str):

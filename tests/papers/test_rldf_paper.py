@@ -12,7 +12,7 @@ from evenhand.data.debates import BIASES, load_topics
 from evenhand.errors import UsageError
 from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, published
 from evenhand.papers.page.points import charts
-from evenhand.papers.rldf import RLDF, stopped_trainings
+from evenhand.papers.rldf import RLDF, training_warnings
 from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
 from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_arm
 from evenhand.papers.rldf.claims import ahead, claims_of
@@ -389,8 +389,21 @@ def test_the_page_says_which_trainings_were_stopped(tmp_path: Path):
         record = {"finished": True, "ended": ended, "results": {"kept_step": kept}}
         (folder / "training.json").write_text(json.dumps(record))
 
-    of_its_own, of_step_two = stopped_trainings(tmp_path)
+    of_its_own, of_step_two = training_warnings(tmp_path)
 
     assert of_its_own == f"models/sr-seed1/ppo: training {why}, so it is the fine-tuned model (SFT)."
     assert of_step_two.startswith("models/ts/ppo: training stopped at step 4")
     assert "SFT" not in of_step_two
+
+
+def test_the_page_says_which_reward_models_like_worthless_answers(tmp_path: Path):
+    for name, wins in (("sr", 0.42), ("ts", 0.0)):
+        folder = tmp_path / "models" / name / "reward"
+        folder.mkdir(parents=True)
+        kinds = {"gibberish": {"reward": 2.9 if wins else -4.0, "wins": wins}, "empty": {"reward": -7.0, "wins": 0.0}}
+        record = {"ended": "done", "results": {"probe": {"good": 3.0, "biased": 0.1, "kinds": kinds}}}
+        (folder / "training.json").write_text(json.dumps(record))
+
+    [warning] = training_warnings(tmp_path)
+
+    assert warning.endswith("models/sr/reward (gibberish 42 %).")

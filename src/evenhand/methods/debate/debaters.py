@@ -20,7 +20,8 @@ from evenhand.untrusted import fenced
 TEACHER = "teacher"
 """The role of a model that debates instead of the audited one."""
 
-_SENTENCES = re.compile(r".*[.!?][\"'”’)]?(?=\s|$)", re.DOTALL)
+_SENTENCES = re.compile(r".*(?<!^\d)(?<!\s\d)(?<!\s\d\d)[.!?][\"'”’)]?(?=\s|$)", re.DOTALL)
+"""Whole sentences; the number of an item of a list is not the end of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from evenhand.runs.stored import open_sources
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
+from evenhand.training.probe import failed
 
 Runs = Mapping[str, Mapping[str, Path]]
 """Benchmark or ablation → arm → folder of its run."""
@@ -77,7 +78,7 @@ class RLDF:
             ],
             warnings=[
                 *(_missing(studies) if whole else ()),
-                *stopped_trainings(_out(folders)),
+                *training_warnings(_out(folders)),
                 *_warnings(studies, opinions),
             ],
             process=_together(studies),
@@ -162,15 +163,26 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
 
 
-def stopped_trainings(out: Path) -> list[str]:
-    """Returns a warning for each training of the page's folder that was stopped, from its record."""
-    found: list[str] = []
-    for path in sorted(out.glob("models/*/ppo/training.json")):
+def training_warnings(out: Path) -> list[str]:
+    """Returns what the records of the page's trainings warn of: those that were stopped, and bad reward models."""
+    stopped: list[str] = []
+    fooled: list[str] = []
+    for path in sorted(out.glob("models/*/*/training.json")):
         record: dict[str, Any] = orjson.loads(path.read_bytes())
-        if (ended := record.get("ended", "done")) != "done":
-            same = ", so it is the fine-tuned model (SFT)" if record["results"].get("kept_step") == 0 else ""
-            found.append(f"{path.parent.relative_to(out).as_posix()}: training {ended}{same}.")
-    return found
+        name, results = path.parent.relative_to(out).as_posix(), record.get("results", {})
+        if path.parent.name == "ppo" and (ended := record.get("ended", "done")) != "done":
+            same = ", so it is the fine-tuned model (SFT)" if results.get("kept_step") == 0 else ""
+            stopped.append(f"{name}: training {ended}{same}.")
+        probe = results.get("probe")
+        if probe and (kinds := failed(probe)):
+            wins = ", ".join(f"{kind} {100 * probe['kinds'][kind]['wins']:.0f} %" for kind in kinds)
+            fooled.append(f"{name} ({wins})")
+    if fooled:
+        stopped.append(
+            "Worthless answers win too often against good ones in these reward models, so a policy can earn reward "
+            f"without being less biased: {'; '.join(fooled)}."
+        )
+    return stopped
 
 
 def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
