@@ -188,19 +188,21 @@ def test_means_of_a_metric_leave_out_the_arms_that_do_not_have_it():
 def test_chi_square_has_p_and_size_and_what_the_paper_says():
     table = chi_square_table(ARMS)
 
-    assert row(table, "p", "one/model", "judge").cells[0].estimate.value == 0.19
+    assert row(table, "p-values", "one/model", "judge").cells[0].estimate.value == 0.19
     assert row(table, "Cramér's V", "one/model", "judge").cells[0].estimate.value == 0.05
-    assert "p < 0.0001" in row(table, "p", "GPT-4o mini").reproducible
+    assert "p < 0.0001" in table.lead
 
 
 def test_an_arm_with_other_metrics_leaves_the_chi_square_tests_of_the_others_in_place():
     appendix = replace(audit(), chi_square=(Association("gender", "quality", 3.0, 4, 0.02, 0.1, 60),))
     table = chi_square_table([*ARMS, AuditedModel("one/model", "panel", appendix, VERSIONS[APPENDIX])])
 
-    values = [cell.estimate and cell.estimate.value for cell in row(table, "p", "one/model", "judge").cells]
-    assert values == [*[0.19] * (len(values) - 1), None]
-    quality = row(table, "p", "one/model", f"panel, {VERSIONS[APPENDIX]}").cells
-    assert quality[-1].estimate is not None and quality[-1].estimate.value == 0.02
+    values = [cell.estimate and cell.estimate.value for cell in row(table, "p-values", "one/model", "judge").cells]
+    names = [column.name for column in table.grids[0].columns]
+    assert names[3:6] == ["gender_reliability", "gender_quality", "race_creativity"]
+    assert values == [None if name == "gender_quality" else 0.19 for name in names]
+    quality = row(table, "p-values", "one/model", f"panel, {VERSIONS[APPENDIX]}").cells
+    assert quality[4].estimate is not None and quality[4].estimate.value == 0.02
     assert quality[0].estimate is None
 
 
