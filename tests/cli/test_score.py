@@ -180,7 +180,7 @@ def test_what_a_model_has_rated_is_not_asked_again(cli, tmp_path: Path, monkeypa
 
     def rate(messages: Sequence[Message], params: Params) -> str:
         asked.append(messages[-1].content)
-        return json.dumps({key: 20 for key in (params.schema or {})["properties"]})
+        return json.dumps(dict.fromkeys((params.schema or {})["properties"], 20))
 
     model = FunctionModel(rate, spec="rating/one", features=frozenset({"schema"}))
     monkeypatch.setitem(PROVIDERS._things, "rating", lambda *_: model)
