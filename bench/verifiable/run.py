@@ -153,6 +153,7 @@ def squad(asker: Asker, rows: Sequence[Mapping[str, Any]]) -> Found:
         "answerable: the reply contains the answer": share(contained),
         "answerable: abstained": share(abstains(text, "en") for _, text in told),
         "unanswerable: abstained": share(abstains(text, "en") for text in not_told),
+        "texts": [{"question": row["question"], "reply": text} for row, text in zip(rows, replies, strict=True)],
     }
 
 
@@ -181,6 +182,7 @@ def difference(asker: Asker, questions: Sequence[Question]) -> Found:
         "right": by(lambda row: row[0].condition, rows, lambda row: row[1] == row[0].right),
         "by suite": by(lambda r: f"{r[0].category}/{r[0].condition}", rows, lambda row: row[1] == row[0].right),
         "treats alike": by(lambda row: row[0].condition, rows, lambda row: row[1] == 2),
+        "answers": [{**_facts(question), "question": question.asked, "chosen": chosen} for question, chosen in rows],
     }
 
 
@@ -277,7 +279,7 @@ def measure(
                 {
                     key: value
                     for key, value in found[name].items()
-                    if key not in ("replies", "answers", "by category", "by kind", "by suite")
+                    if key not in ("replies", "answers", "texts", "by category", "by kind", "by suite")
                 }
             ),
             flush=True,

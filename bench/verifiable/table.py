@@ -3,6 +3,9 @@
     python bench/verifiable/table.py NAME=FILE[+FILE…] [NAME=…]          # a Markdown table, a column for each name
     python bench/verifiable/table.py --curve CURVE.svg STEP=FILE […]    # right answers over the steps of a training
     python bench/verifiable/table.py --errors FILE…                      # which free answers name the wrong person
+    python bench/verifiable/table.py --paired BEFORE AFTER               # differences on the same questions
+
+`--paired` also takes two files of `evaluation/` of a training.
 
 Pairs are ambiguous / disambiguated, or what the row says.
 """
@@ -15,6 +18,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from evenhand.stats.intervals import mean_interval
+from evenhand.training.questions.grading import Grade
 
 Found = dict[str, Any]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 44, 190, 16, 40
@@ -128,6 +134,41 @@ def errors(replies: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
+def paired(before: Found, after: Found) -> str:
+    """Differences of the share of right answers, AFTER minus BEFORE, in points with 95 % intervals.
+
+    Questions in the same words are of one template, so they are a cluster; so are those about one situation.
+    """
+    lines = ["| | n | gained | lost | difference |", "|---|---|---|---|---|"]
+    old, new = _graded(before), _graded(after)
+    for name in (name for name in old if name in new):
+        if [key for key, _ in old[name]] != [key for key, _ in new[name]]:
+            raise SystemExit(f"{name}: these are not the same questions; measure both with one --seed and --scale.")
+        changes = [int(b) - int(a) for (_, a), (_, b) in zip(old[name], new[name], strict=True)]
+        found = mean_interval(changes, [key[0] for key, _ in old[name]], bounds=(-1, 1))
+        low, high = (f"{100 * limit:+.1f}" if limit is not None else "?" for limit in (found.low, found.high))
+        lines.append(
+            f"| {name} | {len(changes)} | {changes.count(1)} | {changes.count(-1)} | "
+            f"{100 * sum(changes) / len(changes):+.1f} [{low}, {high}] |"
+        )
+    return "\n".join(lines)
+
+
+def _graded(found: Found) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
+    """Each question, its template first, and whether its answer was right, by set and condition."""
+    rows: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+    for name, part in found.items():
+        answers = part.get("answers", []) + part.get("replies", []) if isinstance(part, dict) else []
+        for each in answers:
+            wording = f" wording {each['wording'] + 1}" if "wording" in each else ""
+            chosen = each.get("chosen", each.get("three orders"))
+            right = each["verdict"] == "right" if "verdict" in each else chosen == each["right"]
+            cluster = each.get("situation") or f"{each['category']}/{each['question']}"
+            key = (cluster, each["question"], each["context"])
+            rows.setdefault(f"{name}{wording}, {each['condition']}", []).append((key, right))
+    return rows
+
+
 def _negation(reply: Found) -> str:
     return "not, n't or never" if re.search(r"\bnot\b|n't|never", reply["question"]) else "none of these"
 
@@ -152,8 +193,18 @@ def _joined(values: Sequence[tuple[float, float]]) -> str:
 def _read(files: str) -> Found:
     found: Found = {}
     for file in files.split("+"):
-        found |= json.loads(Path(file).read_text())
+        found |= _evaluation(Path(file)) if file.endswith(".jsonl") else json.loads(Path(file).read_text())
     return found
+
+
+def _evaluation(file: Path) -> Found:
+    """A file of `evaluation/` in the shape of a set."""
+    with file.open() as lines:
+        rows = [json.loads(line) for line in lines]
+    graded = [
+        {**row, "condition": "greedy", "verdict": "right" if Grade(row["grade"]).right else "wrong"} for row in rows
+    ]
+    return {"held-out questions": {"replies": graded}}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -164,6 +215,8 @@ def main(arguments: Sequence[str]) -> None:
         Path(arguments[1]).write_text(curve(points))
     elif arguments[0] == "--errors":
         print(errors([reply for file in arguments[1:] for reply in _read(file)["free"]["replies"]]))
+    elif arguments[0] == "--paired":
+        print(paired(_read(arguments[1]), _read(arguments[2])))
     else:
         print(table({name: _read(files) for name, _, files in (each.partition("=") for each in arguments)}))
 

@@ -495,19 +495,19 @@ def train(
     `train("recipe", model="local/builtin", data="pairs/age", out="models/age")` fine-tunes, trains a reward model and
     then runs PPO; the result is used as `hf/models/age/ppo`. A single stage is `sft`, `reward`, `ppo` or `dpo`.
     `train("verifiable", model="hf/OWNER/NAME", out="models/fair")` needs no data: it trains on generated questions
-    whose answer is known; the result is used as `hf/models/fair/rl`.
+    whose answer is known; the result is used as `hf/models/fair/sft`.
 
     Args:
         model: A folder, a name on the hub, a .gguf file or `local/builtin`.
         data: A folder by `pairs`, or one of its files; for `verifiable`, rows of your own.
         algorithm: Of PPO and of the recipe's last stage: `ppo`, `rloo`, `grpo` or `remax`; for a recipe also `dpo`.
         stages: Of a recipe, options of single stages, e.g. `{"ppo": {"lr": 1e-5}}`; of `verifiable`, of `sft` and `rl`
-            (`{"rl": None}` leaves it out).
+            (`{"rl": {"steps": 40}}` adds RL).
         resume: Go on with what was interrupted, and keep what is finished.
         on: `ray` or `ray://HOST:PORT`: train on Ray.
         workers: With `on`, the number of processes (default: one for each GPU).
         parallel: With `on`, how they share the weights: `several_gpus`, `fsdp` or `fsdp_zero2`.
-        options: Of the stage, e.g. `batch`, `rate`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
+        options: Of the stage, e.g. `batch`, `lr`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
     """
     from evenhand.training.cluster import placed
     from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable

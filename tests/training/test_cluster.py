@@ -110,7 +110,7 @@ def test_verifiable_training_by_two_workers_is_that_by_one_process(two_cores: No
 
     def options(out: str) -> Any:
         given = {"model": str(tmp_path / "model"), "out": tmp_path / out, "device": "cpu", "forms": ("letter",)}
-        return make_verifiable(given, {"sft": {"lr": 1e-3}}, smoke=True)
+        return make_verifiable(given, {"sft": {"lr": 1e-3}, "rl": {}}, smoke=True)
 
     one = train_verifiable(options("one"))
     two = train_verifiable(options("two"), workers=Workers(2, device="cpu"))

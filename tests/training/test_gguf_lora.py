@@ -95,6 +95,18 @@ def test_a_folder_without_adapter_is_refused(shell: Shell, tiny: str):
     assert "holds no adapter" in shell.err
 
 
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [("adapter_config.json", "not the config of an adapter"), ("adapter_model.safetensors", "weights cannot be read")],
+)
+def test_a_damaged_adapter_is_one_sentence(shell: Shell, tiny: str, tmp_path: Path, file: str, sentence: str):
+    random_adapter(tiny, tmp_path / "adapter", scale=0.1)
+    (tmp_path / "adapter" / file).write_text("[]")
+
+    assert shell("train", "gguf", tmp_path / "adapter") == 2
+    assert sentence in shell.err.splitlines()[-1]
+
+
 def test_a_model_of_the_list_may_include_an_adapter(
     shell: Shell, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import UsageError
+from evenhand.errors import DataError, PlanError, UsageError
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
@@ -79,6 +79,7 @@ async def answer_of(spec: str) -> str:
 
 async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--device", "cpu", "--smoke")
+    given = (*given, "--rl-steps", "2")
     assert shell(*given) == 0, shell.err
     assert "Use it as hf/fair/rl" in shell.out
 
@@ -109,6 +110,7 @@ def test_a_finished_stage_is_kept(shell: Shell, spelling: str, rows: Callable[..
 
     assert [path.stat().st_mtime_ns for path in kept] == before
     assert Path("fair/rl/adapter_model.safetensors").is_file()
+    assert json.loads(Path("fair/rl/training.json").read_text())["results"]["held_out_prompts"] == 16
 
 
 def test_the_adapter_is_merged_on_request(shell: Shell, spelling: str, rows: Callable[..., Path]):
@@ -122,7 +124,6 @@ def test_the_adapter_is_merged_on_request(shell: Shell, spelling: str, rows: Cal
         "--data",
         rows(),
         *SHORT,
-        "--no-rl",
         "--merge",
     )
 
@@ -175,7 +176,7 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
 def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: Callable[..., Path], tmp_path: Path):
     train_verifiable(
         VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4, rl=None,
+            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4,
             shared={"device": "cpu"}, sft={"steps": 2, "lr": 0.1},
         ),
         announce=lambda _: nobody,
@@ -193,6 +194,29 @@ def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: 
         assert torch.allclose(reference(ids).logits, expected, atol=1e-4)
     assert not torch.allclose(adapted(ids).logits, expected, atol=1e-4)
     assert not [name for name in models.trainable(adapted) if "reference" in name]
+
+
+def test_a_new_start_takes_nothing_from_a_finished_stage(rows: Callable[..., Path], tmp_path: Path):
+    out = tmp_path / "out"
+    (out / "sft").mkdir(parents=True)
+    (out / "training.json").write_text('{"stage": "verifiable", "finished": false}')
+    (out / "sft" / "training.json").write_text('{"stage": "verifiable-sft", "finished": true}')
+    (out / general.FILE).write_text("{}")
+
+    with pytest.raises(PlanError, match="go on with --resume"):
+        train_verifiable(VerifiableOptions(model="m", out=out, data=rows()), announce=lambda _: nobody)
+
+    assert (out / general.FILE).is_file()
+
+
+@pytest.mark.training
+def test_a_stop_by_the_limits_is_reported(shell: Shell, spelling: str, rows: Callable[..., Path]):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--rl-steps", "1")
+
+    assert shell(*given, "--set", "rl.batch=2", "--set", "rl.answers=2", "--set", "rl.longest=0.01") == 0, shell.err
+
+    assert "! rl was stopped at step 1, because" in shell.out
+    assert "! No step of this training was kept" in shell.out
 
 
 def test_rl_asks_the_rows_of_its_own_file(rows: Callable[..., Path], questions: list[Row]):
@@ -269,7 +293,7 @@ def test_the_reward_is_exact():
 
 def test_held_out_answers_can_be_read(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
     assert shell(
-        "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT, "--no-rl"
+        "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT
     ) == 0, shell.err  # fmt: skip
 
     lines = [json.loads(line) for line in Path("fair/evaluation/before.jsonl").read_text().splitlines()]
@@ -297,6 +321,39 @@ def test_text_of_a_benchmark_is_refused(shell: Shell, spelling: str, rows: Calla
 
     assert shell("train", "verifiable", "--model", spelling, "--out", "fair", "--data", data, *SHORT) == 2
     assert "a benchmark must not be trained on" in shell.err.splitlines()[-1]
+
+
+def test_too_few_rows_of_both_kinds_are_refused(rows: Callable[..., Path], questions: list[Row]):
+    told = [row for row in questions if row.state == "told"]
+    data = rows(*told, *(row for row in questions if row.state != "told"))
+
+    with pytest.raises(DataError, match="training needs both kinds"):
+        own_questions(data, count=len(told), forms=())
+
+
+def test_only_rows_of_the_chosen_languages_are_used(rows: Callable[..., Path], questions: list[Row]):
+    data = rows()
+
+    chosen = own_questions(data, count=99, forms=(), languages=("en",))
+
+    assert chosen.train == [row for row in questions if row.language == "en"] != questions
+    with pytest.raises(DataError, match="No row has the language 'fr'; there are de, en, es"):
+        own_questions(data, count=99, forms=(), languages=("fr",))
+
+
+def test_an_answer_that_its_own_grader_rejects_is_refused(rows: Callable[..., Path], questions: list[Row]):
+    from dataclasses import replace
+
+    letter = next(row for row in questions if row.form == "letter")
+    data = rows(*questions, replace(letter, marks=("X", "Y", "Z")))
+
+    with pytest.raises(DataError, match="is graded form broken; its form, options, marks"):
+        own_questions(data, count=99, forms=())
+
+
+def test_lost_answers_are_one_sentence(tmp_path: Path):
+    with pytest.raises(DataError, match="These answers cannot be read"):
+        summarized(tmp_path, ["before"])
 
 
 def test_a_letter_that_is_no_token_is_refused(shell: Shell, tiny: str, rows: Callable[..., Path]):
@@ -334,7 +391,7 @@ def test_bad_input_is_one_sentence(shell: Shell, arguments: tuple[str, ...], sen
 
 
 def test_from_python(spelling: str, rows: Callable[..., Path], tmp_path: Path):
-    stages = {"sft": {"steps": 1}, "rl": None}
+    stages = {"sft": {"steps": 1}}
     given: dict[str, Any] = {"model": spelling, "data": rows(), "out": tmp_path / "out", "stages": stages}
 
     records = evenhand.train("verifiable", **given, device="cpu", max_new_tokens=4, general=0)
@@ -356,7 +413,7 @@ def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callabl
     def options(seed: int) -> VerifiableOptions:
         shared = {"device": "cpu"}
         return VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, rl=None, shared=shared,
+            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, shared=shared,
             sft={"steps": 1},
         )  # fmt: skip
 

@@ -281,8 +281,13 @@ def recipe(
 @click.option("--languages", metavar="CODE,…", help="Languages of the questions (default: all).")
 @click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.2).")
 @click.option("--sft-steps", type=int, help="Steps of fine-tuning (default: one pass over the data).")
-@click.option("--rl-steps", type=int, help="Steps of RL (default 60).")
-@click.option("--no-rl", is_flag=True, help="Fine-tune only.")
+@click.option(
+    "--rl-steps",
+    type=int,
+    metavar="N",
+    help="Then N steps of RL, e.g. 40 (default: none, since it gained little and treats groups alike that differ).",
+)
+@click.option("--no-rl", is_flag=True, hidden=True)
 @click.option("--lora", type=int, default=_RANK, show_default=True, help="Rank of the adapters; 0 trains all weights.")
 @click.option("--merge", is_flag=True, help="Save merged weights instead of the adapter.")
 @click.option("--max-new-tokens", type=int, help="Maximum length of a sampled answer (default 128).")
@@ -295,24 +300,23 @@ def verifiable(
     resume: bool, smoke: bool, no_rl: bool, lora: int, settings: tuple[str, ...], sft_steps: int | None,
     rl_steps: int | None, **given: Any,
 ) -> None:  # fmt: skip
-    """Train a model not to guess about people: on questions whose answer is known, by fine-tuning and RL.
+    """Train a model not to guess about people: on questions whose answer is known.
 
-    The questions are generated; the reward of RL is exact. FOLDER gets questions, sft, rl and the evaluation.
+    The questions are generated, and the model is fine-tuned on their answers. FOLDER gets questions, sft and the
+    evaluation. RL with an exact reward can follow; it gets the folder rl.
 
     \b
     Examples:
       evenhand train verifiable --model hf/models/base --out models/fair
       evenhand train verifiable --model local/builtin --out models/smoke --smoke
-      evenhand audit hf/models/fair/rl
+      evenhand audit hf/models/fair/sft
     """
-    own: dict[str, dict[str, Any] | None] = {**stage_settings(settings)}
+    own = stage_settings(settings)
     for stage, steps in (("sft", sft_steps), ("rl", rl_steps)):
         if steps is not None:
-            own[stage] = {**(own.get(stage) or {}), "steps": steps}
-    if no_rl:
-        if "rl" in own:
-            raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
-        own["rl"] = None
+            own[stage] = {**own.get(stage, {}), "steps": steps}
+    if no_rl and "rl" in own:
+        raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
     workers = _workers(given)
     chosen = {name: value for name, value in given.items() if value is not None}
     for name in ("forms", "languages"):
@@ -324,6 +328,10 @@ def verifiable(
     if not is_main():
         return
     _print_evaluation(record["results"])
+    for name, each in record["stages"].items():
+        ended = [] if each["ended"] == "done" else [f"{name} was {each['ended']}."]
+        for caution in (*ended, *cautions(each)):
+            click.echo(f"! {caution}")
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
 
 
@@ -337,7 +345,7 @@ def gguf(adapter: Path, out: Path | None) -> None:
 
     \b
     Example:
-      evenhand train gguf models/fair/rl --out fair.gguf
+      evenhand train gguf models/fair/sft --out fair.gguf
       evenhand audit 'local/builtin?lora=fair.gguf'
     """
     target = out or adapter / "adapter.gguf"

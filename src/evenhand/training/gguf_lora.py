@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.errors import DataError, UsageError
 from evenhand.training import models
 
 _ARCHITECTURES: Mapping[str, str] = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -24,8 +24,7 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
     if not (adapter / models.ADAPTER).is_file():
         raise UsageError(f"{adapter} holds no adapter; train one with `evenhand train verifiable`.")
     gguf: Any = importlib.import_module("gguf")
-    tensors: Mapping[str, Any] = importlib.import_module("safetensors.numpy").load_file(adapter / _WEIGHTS)
-    settings = models.adapter_settings(adapter)
+    settings, tensors = models.adapter_settings(adapter), _tensors(adapter / _WEIGHTS)
     config = models.load_config(settings["base_model_name_or_path"])
     architecture = _ARCHITECTURES.get(config.model_type)
     if architecture is None:
@@ -53,6 +52,14 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
     writer.write_tensors_to_file()
     writer.close()
     draft.replace(out)
+
+
+def _tensors(path: Path) -> Mapping[str, Any]:
+    safetensors: Any = importlib.import_module("safetensors")
+    try:
+        return importlib.import_module("safetensors.numpy").load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise DataError(f"These weights cannot be read ({error}); copy them again.", file=path) from None
 
 
 def _permuted(tensor: Any, layer: str, config: Any) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import MissingExtraError, UsageError
+from evenhand.errors import DataError, MissingExtraError, UsageError
 from evenhand.models import weights
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
@@ -125,7 +125,11 @@ def adapter_base(folder: Path) -> str:
 
 def adapter_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of an adapter, as peft wrote them."""
-    return json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+    try:
+        settings: Any = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+        return {"base_model_name_or_path": str(settings["base_model_name_or_path"]), **settings}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"This is not the config of an adapter by peft ({error!r}).", file=folder / ADAPTER) from None
 
 
 def load_config(name: str) -> Any:

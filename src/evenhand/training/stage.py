@@ -123,8 +123,10 @@ def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _has_no_progress(folder: Path) -> bool:
-    """Whether a training ended before its first checkpoint, so that nothing is lost by starting again."""
-    return not read_record(folder).get("finished") and not checkpoints.has_progress(folder)
+    """Whether a training ended before its first checkpoint, also in its stages: nothing is lost by starting again."""
+    if read_record(folder).get("finished") or checkpoints.has_progress(folder):
+        return False
+    return all(_has_no_progress(record.parent) for record in folder.glob(f"*/{RECORD}"))
 
 
 def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path) -> None:

@@ -90,13 +90,13 @@ def make_verifiable(
 
     Args:
         options: Of the whole training, and those that its stages share.
-        own: Options of the stages `sft` and `rl`; None as those of `rl` leaves it out.
+        own: Options of the stages `sft` and `rl`; there is no RL without options of `rl`, which may be empty.
         smoke: Makes everything tiny, to see whether it runs.
     """
     models.need_packages()
     from evenhand.training.verifiable import VerifiableOptions
 
-    stages: dict[str, Any] = {"sft": {}, "rl": {}, **(own or {})}
+    stages: dict[str, Any] = {"sft": {}, "rl": None, **(own or {})}
     for stage in stages:
         if stage not in ("sft", "rl"):
             raise UsageError(f"There is no stage {stage}; a verifiable training has sft and rl.")
@@ -117,7 +117,7 @@ def train_verifiable(
     listener: Listener | None = None,
     workers: Workers | None = None,
 ) -> Record:
-    """Train on questions whose answer is known: fine-tuning, RL with an exact reward, evaluation."""
+    """Train on questions whose answer is known: fine-tuning, RL with an exact reward if it is asked for, evaluation."""
     from evenhand.training import verifiable
 
     if workers is None:
@@ -149,7 +149,7 @@ def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, st
 
 
 def _smoke(options: Mapping[str, Any]) -> Record:
-    rl = options.get("rl", {})
+    rl = options.get("rl")
     small = {"steps": 2, "batch": 2, "answers": 2}
     return {
         "rows": 160,

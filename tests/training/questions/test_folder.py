@@ -1,6 +1,7 @@
 """A folder of questions: files, card, leak check, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -107,8 +108,31 @@ def test_a_file_with_one_class_is_refused(tmp_path: Path):
         (b"", "holds no questions"),
     ],
 )
-def test_bad_rows_are_one_sentence(tmp_path: Path, line: bytes, message: str):
+def test_bad_lines_are_one_sentence(tmp_path: Path, line: bytes, message: str):
     (tmp_path / "rows.jsonl").write_bytes(line)
 
     with pytest.raises(DataError, match=message):
         read_rows(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"form": "poem"}, "The form 'poem' is none of letter"),
+        ({"language": "fr"}, "The language 'fr' is none of en, es, de"),
+        ({"right": 9}, "There is no option 9"),
+        ({"unknown": 9}, "There is no option 9"),
+        ({"right": "first"}, "right: Input should be a valid integer"),
+        ({"answer": None}, "answer: Input should be a valid string"),
+        ({"messages": []}, "one or more objects with role and content"),
+        ({"messages": [{"content": "Who?"}]}, "one or more objects with role and content"),
+        ({"messages": [{"role": "judge", "content": "Who?"}]}, "The role 'judge' is none of system, user, assistant"),
+    ],
+)
+def test_a_bad_row_is_named_by_its_line(tmp_path: Path, change: dict[str, Any], message: str):
+    good = next(iter(make(Plan(), "train"))).line()
+    (tmp_path / "rows.jsonl").write_bytes(good + orjson.dumps({**orjson.loads(good), **change}))
+
+    with pytest.raises(DataError, match=message) as caught:
+        read_rows(tmp_path / "rows.jsonl")
+    assert "rows.jsonl, line 2: " in str(caught.value)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from evenhand.errors import DataError
 from evenhand.training.data import json_lines
+from evenhand.training.questions.language import LANGUAGES
+from evenhand.types import Role
 
 Form = Literal["letter", "number", "option", "sentence", "short", "json", "yes_no", "cot"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -58,7 +62,7 @@ def read_rows(path: Path) -> list[Row]:
     for number, values in json_lines(path):
         try:
             rows.append(_row(values))
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise DataError(str(error), file=path, line=number) from None
     check_classes(rows, str(path))
     return rows
@@ -79,18 +83,28 @@ def check_classes(rows: Sequence[Row], where: str) -> None:
 
 
 def _row(values: Mapping[str, Any]) -> Row:
-    known = {field.name for field in fields(Row)}
     needed = [field.name for field in fields(Row) if field.default is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise ValueError(f"A question needs the fields {', '.join(needed)}; {' and '.join(missing)} is missing.")
     if values["form"] not in FORMS:
         raise ValueError(f"The form {values['form']!r} is none of {', '.join(FORMS)}.")
-    chosen = {name: _frozen(value) for name, value in values.items() if name in known}
-    row = Row(**chosen)
-    if not 0 <= row.right < len(row.options):
-        raise ValueError(f"There is no option {row.right}.")
+    if values["language"] not in LANGUAGES:
+        raise ValueError(f"The language {values['language']!r} is none of {', '.join(LANGUAGES)}.")
+    try:
+        row = _reader().validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+    for place in (row.right, row.unknown):
+        if place is not None and not 0 <= place < len(row.options):
+            raise ValueError(f"There is no option {place}.")
+    if not row.messages or any(not {"role", "content"} <= each.keys() for each in row.messages):
+        raise ValueError("messages should be a list of one or more objects with role and content.")
+    if unknown := [each["role"] for each in row.messages if each["role"] not in get_args(Role)]:
+        raise ValueError(f"The role {unknown[0]!r} is none of {', '.join(get_args(Role))}.")
     return row
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(each) for each in cast(list[Any], value)) if isinstance(value, list) else value
+@cache
+def _reader() -> TypeAdapter[Row]:
+    return TypeAdapter(Row)

@@ -1,11 +1,12 @@
-"""Training on questions whose right answer is known: fine-tuning, then RL with a grader as the reward.
+"""Training on questions whose right answer is known: fine-tuning, then, if asked for, RL with a grader as the reward.
 
 The stages, each resumable:
  1. Questions: generated, or rows of one's own; some situations are held out. Text of BBQ is not allowed in them.
  2. The model answers general prompts and questions without a passage. Its answers are mixed into the fine-tuning, so
     that it forgets nothing.
  3. SFT on the right answers, in all answer forms. Only answers carry loss, and every row counts the same.
- 4. RL: several answers to each question are sampled and graded. A right answer earns 1, a wrong person costs 1.
+ 4. RL, if asked for: several answers to each question are sampled and graded. A right answer earns 1, a wrong person
+    costs 1. Nothing in it keeps other answers of the model as they were, so it is not the default.
  5. The held-out questions, answered greedily before training and after each stage.
 """
 
@@ -51,7 +52,7 @@ class VerifiableOptions:
     forms: tuple[str, ...] = ()
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
-    """Languages of generated questions; none means all."""
+    """Languages of the questions; none means all."""
     general: float = 0.2
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     lora: int | None = _RANK
@@ -64,7 +65,7 @@ class VerifiableOptions:
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of both stages, for example the device."""
     sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rl: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
+    rl: Mapping[str, Any] | None = None
     """None: no RL."""
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
         shutil.rmtree(options.out / FOLDER, ignore_errors=True)
         (options.out / general.FILE).unlink(missing_ok=True)
     if options.data is not None:
-        return own_questions(options.data, count=options.rows, forms=options.forms)
+        return own_questions(options.data, count=options.rows, forms=options.forms, languages=options.languages)
     rl = options.rl_options()
     return generated_questions(
         options.out / "questions",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evenhand.errors import DataError
 from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
@@ -77,8 +78,11 @@ def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
-        return [json.loads(line) for line in file]
+    try:
+        with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
+            return [json.loads(line) for line in file]
+    except (OSError, ValueError) as error:
+        raise DataError(f"These answers cannot be read ({error}); train again in another --out.", file=path) from None
 
 
 def _shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.questions.folder import draw, write_folder
 from evenhand.training.questions.generate import Plan
+from evenhand.training.questions.grading import grade
 from evenhand.training.questions.language import LANGUAGES
 from evenhand.training.questions.leaks import load_benchmarks
 from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
@@ -56,7 +57,7 @@ def generated_questions(
     return Questions(read_rows(folder / "train.jsonl"), rl, read_rows(folder / "dev.jsonl"), card)
 
 
-def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
+def own_questions(data: Path, *, count: int, forms: Sequence[str], languages: Sequence[str] = ()) -> Questions:
     """Read rows of one's own: one file, of which a part is held out, or a folder.
 
     A folder has train.jsonl and dev.jsonl, and may have rl.jsonl; without it, RL asks the training rows again.
@@ -71,9 +72,11 @@ def own_questions(data: Path, *, count: int, forms: Sequence[str]) -> Questions:
         dev = [row for row in everything if _is_held_out(row)]
         if not train or not dev:
             raise DataError("There are too few situations to hold some out; add more.", file=data)
-    train, dev, rl = (_of_forms(each, forms, data) if each else [] for each in (train, dev, rl))
-    check_classes(train, str(data))
+    for name, wanted in (("form", forms), ("language", languages)):
+        train, dev, rl = (_chosen(each, name, wanted, data) if each else [] for each in (train, dev, rl))
     train, dev = train[:count], dev[:_MAX_HELD_OUT]
+    check_classes(train, str(data))
+    _check_answers([*train, *rl, *dev], data)
     return Questions(train, rl or train, dev, {"leaks": _check_leaks([*train, *rl, *dev], data)})
 
 
@@ -90,12 +93,24 @@ def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:
             )
 
 
-def _of_forms(rows: Sequence[Row], forms: Sequence[str], data: Path) -> list[Row]:
-    known = sorted({row.form for row in rows})
-    for form in forms:
-        if form not in known:
-            raise DataError(f"No row has the form {form!r}; there are {', '.join(known)}.", file=data)
-    return [row for row in rows if not forms or row.form in forms]
+def _chosen(rows: Sequence[Row], field: str, wanted: Sequence[str], data: Path) -> list[Row]:
+    """Return the rows whose form, or language, is one of the wanted ones; all of them if none is named."""
+    known = sorted({getattr(row, field) for row in rows})
+    for value in wanted:
+        if value not in known:
+            raise DataError(f"No row has the {field} {value!r}; there are {', '.join(known)}.", file=data)
+    return [row for row in rows if not wanted or getattr(row, field) in wanted]
+
+
+def _check_answers(rows: Sequence[Row], data: Path) -> None:
+    """Raise DataError if the answer that a row teaches would itself be graded as wrong."""
+    for row in rows:
+        if not (found := grade(row, row.answer)).right:
+            raise DataError(
+                f"The answer {row.answer!r} to {row.question or row.messages[-1]['content']!r} is graded "
+                f"{found.value.replace('_', ' ')}; its form, options, marks, people and right do not fit together.",
+                file=data,
+            )
 
 
 def _is_held_out(row: Row) -> bool:

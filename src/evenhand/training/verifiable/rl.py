@@ -33,8 +33,9 @@ def train_rl(
         for model in (actor, reference):
             models.prepare(model, options, run.machine)
         prompts = list(dict.fromkeys(prompt_of(row) for row in questions.rl))
-        loaded = PPOModels(actor, reference, None, Grader(questions.rl))
-        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, load=partial(load_actor, options))
+        held_out = [prompt_of(row) for row in questions.dev]
+        loaded = PPOModels(actor, reference, None, Grader([*questions.rl, *questions.dev]))
+        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out, partial(load_actor, options))
         ended, results = trainer.train(run, resume=resume, observe=announce("rl"))
         path, observe = whole.out / FOLDER / "rl.jsonl", announce("held-out questions: rl")
         answer_questions(actor, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
