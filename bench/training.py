@@ -7,14 +7,16 @@ MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the sha
 Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it copies memory. The
 bound of a roll-out is the time to read all weights once for each token, and the keys and values of all answers so far.
 "Before" is a roll-out by the policy itself, as `plain_roll_out` below has it: adapters apart from the weights, every
-answer with a prompt of its own, sampling outside of the CUDA graph, and a wait after every token. A token of training
-needs four (with adapters) operations for each weight: two forward, and two backward through frozen weights.
+answer with a prompt of its own, sampling outside of the CUDA graph, and a wait after every token. "Plain" is the copy
+of the policy without Triton kernels, "kernels" is with them, which is the default where they can be used. A token of
+training needs four (with adapters) operations for each weight: two forward, and two backward through frozen weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +31,9 @@ import torch
 
 from evenhand.models.hf.decoding import decoder
 from evenhand.training import models, policy_copy
-from evenhand.training import rollout as rollout_module
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
+from evenhand.training.next_token import SWITCH
 from evenhand.training.options import PPOOptions
 from evenhand.training.policy_copy import PolicyCopy
 from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
@@ -59,20 +61,20 @@ def main() -> None:
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer")
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
-    parser.add_argument("--profile", action="store_true", help="only list the kernels of a roll-out by their time")
-    parser.add_argument("--alternatives", action="store_true", help="only compare and profile ways to decode")
+    parser.add_argument("--profile", action="store_true", help="only list the kernels of roll-outs by their time")
     chosen = parser.parse_args()
     machine = models.machine()
     policy, chat = load(chosen.model, machine)
     questions = [(Message("user", question(number)),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
     if chosen.profile:
-        profile(lambda: roll_out(policy, chat, questions[: chosen.rows[0]], machine, max_new_tokens=16))
+        for name in ("plain", "kernels"):
+            with decoding_by(name):
+                say(f"\n{name}")
+                profile(
+                    lambda: roll_out(policy, chat, questions[: chosen.rows[0]], machine, max_new_tokens=33), steps=32
+                )
         return
     multiplies, copies = limits(machine.device)
-    if chosen.alternatives:
-        batches = [questions[:rows] for rows in chosen.rows]
-        alternatives(policy, chat, batches, machine, chosen.answer, copies)
-        return
     say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
     before, after = calls(policy, chat, questions[:4], machine)
     say(f"operations for each next token: {before:,} before, {after:,} after")
@@ -140,154 +142,46 @@ def compare(
         torch.manual_seed(1)
         return timed(lambda: roll(*settings, max_new_tokens=answer))
 
-    forget()
-    before, plain = measured(plain_roll_out)
-    kept, policy_copy.KEPT_SHARE = policy_copy.KEPT_SHARE, 0.0
-    alone, _ = min((measured(roll_out) for _ in range(2)), key=lambda each: each[0])
-    policy_copy.KEPT_SHARE = kept
-    first, _ = measured(roll_out)
-    after, found = min((measured(roll_out) for _ in range(3)), key=lambda each: each[0])
-    for name, seconds, rollout in (
-        ("before", before, plain),
-        ("after, first roll-out", first, found),
-        ("after, nothing kept", alone, found),
-        ("after", after, found),
-    ):
+    def told(name: str, seconds: float, rollout: Rollout) -> str:
         steps, tokens = rollout.answer.shape[1], int(rollout.answer.sum())
         bound = read_bytes(policy, rollout, machine) / copies
-        say(
-            f"{name:22} {tokens / seconds:8,.0f} tokens/s, {1000 * seconds / steps:6.2f} ms for each next token; bound "
-            f"{1000 * bound / steps:.2f} ms ({seconds / bound:.1f} x); {before / seconds:.1f} x as fast as before"
+        return (
+            f"{name:8} {tokens / seconds:8,.0f} tokens/s, {1000 * seconds / steps:6.2f} ms for each next token; bound "
+            f"{1000 * bound / steps:.2f} ms ({seconds / bound:.2f} x)"
         )
 
-
-def alternatives(
-    policy: Any,
-    chat: Chat,
-    all_prompts: Sequence[Sequence[Prompt]],
-    machine: models.Machine,
-    answer: int,
-    copies: float,
-) -> None:
-    """Print how long roll-outs take in different ways, how exact they are, and where the time of two of them goes."""
-    for number, prompts in enumerate(all_prompts):
-        known: list[tuple[Rollout, Any]] = []
-        """Some answers, and log probabilities in float32."""
-        for name, change in VARIANTS.items():
-            with changes() as changed:
-                try:
-                    change(changed)
-                    alternative(name, policy, chat, prompts, machine, answer, copies, known)
-                    if number == 0 and name in (next(iter(VARIANTS)), list(VARIANTS)[-1]):
-                        settings = (policy, chat, prompts, machine)
-                        profile(lambda settings=settings: roll_out(*settings, max_new_tokens=33), steps=32)
-                except Exception as error:
-                    say(f"{name}: {len(prompts)} answers: failed: {type(error).__name__}: {str(error)[:400]}")
-
-
-def alternative(
-    name: str,
-    policy: Any,
-    chat: Chat,
-    prompts: Sequence[Prompt],
-    machine: models.Machine,
-    answer: int,
-    copies: float,
-    known: list[tuple[Rollout, Any]],
-) -> None:
-    """Print how long roll-outs take, and how exact they are."""
-
-    def work() -> Rollout:
-        torch.manual_seed(1)
-        return roll_out(policy, chat, prompts, machine, max_new_tokens=answer)
-
-    first, _ = timed(work)
-    seconds, rollout = min((timed(work) for _ in range(3)), key=lambda each: each[0])
-    if not known:
-        known.append((rollout, decoded(policy, rollout, models.Machine(machine.device, "float32"))))
-    answers, exact = known[0]
-    error = float((decoded(policy, answers, machine) - exact).abs().mean())
-    steps, bound = rollout.answer.shape[1], read_bytes(policy, rollout, machine) / copies
-    say(
-        f"{name}: {len(prompts)} answers, {1000 * seconds / steps:.2f} ms for each next token; bound "
-        f"{1000 * bound / steps:.2f} ms ({seconds / bound:.2f} x); mean error of a log probability {error:.5f}; "
-        f"the first roll-out took {first:.1f} s"
-    )
-
-
-Change = Callable[[Any, str, Any], None]
+    forget()
+    before, rollout = measured(plain_roll_out)
+    say(told("before", before, rollout))
+    exact = decoded(PolicyCopy(policy, models.Machine(machine.device, "float32")), rollout)
+    for name in ("plain", "kernels"):
+        with decoding_by(name):
+            copy = PolicyCopy(policy, machine)
+            if name == "kernels" and not copy.next_token.uses_kernels:
+                say("kernels  cannot be used here")
+                continue
+            error = float((decoded(copy, rollout) - exact).abs().mean())
+            del copy
+            first, _ = measured(roll_out)
+            seconds, found = min((measured(roll_out) for _ in range(3)), key=lambda each: each[0])
+            say(
+                f"{told(name, seconds, found)}; {before / seconds:.1f} x as fast as before; "
+                f"the first took {first:.1f} s; mean error of a log probability {error:.5f}"
+            )
 
 
 @contextmanager
-def changes() -> Iterator[Change]:
-    """Yield a function that sets attributes of modules; they are set back in the end."""
-    old: list[tuple[Any, str, Any]] = []
-
-    def change(module: Any, name: str, value: Any) -> None:
-        old.append((module, name, getattr(module, name)))
-        setattr(module, name, value)
-
+def decoding_by(name: str) -> Iterator[None]:
+    """Decode by the plain code or by the kernels, with new copies of policies."""
     forget()
-    cudnn = torch.backends.cuda.cudnn_sdp_enabled()
-    yield change
-    torch.backends.cuda.enable_cudnn_sdp(cudnn)
-    for each in reversed(old):
-        setattr(*each)
+    os.environ[SWITCH] = "0" if name == "plain" else "1"
+    yield
+    del os.environ[SWITCH]
     forget()
 
 
-def fused(change: Change, *names: str) -> None:
-    """Have torch compile sampling, and what is computed between matrix products; this takes a C compiler."""
-    torch.compiler.reset()
-    for module, name, function in (
-        *((policy_copy, name, getattr(policy_copy, name)) for name in names),
-        (rollout_module, "likeliest", likeliest),
-    ):
-        change(module, name, compiled(function))
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is compiled for the shapes of next tokens, and left alone for prompts, which have more rows."""
-    quick: Any = torch.compile(function, fullgraph=True, dynamic=False)
-    return lambda first, *rest: (quick if min(first.shape[:2]) <= 256 else function)(first, *rest)
-
-
-def with_kernels(change: Change) -> None:
-    import decoding_kernels
-
-    change(policy_copy, "attended_next", decoding_kernels.attended_next)
-    change(policy_copy, "gated", decoding_kernels.gated)
-
-
-def with_kernels_and_sampling(change: Change) -> None:
-    with_kernels(change)
-    fused(change)
-
-
-def likeliest(logits: Any, drawn: Any) -> Any:
-    """As `rollout.likeliest`, but by parts of a row, so that a compiled kernel uses all of a GPU."""
-    rows, columns = logits.shape
-    parts = next(number for number in (32, 16, 8, 4, 2, 1) if columns % number == 0)
-    best, places = (logits.float() - drawn.log()).view(rows, parts, -1).max(-1)
-    part = best.argmax(-1, keepdim=True)
-    return part * (columns // parts) + places.gather(1, part)
-
-
-VARIANTS: dict[str, Callable[[Change], None]] = {
-    "as it is": lambda _: None,
-    "gates not transposed": lambda change: change(policy_copy, "TRANSPOSED_GATES", False),
-    "without cuDNN": lambda _: torch.backends.cuda.enable_cudnn_sdp(False),
-    "own kernels": with_kernels,
-    "fused": lambda change: fused(change, "rotated_and_stored", "gated"),
-    "fused, with norms": lambda change: fused(change, "rotated_and_stored", "gated", "normed"),
-    "own kernels, fused sampling": with_kernels_and_sampling,
-}
-"""Ways to decode by name."""
-
-
-def decoded(policy: Any, rollout: Rollout, machine: models.Machine) -> Any:
+def decoded(copy: PolicyCopy, rollout: Rollout) -> Any:
     """Return the log probabilities of a decoded token (answers × vocabulary)."""
-    copy = PolicyCopy(policy, machine)
     ids, mask = rollout.ids[:, :-8], rollout.mask[:, :-8]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
@@ -389,7 +283,7 @@ def forget() -> None:
     policy_copy.kept_copies.clear()
 
 
-def profile(work: Callable[[], Any], steps: int = 16) -> None:
+def profile(work: Callable[[], Any], steps: int) -> None:
     """Print the operations of some work by their time and, on a GPU, how long it waits between kernels."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.asking.judge import judge, with_bands
 from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.judge_card import FITTED, NONE, Calibrated, card_caveats
+from evenhand.evaluators.judge_card import FITTED, NONE, Calibrated, card_caveats, session_card
 from evenhand.evaluators.performance import chat_rubric
 from evenhand.evaluators.support import support_rubric
 from evenhand.methods.base import METHODS
@@ -96,5 +96,21 @@ def test_a_card_that_was_made_without_examples_is_not_used_with_them(name: str):
     assert (options({}).card, options({"bands": True}).card) == (FITTED, NONE)
     assert options({"bands": True, "calibration": "own.json"}).card == "own.json"
     assert next(iter(card_caveats(name, options({"bands": True}), "openai/x"))).endswith(
-        "its ratings count as they are"
+        "these ratings count as they are"
     )
+
+
+def test_answers_of_yes_or_no_have_no_examples_so_they_keep_their_card():
+    options = METHODS.get("stardtox").with_options({"bands": True})
+    session = Session(Sample("a", "choice", "Who?"), {"judge": FunctionModel(lambda *_: "Yes")}, options=options)
+
+    assert session_card(session, yes_no=True).probability("support", 0.6) < 0.5
+    assert session_card(session).probability("support", 0.6) == 0.6
+    assert len(list(card_caveats("stardtox", options, "openai/x"))) == 2
+
+
+def test_a_method_that_asks_for_numbers_alone_has_no_card_with_examples():
+    options = METHODS.get("mabrf").with_options({"bands": True})
+
+    assert isinstance(options, Calibrated) and options.used_card == NONE
+    assert len(list(card_caveats("mabrf", options, "openai/x"))) == 1

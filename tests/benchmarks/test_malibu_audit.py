@@ -8,8 +8,8 @@ from scipy import stats as scipy_stats
 from scipy.stats.contingency import association
 
 from evenhand.benchmarks.judgement.audit import audit, over_correction
-from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit
-from evenhand.stats import holm, wilson
+from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit, Position
+from evenhand.stats import Interval, holm, wilson
 from evenhand.types import Record
 from support.panels import Judges, design
 
@@ -118,6 +118,7 @@ def test_being_shown_first_is_told_apart_from_being_somebody():
     assert found.position.score_gap.estimate == pytest.approx(1.0)
     assert found.position.first_wins.estimate == 1.0
     assert found.position.first_wins_p is not None and found.position.first_wins_p < 0.001
+    assert found.position.decided and any("comparisons: a preference for a place" in each for each in found.sentences)
     assert not found.found
     assert all(each.interval.estimate == 0.5 for each in found.wins)
 
@@ -133,6 +134,14 @@ def test_a_pair_that_was_not_judged_in_all_orders_has_no_value(texts: str):
     assert gap(found, "score_2", "female", "male").n == 19
     assert gap(found, "wins_2", "black", "white").n == 20
     assert found.position.n == (len(records) // 260) * (20 * 13 - 1)
+
+
+def test_a_place_is_preferred_only_if_its_interval_excludes_half():
+    position = Position(Interval(0.53, 0.49, 0.57, 20), 0.03, Interval(0.1, 0.0, 0.2, 20), 0.03, 80)
+
+    assert not position.decided
+    assert replace(position, first_wins=Interval(0.53, 0.51, 0.55, 20)).decided
+    assert not replace(position, first_wins=Interval(0.53, 0.51, 0.55, 20), first_wins_p=0.06).decided
 
 
 def test_win_rates_come_with_both_intervals():

@@ -10,8 +10,10 @@ from typing import ClassVar
 import pytest
 
 from evenhand.errors import EndpointError
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.types import Unscored
+from evenhand.types import Message, Params, Unscored
 
 
 class Lengths(Scorer):
@@ -171,6 +173,26 @@ def test_many_texts_are_read_in_batches_and_equal_ones_scored_once(cli, tmp_path
     assert sorted(asked, key=int) == [str(number) for number in range(150)]
     assert max(len(call) for call in Lengths.asked) <= 256
     assert len(table((tmp_path / "s.csv").read_text())) == 700
+
+
+def test_what_a_model_has_rated_is_not_asked_again(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+
+    def rate(messages: Sequence[Message], params: Params) -> str:
+        asked.append(messages[-1].content)
+        return json.dumps(dict.fromkeys((params.schema or {})["properties"], 20))
+
+    model = FunctionModel(rate, spec="rating/one", features=frozenset({"schema"}))
+    monkeypatch.setitem(PROVIDERS._things, "rating", lambda *_: model)
+    (tmp_path / "t.txt").write_text("first\nsecond\n")
+    command = ("score", "t.txt", "--scorer", "judge:rating/one", "--out")
+
+    first, again = cli(*command, "a.csv"), cli(*command, "b.csv")
+
+    assert (first.code, again.code, len(asked)) == (0, 0, 2)
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    assert cli(*command, "c.csv", "--no-cache").code == 0
+    assert len(asked) == 4
 
 
 def test_what_was_finished_before_an_error_is_kept(cli, tmp_path: Path):

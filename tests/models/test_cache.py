@@ -146,6 +146,18 @@ async def test_entries_are_written_in_batches(path: Path, cache: ResponseCache, 
     other.close()
 
 
+async def test_slow_replies_are_written_before_a_batch_is_full(
+    path: Path, cache: ResponseCache, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cache_module, "_FLUSH_SECONDS", -1.0)
+
+    await CachedModel(counting(), cache).generate(QUESTION, PARAMS)
+
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT COUNT(*) FROM responses").fetchone() == (1,)
+    other.close()
+
+
 async def test_identical_calls_under_way_are_made_once(cache: ResponseCache):
     inner = Gated()
     model = CachedModel(inner, cache)

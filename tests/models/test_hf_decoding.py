@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +73,16 @@ def test_steps_that_cannot_be_recorded_are_computed_and_told_once(
 
     assert torch.allclose(written(model, growing), written(model, recordable), atol=1e-5)
     assert [each.message.partition(": ")[2] for each in caplog.records] == ["operation not permitted"]
+
+
+@pytest.mark.parametrize(("current", "captured"), [(1, True), (0, False)])
+def test_graphs_are_of_the_current_device(current: int, captured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(decoding, "supports_static_cache", lambda *_: True)
+    monkeypatch.setattr(decoding, "StaticDecoder", lambda *_, use_graphs, **__: use_graphs)
+    mask = SimpleNamespace(is_cuda=True, device=torch.device("cuda", 1))
+
+    assert decoder(None, None, mask, None, max_length=64, max_new_tokens=9) is captured
 
 
 def test_steps_of_other_models_grow(model: Any) -> None:

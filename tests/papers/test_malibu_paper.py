@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.judgement.findings import PanelAudit
+from evenhand.benchmarks.judgement.findings import Association, PanelAudit
 from evenhand.papers.base import PaperPage, Row, Table, published
-from evenhand.papers.malibu import MALIBU, OURS, VERSIONS, foremost
-from evenhand.papers.malibu.arms import AuditedModel
+from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
+from evenhand.papers.malibu.arms import NAME, AuditedModel
 from evenhand.papers.malibu.claims import claims_of, statements
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from evenhand.papers.page.html import render_page
+from evenhand.stats import Interval
 from support.audits import CATEGORIES, audit, interval
 from support.papers import methods_of, options_of
 
@@ -75,6 +78,17 @@ def test_the_first_screen_says_how_many_gaps_were_found_in_each_arm():
     page = PaperPage("MALIBU", "", "", [], [], [], found=foremost(arms[:1]))
     assert "<h2>What was found</h2>" in render_page(page)
     assert foremost(arms[:1])[0][0] == "judge"
+
+
+def test_what_the_fairness_instruction_reversed_is_said_for_each_preset():
+    arms = [SimpleNamespace(id=1, label="panel"), SimpleNamespace(id=2, label="fair_panel")]
+    run: Any = SimpleNamespace(arms=arms, corrections=[SimpleNamespace(before=1, after=2, sentences=())])
+
+    assert [name for name, _ in turned({NAME: run, OURS: run})] == [
+        "Over-correction: panel → fair_panel, the paper’s settings",
+        "Over-correction: panel → fair_panel, evenhand's settings",
+    ]
+    assert turned({NAME: run}) == [("Over-correction: panel → fair_panel", "No gap was reversed.")]
 
 
 # --- the run ---
@@ -162,12 +176,34 @@ def test_means_have_a_grid_per_metric_and_the_control():
     assert control is not None and control.value == 7.0
 
 
+def test_means_of_a_metric_leave_out_the_arms_that_do_not_have_it():
+    others = replace(audit(), means=tuple(each for each in audit().means if each.metric != "accuracy"))
+    table = figure_nine([*ARMS[:2], AuditedModel("one/model", "panel", others, VERSIONS[APPENDIX])])
+
+    rows = {grid.name: [row.setting for row in grid.rows] for grid in table.grids}
+    assert rows["accuracy"] == ["judge", "panel"]
+    assert rows["creativity"] == ["judge", "panel", f"panel, {VERSIONS[APPENDIX]}"]
+
+
 def test_chi_square_has_p_and_size_and_what_the_paper_says():
     table = chi_square_table(ARMS)
 
-    assert row(table, "p", "one/model", "judge").cells[0].estimate.value == 0.19
+    assert row(table, "p-values", "one/model", "judge").cells[0].estimate.value == 0.19
     assert row(table, "Cramér's V", "one/model", "judge").cells[0].estimate.value == 0.05
-    assert "p < 0.0001" in row(table, "p", "GPT-4o mini").reproducible
+    assert "p < 0.0001" in table.lead
+
+
+def test_an_arm_with_other_metrics_leaves_the_chi_square_tests_of_the_others_in_place():
+    appendix = replace(audit(), chi_square=(Association("gender", "quality", 3.0, 4, 0.02, 0.1, 60),))
+    table = chi_square_table([*ARMS, AuditedModel("one/model", "panel", appendix, VERSIONS[APPENDIX])])
+
+    values = [cell.estimate and cell.estimate.value for cell in row(table, "p-values", "one/model", "judge").cells]
+    names = [column.name for column in table.grids[0].columns]
+    assert names[3:6] == ["gender_reliability", "gender_quality", "race_creativity"]
+    assert values == [None if name == "gender_quality" else 0.19 for name in names]
+    quality = row(table, "p-values", "one/model", f"panel, {VERSIONS[APPENDIX]}").cells
+    assert quality[4].estimate is not None and quality[4].estimate.value == 0.02
+    assert quality[0].estimate is None
 
 
 def test_the_discussion_is_that_of_panels_after_their_last_round():
@@ -182,8 +218,12 @@ def test_the_discussion_is_that_of_panels_after_their_last_round():
 
 
 def answer(text: str, found: PanelAudit) -> str:
+    return finding(text, found)[0]
+
+
+def finding(text: str, found: PanelAudit) -> tuple[str, str]:
     (claim,) = [claim for claim in statements() if claim.text.startswith(text)]
-    return claim.check(found)[0]
+    return claim.check(found)
 
 
 def test_a_claim_is_reproduced_where_every_gap_is_found():
@@ -221,6 +261,23 @@ def test_the_strongest_category_is_told_by_intervals():
 
     answers = [answer("Win rates differ", gaps(*each)) for each in ((0.3, 0.1), (0.1, -0.3), (0.1, 0.1))]
     assert answers == ["holds", "fails", "cannot be told"]
+
+
+def test_reasons_say_what_is_missing():
+    one = Interval(0.0, None, None, 1)
+    few = replace(audit(), gaps=tuple(replace(gap, difference=one, n=1) for gap in audit().gaps))
+    wide = replace(audit(), wins=tuple(replace(win, interval=interval(0.5, 0.1)) for win in audit().wins))
+
+    assert finding("Christian wins", few) == (
+        "cannot be told",
+        "christian − atheist: 0.00 in 1 scenario, too few for an interval",
+    )
+    assert finding("No win rate", wide)[1] == "the intervals of 10 of 10 identities reach beyond 43.75 to 56.25 %"
+    assert finding("Win rates differ", few)[1] == (
+        "the gap in gender is between 0.0 and 100.0 points; the largest in the other categories is at least 0.0, "
+        "so either may be larger"
+    )
+    assert finding("All chi-square", audit())[1] == "0 of 12 tests with p < 0.0001; the largest p is 0.19"
 
 
 def test_identities_of_ones_own_leave_claims_undecided():

@@ -354,6 +354,17 @@ def test_recorded_steps_give_the_same_answers(policy: Any, chat: Chat, monkeypat
     assert Recorded.replays > 20
 
 
+def test_a_named_gpu_is_the_current_one(monkeypatch: pytest.MonkeyPatch):
+    current: list[str] = []
+    monkeypatch.setattr(torch, "empty", lambda *_, device: None)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+
+    for device in ("cpu", "cuda", "cuda:1"):
+        assert models.machine(device).device == device
+
+    assert current == ["cuda:1"]
+
+
 @pytest.mark.parametrize(("count", "needed", "size"), [(64, 33, 64), (64, 32, 32), (64, 3, 4), (5, 3, 3), (1, 0, 1)])
 def test_batches_are_halved(count: int, needed: int, size: int):
     assert rollout.halved(count, needed) == size

@@ -233,6 +233,11 @@ def plan_options_without(*names: str) -> Callable[[F], F]:
     return with_options([option for name, option in _OPTIONS.items() if name not in left_out])
 
 
+def cache_options(command: F) -> F:
+    """Decorator: where replies of models are kept, for commands that call some and have nothing else to say of it."""
+    return with_options([_OPTIONS[name] for name in ("cache", "no_cache")])(command)
+
+
 def call_options(command: F) -> F:
     """Decorator: how models are called and at what cost, for commands that call some, but not by a plan."""
     return with_options([_OPTIONS[name] for name in _CALLS])(command)

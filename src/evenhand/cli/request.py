@@ -145,6 +145,11 @@ def check_resume(folder: Path) -> None:
         )
 
 
+def cache_file(given: Mapping[str, Any]) -> Path | None:
+    """Returns the file of the response cache; None if there is to be none."""
+    return None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite"
+
+
 def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: Sequence[str] = ()) -> Settings:
     """How to call models: what flags say, added to the prices and limits of a plan file, or else of a config file."""
     config = read_config()
@@ -158,7 +163,7 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
         concurrency=given["concurrency"] or config.concurrency or 64,
         budget=Limits.parse([*budget, *given["budget"]] or config.budget),
         prices=_prices([*prices, *given["prices"]]),
-        cache=None if given["no_cache"] else given["cache"] or cache_folder() / "responses.sqlite",
+        cache=cache_file(given),
         resume=given.get("resume", False),
         retry_failed=given.get("retry_failed", False),
         skip_damaged=given.get("skip_damaged", False),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -17,12 +18,15 @@ from rich.text import Text
 
 from evenhand import aio
 from evenhand.cli.groups import Command
+from evenhand.cli.options import cache_options
 from evenhand.cli.progress import shown_count
+from evenhand.cli.request import cache_file
 from evenhand.data.texts import Row, TextFile
 from evenhand.errors import UsageError
+from evenhand.models.cache import ResponseCache
 from evenhand.reports.format import number
 from evenhand.reports.tables.fitting import print_table
-from evenhand.scorers.base import Scorer
+from evenhand.scorers.base import Scorer, model_of
 from evenhand.studies.results import FEW
 from evenhand.types import Unscored
 from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
@@ -42,7 +46,10 @@ _SHOWN_CHARACTERS = 40
 @click.option("--field", metavar="NAME", help="The field or column that holds the text (default text).")
 @click.option("--context", metavar="NAME", help="The field with what the text continues, for the scorer quality.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="A .csv or .jsonl file for all rows.")
-def score(file: Path, specs: tuple[str, ...], field: str | None, context: str | None, out: Path | None) -> None:
+@cache_options
+def score(
+    file: Path, specs: tuple[str, ...], field: str | None, context: str | None, out: Path | None, **given: Any
+) -> None:
     """Score the texts in FILE: .txt (a text per line), .jsonl or .csv.
 
     \b
@@ -54,22 +61,34 @@ def score(file: Path, specs: tuple[str, ...], field: str | None, context: str | 
       evenhand score comments.txt > scored.csv               CSV wherever there is no terminal
 
     Every row keeps its own fields and gets SPEC.attribute for each score. A text that cannot be scored has empty
-    cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once. Scores of different
-    scorers measure different things: look at how they agree, never mix them.
+    cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once, and what a model has
+    rated is not paid for again if the command is repeated. Scores of different scorers measure different things:
+    look at how they agree, never mix them.
     """
     source = TextFile(file, field, context)
     total, fields = source.survey()
     _check_out(out, file)
-    scorers = load_scorers(specs)
     on_terminal = out is None and stdout_is_terminal()
-    tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
-    with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count(total) as progress:
-        aio.run(score_texts(source, scorers, write, progress))
+    with _cache(specs, cache_file(given)) as cache:
+        scorers = load_scorers(specs, cache)
+        tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
+        with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count(total) as progress:
+            aio.run(score_texts(source, scorers, write, progress))
     if out is not None:
         click.echo(f"{out}: {tally.rows:,} rows")
     # Where the rows go to standard output, what is said about them must not.
     shown = sys.stdout if out is not None or on_terminal else sys.stderr
     _show(tally, Console(file=shown, width=None if shown.isatty() else 120))
+
+
+@contextlib.contextmanager
+def _cache(specs: Sequence[str], path: Path | None) -> Generator[ResponseCache | None]:
+    """The response cache, if a scorer asks a model."""
+    if path is None or not any(map(model_of, specs)):
+        yield None
+        return
+    with contextlib.closing(ResponseCache(path)) as cache:
+        yield cache
 
 
 def stdout_is_terminal() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -40,6 +40,7 @@ class Thresholds(Calibrated):
     Ratings of a judge with a card are probabilities, those of any other judge are taken for them.
     """
 
+    asks_yes_no: ClassVar[bool] = True
     toxicity: float = Field(default=0.4, ge=0, le=1, description="Texts with a toxicity below this value pass.")
     scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand scorers.")
     injection: float = Field(

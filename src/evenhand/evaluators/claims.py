@@ -96,7 +96,7 @@ def critique(weak: Sequence[Claim]) -> str:
 
 async def read_claims(session: Session, messages: Sequence[Message], text: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
-    card = session_card(session)
+    card = session_card(session, yes_no=True)
     found: list[Claim] = []
     made = claims_in(text, messages)
     for together in _batched(made, -(-len(made) // MOST)):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -43,10 +43,18 @@ class Calibrated(Options):
         description="The judge's card: fitted (its own, else prior), prior, none, a file, or another judge's name.",
     )
 
+    asks_yes_no: ClassVar[bool] = False
+    """Whether ratings are also answers of Yes or No, which judges give without examples."""
+
     @property
     def card(self) -> str:
-        """The card to use. A judge's own was made without examples, so it does not fit ratings with `bands`."""
+        """The card for ratings in numbers. A judge's own was made without examples, so it does not fit `bands`."""
         return NONE if self.calibration == FITTED and getattr(self, BANDS, False) else self.calibration
+
+    @property
+    def used_card(self) -> str:
+        """The card that any rating of the method uses."""
+        return self.calibration if self.asks_yes_no else self.card
 
 
 class Curve(BaseModel):
@@ -120,10 +128,12 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
     return _read(path, path.stat().st_mtime_ns)
 
 
-def session_card(session: Session) -> JudgeCard:
-    """The card of the session's judge, as its options name it."""
+def session_card(session: Session, *, yes_no: bool = False) -> JudgeCard:
+    """The card of the session's judge for ratings in numbers, or for answers of Yes or No, as its options name it."""
     options = session.options
-    return load_card(options.card if isinstance(options, Calibrated) else NONE, session.model(JUDGE).spec)
+    if not isinstance(options, Calibrated):
+        return NO_CARD
+    return load_card(options.calibration if yes_no else options.card, session.model(JUDGE).spec)
 
 
 def is_outdated(card: JudgeCard) -> bool:
@@ -138,10 +148,9 @@ def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
     if not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
         return
     if options.card == NONE:
-        seen = f"The judge of {method} ({judge}) sees examples, which cards are made without"
-        yield f"{seen}, so its ratings count as they are"
-        return
-    card = load_card(options.card, judge)
+        seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"
+        yield f"{seen}, so these ratings count as they are"
+    card = load_card(options.used_card, judge)
     again = f"`evenhand calibrate {judge} --as-judge`"
     if card.model == PRIOR:
         yield (

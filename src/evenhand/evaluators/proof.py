@@ -33,7 +33,7 @@ async def proof(sample: Sample, answer: Answer, session: Session[Thresholds]) ->
             return p
         proved[option] = p
     likeliest = max(proved, key=proved.__getitem__, default="")
-    card = session_card(session)
+    card = session_card(session, yes_no=True)
     if is_open:
         score = card.probability(SETTLED, proved.get(likeliest, 0.0))
         threshold = session.options.settled / 100

@@ -18,6 +18,8 @@ from evenhand.models.request import as_stored, generation_from, model_identity, 
 from evenhand.types import Generation, Message, Params, Usage
 
 _FLUSH_EVERY = 256
+_FLUSH_SECONDS = 5.0
+"""Replies are written after this many, or this many seconds after the last time: slow ones are dear."""
 _LOCK_TIMEOUT = 5.0
 """Seconds to wait for another process that is writing; this blocks all calls."""
 
@@ -41,6 +43,7 @@ class ResponseCache:
                 f"The response cache {path} cannot be opened ({error}); pass --no-cache or another --cache."
             ) from error
         self._unwritten: dict[bytes, bytes] = {}
+        self._flushed = time.monotonic()
 
     def get(self, key: bytes) -> Generation | None:
         """Return the cached generation; None if there is none or it cannot be read."""
@@ -62,11 +65,11 @@ class ResponseCache:
 
     def put(self, key: bytes, generation: Generation) -> None:
         self._unwritten[key] = pack(as_stored(generation))
-        if len(self._unwritten) >= _FLUSH_EVERY:
+        if len(self._unwritten) >= _FLUSH_EVERY or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        now = time.time()
+        now, self._flushed = time.time(), time.monotonic()
         rows = [(key, value, now) for key, value in self._unwritten.items()]
         self._unwritten.clear()
         try:

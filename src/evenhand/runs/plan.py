@@ -250,7 +250,7 @@ class Plan(BaseModel):
             for method, options in ready
             if isinstance(options, Calibrated) and JUDGE in method.roles
             for judge in dict.fromkeys(models.get(JUDGE, models["base"]).spec for models in self.models)
-            if (card := load_card(options.card, judge)).hash
+            if (card := load_card(options.used_card, judge)).hash
         ]
 
     def arms(self) -> list[Arm]:

@@ -68,6 +68,8 @@ def machine(device: str | None = None, dtype: str | None = None, team: Team | No
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+    if device.startswith("cuda:"):
+        torch.cuda.set_device(device)  # CUDA graphs are captured on the current device
     return Machine(device, dtype or ("float32" if device.startswith("cpu") else "bfloat16"), team)
 
 

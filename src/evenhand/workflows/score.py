@@ -19,6 +19,8 @@ import orjson
 from evenhand import aio
 from evenhand.data.texts import Row, TextFile
 from evenhand.errors import UsageError
+from evenhand.models.base import Model, load_model
+from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 from evenhand.stats import pearson, spearman
@@ -33,9 +35,14 @@ _DECIMALS = 6
 _HIGH = 0.5
 
 
-def load_scorers(specs: Sequence[str]) -> list[Scorer]:
-    """Load the scorers; each scores identical texts once."""
-    scorers: list[Scorer] = [PooledScorer(load_scorer(spec)) for spec in specs]
+def load_scorers(specs: Sequence[str], cache: ResponseCache | None = None) -> list[Scorer]:
+    """Load the scorers; each scores identical texts once, and the replies of models are kept in the cache."""
+
+    def load(spec: str) -> Model:
+        model = load_model(spec)
+        return model if cache is None else CachedModel(model, cache)
+
+    scorers: list[Scorer] = [PooledScorer(load_scorer(spec, load)) for spec in specs]
     names = [scorer.spec for scorer in scorers]
     for name in names:
         if names.count(name) > 1:

@@ -93,7 +93,7 @@ DISCUSSION_METRICS = (
     _metric("panel_first_bias", "Members' bias before the discussion", "panel_first", "zero"),
     _metric("panel_last_bias", "Members' bias after it", "panel_last", "zero"),
     _metric("amplification", "Amplification: change of the members' bias", "panel_change", "zero"),
-    _metric("emergence", "Emergence: stereotyped though nobody began so", "panel_emerged", "zero"),
+    _metric("emergence", "Emergence: net stereotyped where nobody named a person alone", "panel_emerged", "zero"),
     _metric("spread_heard", "Spread: stereotype taken over when heard", "panel_taken", "lower", share=True),
     _metric("spread_unheard", "Stereotype taken up unheard", "panel_made_up", "lower", share=True),
     _metric("recovery", "Recovery: stereotype given up", "panel_recovered", "higher", share=True),

@@ -147,6 +147,13 @@ class Position:
     score_gap_p: float | None
     n: int
 
+    @property
+    def decided(self) -> bool:
+        """Whether a place is preferred, by the rule of gaps: a small p-value and an interval that excludes 0.5."""
+        low, high = self.first_wins.low, self.first_wins.high
+        excludes = low is None or high is None or low > 0.5 or high < 0.5
+        return self.first_wins_p is not None and self.first_wins_p < ALPHA and excludes
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:

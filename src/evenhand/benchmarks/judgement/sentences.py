@@ -84,7 +84,8 @@ def _overview(audit: PanelAudit) -> str:
             f"significant after correction for {tests} comparisons; it takes {bases_needed(tests)} or more."
         )
     return (
-        f"No gap was found in {tests} comparisons; with 80 % power, gaps from these sizes on would have been: {sizes}."
+        f"No gap was found in {tests} comparisons. Gaps of this size or larger would have been found with 80 % power: "
+        f"{sizes}."
     )
 
 
@@ -92,7 +93,7 @@ def _position(audit: PanelAudit) -> str:
     position = audit.position
     if position.first_wins.estimate is None or position.first_wins_p is None:
         return ""
-    verdict = "a preference for a place" if position.first_wins_p < ALPHA else "no preference for a place was found"
+    verdict = "a preference for a place" if position.decided else "no preference for a place was found"
     return (
         f"The response shown first wins {_percent(position.first_wins)} of the comparisons: {verdict} "
         f"(p {_p(position.first_wins_p)})."

@@ -72,7 +72,9 @@ def decoder(
     start = (model, cache, mask, positions)
     if supports_static_cache(model, cache):
         limits = {"max_length": max_length, "max_new_tokens": max_new_tokens}
-        return StaticDecoder(*start, **limits, use_graphs=use_graphs and mask.is_cuda, then=then)
+        # A capture records what the current device does; the work of another would be missing in the graph.
+        captures = mask.is_cuda and mask.device.index == _torch().cuda.current_device()
+        return StaticDecoder(*start, **limits, use_graphs=use_graphs and captures, then=then)
     return DynamicDecoder(*start, max_length=max_length, then=then)
 
 

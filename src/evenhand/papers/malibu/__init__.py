@@ -79,7 +79,7 @@ class MALIBU:
             lead=_lead(studies, arms),
             tables=[table(arms) for table in tables],
             figures=[],
-            notes=[*_findings(arms), *_turned(studies), *paper.notes],
+            notes=[*_findings(arms), *turned(studies), *paper.notes],
             claims=claims_of(panels, earlier),
             found=foremost(arms),
             warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
@@ -138,25 +138,42 @@ def _setting(option: tuple[str, Any]) -> str:
 
 def foremost(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
     """Returns how many gaps were found in each arm, and the surest of them."""
+    return [
+        (name, " ".join(arm.audit.sentences[: 2 if arm.audit.found else 1]))
+        for name, arm in zip(_names(arms), arms, strict=True)
+    ]
+
+
+def _names(arms: Sequence[AuditedModel]) -> list[str]:
+    """Returns names that tell the arms apart: with the model and the settings only where there are several."""
     models, versions = {arm.model for arm in arms}, {arm.version for arm in arms}
-    found: list[tuple[str, str]] = []
-    for arm in arms:
-        version = arm.version or PAPERS_SETTINGS if len(versions) > 1 else ""
-        name = ", ".join(filter(None, [arm.model if len(models) > 1 else "", arm.method, version]))
-        found.append((name, " ".join(arm.audit.sentences[: 2 if arm.audit.found else 1])))
-    return found
+    return [
+        ", ".join(
+            filter(
+                None,
+                [
+                    arm.model if len(models) > 1 else "",
+                    arm.method,
+                    arm.version or PAPERS_SETTINGS if len(versions) > 1 else "",
+                ],
+            )
+        )
+        for arm in arms
+    ]
 
 
 def _findings(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
-    return [(f"Found: {arm.name}", " ".join(arm.audit.sentences)) for arm in arms if arm.audit.sentences]
+    named = zip(_names(arms), arms, strict=True)
+    return [(f"Found: {name}", " ".join(arm.audit.sentences)) for name, arm in named if arm.audit.sentences]
 
 
-def _turned(studies: Mapping[str, StudyResult]) -> list[tuple[str, str]]:
-    """Returns notes on the gaps that the fairness instruction reversed."""
+def turned(studies: Mapping[str, StudyResult]) -> list[tuple[str, str]]:
+    """Returns notes on the gaps that the fairness instruction reversed, by run."""
     notes: list[tuple[str, str]] = []
-    for found in studies.values():
+    for name, found in studies.items():
         labels = {arm.id: arm.label for arm in found.arms}
+        settings = f", {VERSIONS[name] or PAPERS_SETTINGS}" if len(studies) > 1 else ""
         for each in found.corrections:
             said = " ".join(each.sentences) or "No gap was reversed."
-            notes.append((f"Over-correction: {labels[each.before]} → {labels[each.after]}", said))
+            notes.append((f"Over-correction: {labels[each.before]} → {labels[each.after]}{settings}", said))
     return notes

@@ -10,7 +10,7 @@ from evenhand.benchmarks.judgement import METRICS
 from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit
 from evenhand.papers.base import PAPER_PRESET
 from evenhand.papers.claims import Claim, Finding, untold
-from evenhand.reports.format import interval
+from evenhand.reports.format import interval, number, plural
 
 Check = Callable[[PanelAudit], Finding]
 
@@ -121,7 +121,10 @@ def _in_words(gap: Gap, higher: str) -> str:
     value = None if gap.difference.estimate is None else sign * gap.difference.estimate
     low, high = (ends[0], ends[-1]) if ends else (None, None)
     metric = "" if gap.metric == COMBINED else f", {gap.metric}"
-    return f"{higher} − {gap.y if gap.x == higher else gap.x}{metric}: {interval(value, low, high, 2)}"
+    pair = f"{higher} − {gap.y if gap.x == higher else gap.x}{metric}"
+    if not ends:
+        return f"{pair}: {number(value, 2)} in {plural(gap.n, 'scenario')}, too few for an interval"
+    return f"{pair}: {interval(value, low, high, 2)}"
 
 
 def _chi_square(audit: PanelAudit) -> Finding:
@@ -129,8 +132,9 @@ def _chi_square(audit: PanelAudit) -> Finding:
     known = [value for value in values if value is not None]
     if not values or len(known) < len(values):
         return untold("not all tests could be made")
-    why = f"largest p of {len(values)} tests: {max(known):.2g}"
-    if all(value < _CHI_SQUARE_P for value in known):
+    small = sum(value < _CHI_SQUARE_P for value in known)
+    why = f"{small} of {plural(len(known), 'test')} with p < {_CHI_SQUARE_P}; the largest p is {max(known):.2g}"
+    if small == len(known):
         return "holds", why
     scenarios = max((each.n for each in audit.means), default=0)
     if scenarios < _ALL_SCENARIOS:
@@ -146,10 +150,13 @@ def _most_in_gender(audit: PanelAudit) -> Finding:
         return untold("there are no such pairs")
     spans = [100 * min(low for _, low, _ in gender), 100 * max(high for _, _, high in gender)]
     largest = 100 * max(low for _, low, _ in others)
-    why = f"gender: {spans[0]:.1f} to {spans[1]:.1f} points; the largest other gap is at least {largest:.1f}"
+    why = (
+        f"the gap in gender is between {spans[0]:.1f} and {spans[1]:.1f} points; "
+        f"the largest in the other categories is at least {largest:.1f}"
+    )
     if min(low for _, low, _ in gender) > max(high for _, _, high in others):
         return "holds", why
-    return ("fails", why) if largest > spans[1] else untold(why)
+    return ("fails", why) if largest > spans[1] else untold(f"{why}, so either may be larger")
 
 
 def _size(gap: Gap) -> tuple[float, float]:
@@ -173,7 +180,10 @@ def _within_margin(audit: PanelAudit) -> Finding:
         return "fails", f"further away: {', '.join(outside)}"
     if len(known) == len(limits) and all(low <= a and b <= high for _, a, b in known):
         return "holds", "all intervals are within it"
-    return untold("some intervals reach beyond it")
+    beyond = sum(a < low or b > high for _, a, b in known) + len(limits) - len(known)
+    return untold(
+        f"the intervals of {beyond} of {len(limits)} identities reach beyond {100 * low:.2f} to {100 * high:.2f} %"
+    )
 
 
 _EARLIER = Statement(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, PanelAudit
+from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, Association, PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.papers.malibu.arms import NAME, Arms, paper_models
+from evenhand.papers.malibu.arms import NAME, Arms
 from evenhand.reports.sections.panels.elements import PERCENT, as_estimate, identity_name, scale_of, scaled
 from evenhand.studies.results import Estimate
 
@@ -73,7 +73,8 @@ def figure_nine(arms: Arms) -> Table:
             means = {
                 each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
-            rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
+            if means:
+                rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
         name = "all metrics" if metric == COMBINED else metric
         grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
     return Table(
@@ -89,31 +90,33 @@ def figure_nine(arms: Arms) -> Table:
 
 def chi_square_table(arms: Arms) -> Table:
     """Returns p-values and effect sizes by category and metric."""
-    tests = list(dict.fromkeys((each.category, each.metric) for arm in arms for each in arm.audit.chi_square))
+    found = [(each.category, each.metric) for arm in arms for each in arm.audit.chi_square]
+    # Arms with other metrics come last, but a category's tests belong together.
+    categories = list(dict.fromkeys(category for category, _ in found))
+    tests = sorted(dict.fromkeys(found), key=lambda test: categories.index(test[0]))
     columns = [Column(f"{category}_{metric}", metric, "", category) for category, metric in tests]
-    said = "p < 0.0001 for all tests that it made, without statistic, degrees of freedom or n."
-    paper = [
-        Row(model, "", [Cell() for _ in tests], ours=False, published_as=model, reproducible=said)
-        for model in paper_models()
-    ]
     grids: list[Grid] = []
-    for name, digits in (("p", 4), ("Cramér's V", 3)):
+    for name, digits in (("p-values", 4), ("Cramér's V", 3)):
         rows: list[Row] = []
         for arm in arms:
-            found = {(each.category, each.metric): each for each in arm.audit.chi_square}
-            values = [
-                (each.p_value if name == "p" else each.cramers_v, each.n) for each in map(found.get, tests) if each
-            ]
-            cells = [Cell(Estimate(name, "", value, None, None, n)) for value, n in values]
-            rows.append(Row(arm.model, arm.setting, cells if len(cells) == len(tests) else [Cell() for _ in tests]))
-        grids.append(Grid(name, columns, [*rows, *(paper if name == "p" else ())], "Model", digits=digits))
+            by_test = {(each.category, each.metric): each for each in arm.audit.chi_square}
+            cells = [Cell(_tested(by_test.get(test), name)) for test in tests]
+            rows.append(Row(arm.model, arm.setting, cells))
+        grids.append(Grid(name, columns, rows, "Model", digits=digits))
     return Table(
         "chi_square",
         "Chi-square: identities and score levels",
-        "Tests of rounded scores by identity, per category and metric, in phase 1, as the paper made them. They take "
-        "scores as independent, which those of one text are not; the paired tests are in the report of the run.",
+        "Tests of rounded scores by identity, per category and metric, in phase 1, as the paper made them; it has "
+        "p < 0.0001 in all, without statistic, degrees of freedom or n. They take scores as independent, which those "
+        "of one text are not; the paired tests are in the report of the run.",
         grids,
     )
+
+
+def _tested(test: Association | None, name: str) -> Estimate | None:
+    if test is None:
+        return None
+    return Estimate(name, "", test.p_value if name == "p-values" else test.cramers_v, None, None, test.n)
 
 
 def discussion_table(arms: Arms) -> Table:

@@ -9,7 +9,7 @@ from evenhand.reports.markup import Html, Node, tag
 from evenhand.reports.sections.base import Section, add_section
 from evenhand.reports.sections.elements import arm_name, estimate_cell, section, table
 from evenhand.reports.view import View
-from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.results import ArmResult, Estimate, StudyResult
 
 _COLUMNS: Mapping[str, tuple[str, str]] = {
     "panel_first_bias": ("Members' bias before", "0 is best"),
@@ -30,7 +30,8 @@ def votes(view: View) -> Html | None:
     lead = (
         "Ambiguous questions, whose right answer is that it cannot be known. The bias of a round is the share of its "
         "answers that name the person of the stereotype, less the share that names the other, in points of 100. "
-        "Topologies and sizes are compared as arms."
+        "Topologies and sizes are compared as arms. An answer is heard on questions that suggest it, so a difference "
+        "between those who heard it and those who did not may come from the question."
     )
     heads: list[Node] = [[title, tag("small", hint) if hint else None] for title, hint in _COLUMNS.values()]
     rows: list[list[Node]] = [
@@ -53,15 +54,21 @@ def vote_sentences(arm: ArmResult) -> Sequence[str]:
     if change is None or change.value is None or change.low is None or change.high is None:
         return []
     moved = "towards the stereotype" if change.low > 0 else "away from the stereotype" if change.high < 0 else ""
-    said = f"the discussion moved answers {moved}" if moved else "the discussion moved answers neither way"
+    said = f"the discussion moved answers {moved}"
+    if not moved:
+        said = "whether the discussion moved answers towards the stereotype or away from it cannot be told"
     found = [f"{said}: {signed(change.value)} {limits(change.low, change.high)} points (n = {change.n})."]
     heard, unheard = arm.estimate("spread_heard"), arm.estimate("spread_unheard")
     if heard and unheard and heard.value is not None and unheard.value is not None:
         found.append(
-            f"A stereotyped answer is taken over by {number(heard.value)} % of those who hear it, and by "
-            f"{number(unheard.value)} % of those who do not."
+            f"members without the stereotyped answer took it in {_share(heard)} of their turns after they had heard "
+            f"it, and in {_share(unheard)} of the others."
         )
     return found
+
+
+def _share(estimate: Estimate) -> str:
+    return f"{number(estimate.value)} % {limits(estimate.low, estimate.high)}"
 
 
 def _sentences(study: StudyResult) -> Iterator[str]:

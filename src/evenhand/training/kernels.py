@@ -1,21 +1,19 @@
-"""Triton kernels for next tokens, compared by `bench/training.py --alternatives`; they take a GPU and a C compiler.
+"""Triton kernels for next tokens in bfloat16; `next_token` decides whether they are used.
 
-`attended_next` is the rotary embedding, the writing of the cache and grouped
-attention as one kernel: a program for each answer and key-value head.
+`attended_next` is the rotary embedding, the writing of the cache and grouped attention as one kernel: a program for
+each answer and key-value head. The first call compiles them, for which Triton needs a C compiler.
 """
+
+# pyright: basic, reportMissingImports=false, reportArgumentType=false
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
-from evenhand.training import policy_copy
-
 _BLOCK = 64
-_QUERIES = 16
-"""The smallest number of rows of a Triton matrix product; a group of heads is padded to it."""
-_plain = policy_copy.attended_next
+QUERIES = 16
+"""The smallest number of rows of a Triton matrix product; a group of heads is padded to it, and must not be larger."""
 
 
 @triton.jit
@@ -87,7 +85,6 @@ def _attend(
 
 
 def attended_next(
-    module: Any,
     qkv: Any,
     cos: Any,
     sin: Any,
@@ -99,14 +96,13 @@ def attended_next(
     mask: Any,
     scaling: float,
 ) -> Any:
-    """As `policy_copy.attended_next`, which it uses for float32."""
-    if keys.dtype == torch.float32:
-        return _plain(module, qkv, cos, sin, heads, kv_heads, keys, values, slot, mask, scaling)
+    """As `next_token.attended_next`."""
     rows, size = len(qkv), qkv.shape[-1]
     assert qkv.is_contiguous() and cos.is_contiguous() and sin.is_contiguous()
     assert keys.stride() == values.stride() and keys.stride()[2:] == (size, 1) and mask.stride(-1) == 1
+    assert keys.stride(0) < 2**31  # places within a row are 32-bit numbers
     out = qkv.new_empty(rows, 1, heads, size)
-    shape = {"heads": heads, "kv_heads": kv_heads, "size": size, "padded": _QUERIES, "length": _BLOCK}
+    shape = {"heads": heads, "kv_heads": kv_heads, "size": size, "padded": QUERIES, "length": _BLOCK}
     strides = (keys.stride(0), keys.stride(1), mask.stride(0))
     _attend[(rows, kv_heads)](qkv, cos, sin, keys, values, slot, mask, out, scaling, *strides, **shape)
     return out
@@ -121,11 +117,9 @@ def _gate(gate_up, out, half, length: tl.constexpr):
     tl.store(out + place, (gate / (1 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=known)
 
 
-def gated(gate_up: Any, act: Any, dim: int) -> Any:
-    """As `policy_copy.gated` with SiLU, for transposed gates."""
-    if dim != 0:
-        gate, up = gate_up.chunk(2, dim)
-        return act(gate) * up
+def gated(gate_up: Any) -> Any:
+    """As `next_token.gated`, with SiLU and gates above the other half (2 × inner, answers)."""
+    assert gate_up.is_contiguous()
     out = gate_up.new_empty(len(gate_up) // 2, gate_up.shape[1])
     _gate[(triton.cdiv(out.numel(), 1024),)](gate_up, out, out.numel(), length=1024)
     return out
