@@ -4,7 +4,7 @@
 each answer and key-value head. The first call compiles them, for which Triton needs a C compiler.
 """
 
-# pyright: basic, reportMissingImports=false, reportArgumentType=false
+# pyright: basic, reportMissingImports=false, reportArgumentType=false, reportIndexIssue=false
 
 from typing import Any
 
