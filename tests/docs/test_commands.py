@@ -33,6 +33,9 @@ PROGRAMS = {
     "accelerate",
     "torchrun",
     "OPENBLAS_NUM_THREADS=1",
+    "cp",
+    "head",
+    "mv",
 }
 _CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
 _PUBLIC = {
