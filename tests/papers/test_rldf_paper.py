@@ -396,6 +396,17 @@ def test_the_page_says_which_trainings_were_stopped(tmp_path: Path):
     assert "SFT" not in of_step_two
 
 
+@pytest.mark.parametrize("text", ["{broken", "[1]"])
+def test_the_page_says_which_records_of_trainings_are_damaged(tmp_path: Path, text: str):
+    folder = tmp_path / "models" / "sr" / "ppo"
+    folder.mkdir(parents=True)
+    (folder / "training.json").write_text(text)
+
+    [warning] = training_warnings(tmp_path)
+
+    assert warning.startswith("models/sr/ppo: training.json is damaged")
+
+
 def test_the_page_says_which_reward_models_like_worthless_answers(tmp_path: Path):
     for name, wins in (("sr", 0.42), ("ts", 0.0)):
         folder = tmp_path / "models" / name / "reward"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -168,8 +168,11 @@ def training_warnings(out: Path) -> list[str]:
     stopped: list[str] = []
     fooled: list[str] = []
     for path in sorted(out.glob("models/*/*/training.json")):
-        record: dict[str, Any] = orjson.loads(path.read_bytes())
-        name, results = path.parent.relative_to(out).as_posix(), record.get("results", {})
+        name, record = path.parent.relative_to(out).as_posix(), _record(path)
+        if record is None:
+            stopped.append(f"{name}: {path.name} is damaged, so how this training ended is not known.")
+            continue
+        results = record.get("results", {})
         if path.parent.name == "ppo" and (ended := record.get("ended", "done")) != "done":
             same = ", so it is the fine-tuned model (SFT)" if results.get("kept_step") == 0 else ""
             stopped.append(f"{name}: training {ended}{same}.")
@@ -183,6 +186,14 @@ def training_warnings(out: Path) -> list[str]:
             f"without being less biased: {'; '.join(fooled)}."
         )
     return stopped
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    try:
+        found: Any = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
 def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
