@@ -195,6 +195,16 @@ def test_what_a_model_has_rated_is_not_asked_again(cli, tmp_path: Path, monkeypa
     assert len(asked) == 4
 
 
+def test_a_scorer_without_any_score_is_a_failure(cli, tmp_path: Path):
+    (tmp_path / "t.jsonl").write_text('{"text": " "}\n')
+
+    result = cli("score", "t.jsonl", "--scorer", "lengths", "--scorer", "builtin", "--out", "s.csv")
+
+    assert result.code == 4
+    assert "No text has a score by lengths" in result.err
+    assert "s.csv: 1 row\n" in result.out
+
+
 def test_what_was_finished_before_an_error_is_kept(cli, tmp_path: Path):
     (tmp_path / "t.txt").write_text("\n".join([*(f"text {number}" for number in range(64)), "fatal"]))
 

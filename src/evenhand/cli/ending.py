@@ -22,7 +22,7 @@ from evenhand.runs.summary import most_ungraded, read_summary
 STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
 FAILED = 4
-"""Exit code of a run with an arm in which nothing was measured, or too little by --max-failed."""
+"""Exit code of a run with an arm, or a scorer, for which nothing was measured, or too little by --max-failed."""
 _LONGEST_REASON = 300
 
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand import aio
+from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
 from evenhand.cli.options import cache_options
 from evenhand.cli.progress import shown_count
@@ -24,7 +25,7 @@ from evenhand.cli.request import cache_file
 from evenhand.data.texts import Row, TextFile
 from evenhand.errors import UsageError
 from evenhand.models.cache import ResponseCache
-from evenhand.reports.format import number
+from evenhand.reports.format import number, plural
 from evenhand.reports.tables.fitting import print_table
 from evenhand.scorers.base import Scorer, model_of
 from evenhand.studies.results import FEW
@@ -49,7 +50,7 @@ _SHOWN_CHARACTERS = 40
 @cache_options
 def score(
     file: Path, specs: tuple[str, ...], field: str | None, context: str | None, out: Path | None, **given: Any
-) -> None:
+) -> int:
     """Score the texts in FILE: .txt (a text per line), .jsonl or .csv.
 
     \b
@@ -63,7 +64,7 @@ def score(
     Every row keeps its own fields and gets SPEC.attribute for each score. A text that cannot be scored has empty
     cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once, and what a model has
     rated is not paid for again if the command is repeated. Scores of different scorers measure different things:
-    look at how they agree, never mix them.
+    look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
     """
     source = TextFile(file, field, context)
     total, fields = source.survey()
@@ -75,10 +76,14 @@ def score(
         with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count(total) as progress:
             aio.run(score_texts(source, scorers, write, progress))
     if out is not None:
-        click.echo(f"{out}: {tally.rows:,} rows")
+        click.echo(f"{out}: {plural(tally.rows, 'row')}")
     # Where the rows go to standard output, what is said about them must not.
     shown = sys.stdout if out is not None or on_terminal else sys.stderr
     _show(tally, Console(file=shown, width=None if shown.isatty() else 120))
+    silent = [each.spec for place, each in enumerate(scorers) if tally.rows and not tally.means(place)]
+    if silent:
+        click.echo(f"evenhand: No text has a score by {' or '.join(silent)}; the reasons are above.", err=True)
+    return FAILED if silent else 0
 
 
 @contextlib.contextmanager
@@ -163,7 +168,9 @@ def _first_rows(tally: Tally) -> Table:
 
 def _show_means(tally: Tally, console: Console, place: int) -> None:
     scorer, reasons = tally.scorers[place], tally.reasons[place]
-    console.print(f"\n{scorer.id}: {tally.rows:,} texts, {reasons.total():,} unscored", markup=False, highlight=False)
+    console.print(
+        f"\n{scorer.id}: {plural(tally.rows, 'text')}, {reasons.total():,} unscored", markup=False, highlight=False
+    )
     for reason, count in reasons.most_common(_SHOWN_REASONS):
         console.print(_one_line(f"  {count:,} × {reason}"))
     table = Table("attribute", box=box.SIMPLE_HEAD)

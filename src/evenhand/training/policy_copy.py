@@ -158,12 +158,12 @@ class PolicyCopy:
         mask = _additive(attention_mask, self._dtype)
         hidden = hidden.view(rows * length, -1)
         for number, layer in enumerate(self._layers):
-            qkv = functional.linear(normed(hidden, layer.norm, self._epsilon), layer.qkv, layer.qkv_bias)
+            qkv = functional.linear(self._normed(hidden, layer.norm), layer.qkv, layer.qkv_bias)
             qkv = qkv.view(rows, length, -1, self._size)
             attended = self._attended(qkv, cos, sin, cache, number, mask)
             hidden.addmm_(attended.reshape(rows * length, -1), layer.output.t())
-            hidden.addmm_(self._gated(normed(hidden, layer.mlp_norm, self._epsilon), layer, length), layer.down.t())
-        last = normed(hidden.view(rows, length, -1)[:, -1:], self._norm, self._epsilon)
+            hidden.addmm_(self._gated(self._normed(hidden, layer.mlp_norm), layer, length), layer.down.t())
+        last = self._normed(hidden.view(rows, length, -1)[:, -1:], self._norm)
         return SimpleNamespace(logits=functional.linear(last, self._head), past_key_values=cache)
 
     def _attended(self, qkv: Any, cos: Any, sin: Any, cache: Any, number: int, mask: Any) -> Any:
@@ -187,6 +187,9 @@ class PolicyCopy:
         half = self._size // 2
         return cos[:, :, None], torch.cat([-sin[..., :half], sin[..., half:]], -1)[:, :, None]
 
+    def _normed(self, hidden: Any, weight: Any) -> Any:
+        return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, self._epsilon)
+
     def _joined(self, old: Any, *linears: Any) -> Any:
         """Return the matrices of some layers as one, in the memory of the old one if there is one."""
         sizes = [len(each.weight) for each in linears]
@@ -207,11 +210,6 @@ class PolicyCopy:
     def _stored(self, old: Any, new: Any) -> Any:
         """Return the weight, in the memory of the old one if there is one, since CUDA graphs read it there."""
         return new.to(self._dtype, copy=True) if old is None else old.copy_(new)
-
-
-def normed(hidden: Any, weight: Any, epsilon: float) -> Any:
-    """Return the RMS norm."""
-    return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, epsilon)
 
 
 def _inputs(attention: Any) -> tuple[Any, ...]:
@@ -242,7 +240,8 @@ def _merge(linear: Any, rows: Any) -> None:
     active = [name for name in linear.active_adapters if name in linear.lora_A] if adapted else []
     weight = linear.weight
     if rows.is_cuda and len(active) == 1 and rows.dtype == weight.dtype == torch.bfloat16:
-        # The matrix product adds in float32 as well, and a GPU does it without float32 copies of the matrix.
+        # The matrix product adds in float32 as well, without float32 copies of the matrix. The adapter's own factors
+        # are rounded, as they are in the policy's forward pass.
         name = active[0]
         outer, inner = linear.lora_B[name].weight.to(rows.dtype), linear.lora_A[name].weight.to(rows.dtype)
         torch.addmm(weight, outer, inner, alpha=linear.scaling[name], out=rows)

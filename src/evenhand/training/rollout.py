@@ -120,10 +120,9 @@ class _Sampler:
         self._total, self._own, self._eos_ids, self._temperature = total, own, eos_ids, temperature
         self._rows = eos_ids.new_tensor(own)
         self._running = torch.ones(len(own), dtype=torch.bool, device=eos_ids.device)
-        self._count = len(own)
-        self._all = list(own) == list(range(total))
         self._goes_on: Any = None
         """For each token, whether an answer goes on after it."""
+        self.restart()
 
     def restart(self) -> None:
         """Begin another batch."""
