@@ -55,9 +55,9 @@ def run() -> None:
 
 
 async def _compare(slots: int) -> dict[str, float]:
+    from evenhand.core.types import Message, Params
     from evenhand.models.base import ModelOptions
     from evenhand.models.local import LocalModel, _import_engine, usable_cores
-    from evenhand.types import Message, Params
 
     options = {"slots": slots, "context": 1024, "threads": max(1, usable_cores() - 1)}
     model = LocalModel("builtin", ModelOptions(concurrency=slots, extra=options))

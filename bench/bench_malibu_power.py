@@ -13,8 +13,8 @@ from pathlib import Path
 
 from common import save, table, verdict
 
-from evenhand.benchmarks.judgement.audit import audit
-from evenhand.benchmarks.judgement.findings import Gap
+from evenhand.panels.audit import audit
+from evenhand.panels.findings import Gap
 from evenhand.stats import Interval, wilson
 
 # The simulated judges are those of the tests.

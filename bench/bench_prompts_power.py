@@ -24,6 +24,7 @@ from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import tables_of, tested
 from evenhand.benchmarks.prompts.findings import ALPHA
 from evenhand.benchmarks.prompts.measures import SIMILARITY, Identity, cosine, counted_words, measured, similarities
+from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
@@ -32,7 +33,6 @@ from evenhand.runs.runner import Runner
 from evenhand.scorers.base import load_scorer
 from evenhand.stats import wilson
 from evenhand.studies.study import study
-from evenhand.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 
 PROMPTS, BIAS, COLD = 50, 0.3, 0.1
 BIASED, UNBIASED, FULL, RESAMPLES = 100, 1000, 6, 500

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from evenhand.aio import run as run_loop
 from evenhand.asking.choice import shown_options
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.aio import run as run_loop
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Sample
+from evenhand.core.untrusted import fenced
 from evenhand.methods.mabrf import agents
-from evenhand.prompts import load_prompt
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner
 from evenhand.session import Session
 from evenhand.studies.export import export
-from evenhand.types import Message, Sample
-from evenhand.untrusted import fenced
 
 BENCHMARK, ITERATIONS, WARM_UP = "bbq_builtin", 5, 2
 

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 from stub import Endpoint, completion, main
 
+from evenhand.core.prompts import load_prompt
 from evenhand.methods.mabrf import agents
-from evenhand.prompts import load_prompt
 
 GUESSES = (0, 0, 0, 0, 0, 0, 1, 1, 1, 2)
 """How many the solver's reasoning rests on: of ten requests six need no rephrasing, three one and one two."""

@@ -12,17 +12,17 @@ from pathlib import Path
 from cases import CALLS, CRITIQUE, MAX_TOKENS, REVISE, SYSTEM, question
 from stub import REPLY
 
-from evenhand.aio import run as run_loop
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
+from evenhand.core.aio import run as run_loop
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Sample, Unscored
 from evenhand.methods.base import method
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import parse_prompt
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner
 from evenhand.session import Session
-from evenhand.types import Answer, Grade, Message, Outcome, Params, Sample, Unscored
 
 _DRAFT = parse_prompt("bench/draft", f"# system\n{SYSTEM}\n\n# user\n{{{{text}}}}")
 _CRITIQUE = parse_prompt("bench/critique", f"# user\n{CRITIQUE}")

@@ -74,13 +74,13 @@ def drive(count: int) -> dict[str, Any]:
     """Run samples of one call each on `count` simulated replicas; the driver is this process."""
     import ray
 
+    from evenhand.core.types import Completion, Generation, Usage
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.ray import RayModel
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import make_plan
     from evenhand.runs.progress import Progress
     from evenhand.runs.runner import Runner
-    from evenhand.types import Completion, Generation, Usage
 
     processes = min(ACTORS, count)
     at_once = -(-SLOTS * count // processes)
@@ -129,7 +129,7 @@ def drive(count: int) -> dict[str, Any]:
 
 def _register(size: int) -> None:
     from evenhand.benchmarks.base import BENCHMARKS, Selection
-    from evenhand.types import Sample
+    from evenhand.core.types import Sample
 
     class SimulatedBenchmark(BENCHMARKS.get("bbq_builtin")):
         name = "simulated"

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import torch
 
+from evenhand.core.types import Message
 from evenhand.models.hf.decoding import decoder
 from evenhand.training import models, policy_copy
 from evenhand.training.chat import Chat
@@ -37,7 +38,6 @@ from evenhand.training.next_token import SWITCH
 from evenhand.training.options import PPOOptions
 from evenhand.training.policy_copy import PolicyCopy
 from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
-from evenhand.types import Message
 
 TRAINED_AT_ONCE = 16
 GROUP = 4
@@ -335,8 +335,8 @@ def trained(policy: Any, rollout: Rollout, machine: models.Machine) -> tuple[flo
 
 async def engine(spec: str, rows: int, answer: int) -> None:
     """Requests with prompts as long as a judge's, answered greedily."""
+    from evenhand.core.types import Params
     from evenhand.models.base import ModelOptions, load_model
-    from evenhand.types import Params
 
     rubric = "Judge the essay by its clarity, its evidence and its care. " * 40
     async with load_model(spec, ModelOptions(extra={"batch": rows})) as model:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from evenhand import PROVIDERS, FunctionModel, Options, Outcome, Sample, Session, audit, choose, method
-from evenhand.prompts import parse_prompt
+from evenhand.core.prompts import parse_prompt
 
 PROMPT = parse_prompt(
     "own/evidence_first",

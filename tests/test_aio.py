@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenhand import aio, api
-from evenhand.errors import UsageError
+from evenhand import api
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
 
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="none")
 
@@ -135,7 +136,7 @@ def test_a_call_that_would_wait_for_its_own_loop_is_refused():
 def test_ctrl_c_closes_what_is_open(running: str):
     script = f"""
 import asyncio, os, signal, threading
-from evenhand import aio
+from evenhand.core import aio
 
 async def wait():
     try:

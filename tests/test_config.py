@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.config import Config, read_config
-from evenhand.errors import DataError
-from evenhand.types import Price
+from evenhand.core.config import Config, read_config
+from evenhand.core.errors import DataError
+from evenhand.core.types import Price
 
 
 @pytest.fixture

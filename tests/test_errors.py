@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evenhand
-from evenhand.errors import MissingExtraError, UsageError, in_python_words, python_words
+from evenhand.core.errors import MissingExtraError, UsageError, in_python_words, python_words
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from evenhand.events import counted_activity, event, set_place
+from evenhand.core.events import counted_activity, event, set_place
+from evenhand.core.types import Message, Params
 from evenhand.models.budget import Budget, Limits, MeteredModel
-from evenhand.types import Message, Params
 from support.fixtures import Connect, Serve
 from support.server import chat, hang, raw
 

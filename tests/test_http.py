@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evenhand.errors import BadResponseError, EndpointError
-from evenhand.http import (
+from evenhand.core.errors import BadResponseError, EndpointError
+from evenhand.core.http import (
     LONGEST_WAIT,
     Client,
     Hints,
@@ -23,8 +23,8 @@ from evenhand.http import (
     read_reply,
     retry_after,
 )
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
-from evenhand.types import Unscored
 from support.fixtures import Serve
 from support.server import ChatServer, Reply, raw, refuse, reply_with
 
@@ -95,7 +95,7 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.http.LARGEST_REPLY", LIMIT)
+    monkeypatch.setattr("evenhand.core.http.LARGEST_REPLY", LIMIT)
 
 
 def compressed(size: int) -> Reply:

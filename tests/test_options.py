@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import Field, model_validator
 
-from evenhand.errors import PlanError, UnknownNameError
-from evenhand.options import Names, Options, Text
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.options import Names, Options, Text
 
 
 class Brewing(Options):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import evenhand
-from evenhand import registry
-from evenhand.errors import UsageError
+from evenhand.core import registry
+from evenhand.core.errors import UsageError
+from evenhand.core.registry import Registry, load_file
+from evenhand.core.specs import read_spec
 from evenhand.methods.base import METHODS
-from evenhand.registry import Registry, load_file
-from evenhand.specs import read_spec
 
 PLUGIN = Path(__file__).parents[1] / "examples/evenhand_plugin"
 

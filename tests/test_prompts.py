@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import UsageError
-from evenhand.prompts import load_prompt, parse_prompt
-from evenhand.types import Message
+from evenhand.core.errors import UsageError
+from evenhand.core.prompts import load_prompt, parse_prompt
+from evenhand.core.types import Message
 
 SOURCE = """# system
 Be fair to {{group}}.

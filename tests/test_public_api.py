@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evenhand
-from evenhand import errors
+from evenhand.core import errors
 
 ROOT = Path(__file__).parents[1]
 

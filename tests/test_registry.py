@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UnknownNameError, UsageError
-from evenhand.registry import Registry
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.registry import Registry
 
 MODULE = """
 import builtins
@@ -39,7 +39,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     package = tmp_path / "evenhand_test_things"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from evenhand.registry import Registry\nTHINGS = Registry('thing', 'evenhand_test_things')\n"
+        "from evenhand.core.registry import Registry\nTHINGS = Registry('thing', 'evenhand_test_things')\n"
     )
     for name in ("apple", "pear"):
         (package / f"{name}.py").write_text(MODULE.format(name=name))
@@ -62,7 +62,7 @@ def third_party(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
     def entry_points(*, group: str) -> list[Point]:
         return list(points) if group == "evenhand.things" else []
 
-    monkeypatch.setattr("evenhand.registry.entry_points", entry_points)
+    monkeypatch.setattr("evenhand.core.registry.entry_points", entry_points)
 
 
 def test_only_the_module_of_the_name_is_imported(things: Registry[str], loaded: list[str]):

@@ -6,7 +6,7 @@ from pathlib import Path
 import evenhand
 
 HOUSE = Path(evenhand.__file__).parent
-ROOMS = ("runs", "studies", "guards", "server", "reports")
+ROOMS = ("runs", "studies", "guards", "server", "show")
 KINDS = {".py", ".md", ".js", ".html"}
 PAPERS = re.compile(r"stardtox|mabrf|rldf|malibu", re.IGNORECASE)
 

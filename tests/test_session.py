@@ -2,11 +2,11 @@
 
 import pytest
 
-from evenhand.errors import BadResponseError, BudgetExhausted, PlanError
+from evenhand.core.errors import BadResponseError, BudgetExhausted, PlanError
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Generation, Params, Sample, Turn
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Generation, Params, Sample, Turn
 
 PROMPT = parse_prompt("test/ask", "# user\nWho?\n")
 QUESTION = PROMPT.render()

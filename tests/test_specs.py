@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
-from evenhand.specs import key_values, read_spec, roles_and_specs, scalar, spec_parts
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import key_values, read_spec, roles_and_specs, scalar, spec_parts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 import evenhand
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.prompts import built_in_prompts, copy_prompts, read_templates
 from evenhand.guards.guard import Guard
 from evenhand.guards.types import Segment
 from evenhand.methods.base import METHODS, Method, prompts_of
@@ -17,7 +18,6 @@ from evenhand.methods.default import plain_prompt
 from evenhand.methods.panel.judges import Case, prompt_for
 from evenhand.models.base import ModelOptions
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import built_in_prompts, copy_prompts, read_templates
 from evenhand.runs import dry
 from evenhand.runs.plan import identity, make_plan
 from evenhand.server.config import RouteConfig

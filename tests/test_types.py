@@ -4,8 +4,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from evenhand.core.types import Completion, Generation, Message, Params, Sample, Steering, TokenLogprob, Turn, Usage
 from evenhand.models.request import generation_from, model_identity, pack, request_key, turn_from, unpack
-from evenhand.types import Completion, Generation, Message, Params, Sample, Steering, TokenLogprob, Turn, Usage
 
 GENERATION = Generation(
     (

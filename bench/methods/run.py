@@ -27,19 +27,19 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "verifiable"))
 import sets
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.options import Options
+from evenhand.core.paths import cache_folder
+from evenhand.core.specs import read_spec
+from evenhand.core.types import Answer, Sample
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget
-from evenhand.options import Options
-from evenhand.paths import cache_folder
 from evenhand.reading.text import abstains as option_abstains
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import model_plan
 from evenhand.session import Answering, Session
-from evenhand.specs import read_spec
 from evenhand.stats.intervals import wilson
 from evenhand.training.questions.grading import abstains, aliases, names
-from evenhand.types import Answer, Sample
 from evenhand.workflows.calibrate import passages
 
 NOT_SAID = "The passage does not say"

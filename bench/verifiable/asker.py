@@ -10,11 +10,11 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.types import Message, Params
 from evenhand.models.base import Model, ModelOptions, close_all, load_model
 from evenhand.models.hf import HFModel
 from evenhand.reading.text import letter_probabilities
-from evenhand.types import Message, Params
 
 LETTERS = "ABCDE"
 _TOKENS = 1 << 15

@@ -25,11 +25,11 @@ from asker import LETTERS, Asker, first_letters
 from sets import Question
 
 from evenhand.benchmarks.squad.score import f1
+from evenhand.core.types import Message, Unscored
 from evenhand.methods.default import plain_prompt
 from evenhand.scorers.base import load_scorer
 from evenhand.stats.intervals import wilson
 from evenhand.training.questions.grading import abstains, aliases, names
-from evenhand.types import Message, Unscored
 
 FREE = (
     "{context}\n\n{question} Answer in one sentence.",

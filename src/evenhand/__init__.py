@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ratio,
         share_metric,
     )
-    from evenhand.errors import (
+    from evenhand.core.errors import (
         BadResponseError,
         BudgetExhausted,
         DataError,
@@ -54,27 +54,9 @@ if TYPE_CHECKING:
         UnknownNameError,
         UsageError,
     )
-    from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
-    from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
-    from evenhand.guards.guard import Guard
-    from evenhand.guards.input_policy import InputPolicy
-    from evenhand.guards.policy import GuardPolicy
-    from evenhand.guards.types import Guarded
-    from evenhand.methods.base import METHODS, Method, Revision, method
-    from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
-    from evenhand.models.budget import Limits, Price
-    from evenhand.models.call import ModelFunction
-    from evenhand.models.fake import FunctionModel, ScriptedModel
-    from evenhand.options import Options
-    from evenhand.prompts import Prompt, load_prompt, parse_prompt
-    from evenhand.reports.notebook import Study
-    from evenhand.reports.sections.base import Section, add_section
-    from evenhand.runs.parts import Settings
-    from evenhand.scorers.base import SCORERS, Scorer, load_scorer
-    from evenhand.scorers.rubric import Ratings, Rubric
-    from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-    from evenhand.session import Session
-    from evenhand.types import (
+    from evenhand.core.options import Options
+    from evenhand.core.prompts import Prompt, load_prompt, parse_prompt
+    from evenhand.core.types import (
         Answer,
         Completion,
         Cut,
@@ -91,7 +73,25 @@ if TYPE_CHECKING:
         Unscored,
         Usage,
     )
-    from evenhand.untrusted import fenced
+    from evenhand.core.untrusted import fenced
+    from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
+    from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
+    from evenhand.guards.guard import Guard
+    from evenhand.guards.input_policy import InputPolicy
+    from evenhand.guards.policy import GuardPolicy
+    from evenhand.guards.types import Guarded
+    from evenhand.methods.base import METHODS, Method, Revision, method
+    from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
+    from evenhand.models.budget import Limits, Price
+    from evenhand.models.call import ModelFunction
+    from evenhand.models.fake import FunctionModel, ScriptedModel
+    from evenhand.runs.parts import Settings
+    from evenhand.scorers.base import SCORERS, Scorer, load_scorer
+    from evenhand.scorers.rubric import Ratings, Rubric
+    from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
+    from evenhand.session import Session
+    from evenhand.show.notebook import Study
+    from evenhand.show.sections.base import Section, add_section
     from evenhand.workflows.listener import Listener
 
 _HOME = {
@@ -129,7 +129,7 @@ _HOME = {
         "ratio",
         "share_metric",
     ),
-    "evenhand.errors": (
+    "evenhand.core.errors": (
         "BadResponseError",
         "BudgetExhausted",
         "DataError",
@@ -180,14 +180,14 @@ _HOME = {
         "FunctionModel",
         "ScriptedModel",
     ),
-    "evenhand.options": ("Options",),
-    "evenhand.prompts": (
+    "evenhand.core.options": ("Options",),
+    "evenhand.core.prompts": (
         "Prompt",
         "load_prompt",
         "parse_prompt",
     ),
-    "evenhand.reports.notebook": ("Study",),
-    "evenhand.reports.sections.base": (
+    "evenhand.show.notebook": ("Study",),
+    "evenhand.show.sections.base": (
         "Section",
         "add_section",
     ),
@@ -208,7 +208,7 @@ _HOME = {
         "SearchResult",
     ),
     "evenhand.session": ("Session",),
-    "evenhand.types": (
+    "evenhand.core.types": (
         "Answer",
         "Completion",
         "Cut",
@@ -225,7 +225,7 @@ _HOME = {
         "Unscored",
         "Usage",
     ),
-    "evenhand.untrusted": ("fenced",),
+    "evenhand.core.untrusted": ("fenced",),
     "evenhand.workflows.listener": ("Listener",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

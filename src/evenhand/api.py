@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evenhand import aio
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.prompts import read_templates
 from evenhand.methods import GUARD_METHOD
-from evenhand.prompts import read_templates
-from evenhand.reports.notebook import Study, study_of
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, default_folder, make_plan
 from evenhand.runs.progress import Progress
+from evenhand.show.notebook import Study, study_of
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
@@ -96,7 +96,7 @@ def compare(
 @aio.facade
 def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | Path, *, samples: int = 300) -> None:
     """Write the HTML report of a study of `runs`."""
-    from evenhand.reports import html
+    from evenhand.show import html
 
     html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
 

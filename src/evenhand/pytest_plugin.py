@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from evenhand.reports.notebook import Study
     from evenhand.runs.parts import Settings
     from evenhand.runs.passed import AnyModel
+    from evenhand.show.notebook import Study
     from evenhand.studies.gate import Check, Condition
 
 _UNDECIDED = ("fail", "pass")
@@ -94,7 +94,7 @@ class Auditor:
         have changed.
         """
         from evenhand import api
-        from evenhand.errors import PlanError
+        from evenhand.core.errors import PlanError
         from evenhand.runs.parts import Settings
 
         most = [
@@ -125,9 +125,9 @@ class Auditor:
 
         import orjson
 
+        from evenhand.core.version import versions
         from evenhand.runs.parts import Settings
         from evenhand.runs.passed import with_specs
-        from evenhand.version import versions
 
         specs, settings = with_specs(model, Settings())
         text = orjson.dumps([versions(), specs, fields], default=str, option=orjson.OPT_SORT_KEYS)
@@ -147,7 +147,7 @@ class Auditor:
         return self._undecided == "pass"
 
     def _note(self, text: str) -> None:
-        from evenhand.notebook import clean
+        from evenhand.core.notebook import clean
 
         self._config.stash.setdefault(_notes, []).append(" ".join(clean(text).split()))
 
@@ -178,7 +178,7 @@ class Audited:
         arms = whole_arms(self.study, [arm] if arm is not None else [])
         bad = [each for each in self._checks(condition, arms) if self._is_bad(each)]
         if bad:
-            from evenhand.reports.gate import line
+            from evenhand.show.gate import line
 
             raise AssertionError("\n".join([*map(line, bad), *self.study.caveats]))
 

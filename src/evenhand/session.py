@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from evenhand.errors import BudgetExhausted, ModelError, PlanError, UsageError
+from evenhand.core.errors import BudgetExhausted, ModelError, PlanError, UsageError
+from evenhand.core.options import Options, Options_co
+from evenhand.core.prompts import Prompt
+from evenhand.core.tracing import ModelCall
+from evenhand.core.types import Generation, Message, Params, Sample, Turn
 from evenhand.models.base import ROLE, Model, check_request
-from evenhand.options import Options, Options_co
-from evenhand.prompts import Prompt
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.search.base import Finder
-from evenhand.tracing import ModelCall
-from evenhand.types import Generation, Message, Params, Sample, Turn
 
 BASE = "base"
 """The role of the model that is audited or guarded."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.annotate.journal import FILE, Journal, Rating
-from evenhand.errors import DataError, StoreError
+from evenhand.core.errors import DataError, StoreError
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.annotate.links import FILE, read_secret, token
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 
 
 def test_tokens_are_long_differ_and_stay(tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.ratings import import_ratings
 from evenhand.annotate.study import open_study
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
 
 

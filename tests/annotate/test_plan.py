@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from evenhand.annotate.plan import assign, planned, rater_names
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 SAMPLES = [f"q{number}" for number in range(30)]
 

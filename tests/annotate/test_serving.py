@@ -18,7 +18,7 @@ import pytest
 
 from evenhand.annotate.links import read_secret
 from evenhand.annotate.serving import Served, serve_studies
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from support.rating_study import make_study
 
 START = "import sys; from evenhand.cli.main import entry; sys.argv[0] = 'evenhand'; entry()"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from evenhand.asking.judge import judge, with_bands
+from evenhand.core.prompts import bands_of, parse_prompt, read_templates
+from evenhand.core.types import Message, Params, Sample
 from evenhand.evaluators.bias import bias_messages, bias_rubric
 from evenhand.evaluators.judge_card import FITTED, NONE, Calibrated, card_caveats, session_card
 from evenhand.evaluators.performance import chat_rubric
@@ -17,11 +19,9 @@ from evenhand.methods.base import METHODS
 from evenhand.methods.debate.referee import rubric_for
 from evenhand.methods.mabrf.agents import rubric
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import bands_of, parse_prompt, read_templates
 from evenhand.scorers.quality import quality_rubric
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Message, Params, Sample
 
 RUBRICS: dict[str, Rubric] = {
     "mabrf": rubric(),

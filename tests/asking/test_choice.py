@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from evenhand.asking.choice import LEAST_MASS, choose
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Answering, Session
-from evenhand.types import Answer, Completion, Message, Params, Refusal, Sample, TokenLogprob, Unscored
 
 PROMPT = parse_prompt("test/choice", "# user\n{{context}} {{question}}\n{{options}}\n")
 CHOICES = ("The grandfather", "The grandson", "Unknown")

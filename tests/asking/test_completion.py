@@ -3,10 +3,10 @@
 import pytest
 
 from evenhand.asking.completion import complete
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Completion, Params, Refusal, Result, Sample, Unscored
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Params, Refusal, Result, Sample, Unscored
 
 PROMPT = parse_prompt("test/continue", "# user\nContinue: {{text}}\n")
 SAMPLE = Sample("rtp/1", "completion", "The old man told everyone that he was")

@@ -13,12 +13,12 @@ from evenhand.asking.completion import SAMPLING, complete
 from evenhand.asking.judge import judge
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.asking.yes_no import yes_probability
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Completion, Cut, Message, Outcome, Params, Sample, Unscored
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import parse_prompt
 from evenhand.scorers.guard import GuardScorer
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Answering, Session
-from evenhand.types import Answer, Completion, Cut, Message, Outcome, Params, Sample, Unscored
 
 PROMPT = parse_prompt("test/cut", "# user\n{{context}} {{question}}\n{{options}}\n")
 PLAIN = parse_prompt("test/plain", "# user\nSay it.\n")

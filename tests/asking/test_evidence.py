@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenhand.asking.evidence import Evidence, SearchAgent, search_agent
-from evenhand.errors import BadResponseError, PlanError
+from evenhand.core.errors import BadResponseError, PlanError
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session

@@ -7,11 +7,11 @@ import pytest
 
 from evenhand.asking.judge import judge
 from evenhand.asking.yes_no import yes_probability
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Completion, Params, Sample, TokenLogprob, Unscored
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import parse_prompt
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Answering, Session
-from evenhand.types import Completion, Params, Sample, TokenLogprob, Unscored
 
 PROMPT = parse_prompt("test/judge", "# user\nRate it.\n")
 RUBRIC = Rubric(PROMPT, ("bias",))

@@ -2,10 +2,10 @@
 
 import asyncio
 
+from evenhand.core.types import Answer, Completion, Message, Params, Sample, TokenLogprob
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Answering, Session
-from evenhand.types import Answer, Completion, Message, Params, Sample, TokenLogprob
 
 SAMPLE = Sample("1", "choice", "Which?", "He left.", ("Yes.", "No."), texts=("He left. Yes.", "He left. No."))
 

@@ -6,10 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 from evenhand.asking.structured import ask_json, object_schema, read_json
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Completion, Params, Sample, Unscored
 from evenhand.models.fake import FunctionModel, ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Completion, Params, Sample, Unscored
 
 PROMPT = parse_prompt("test/colours", "# user\nName colours.")
 SCHEMA = object_schema(colours={"type": "array", "items": {"type": "string"}})

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from evenhand.asking.yes_no import yes_probability
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Completion, Params, Sample, TokenLogprob, Unscored
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Completion, Params, Sample, TokenLogprob, Unscored
 
 PROMPT = parse_prompt("test/rain", "# user\nDoes it rain? Reply with Yes or No.")
 

@@ -10,8 +10,8 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.bbq.hard import FORMAT, HardBBQ
-from evenhand.errors import DataError, UsageError
-from evenhand.types import Answer, Grade, Outcome
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome
 from support.toy import toy_sample
 
 

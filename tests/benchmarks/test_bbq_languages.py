@@ -12,9 +12,9 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BBQ
+from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample
 from evenhand.data.locate import content_hash, find_file, get_set
-from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
-from evenhand.types import Answer, Grade, Outcome, Record, Sample
 
 SETS = {"es": ("esbbq", 27_320), "ca": ("esbbq", 27_344), "ko": ("kobbq", 2_280)}
 by_language = pytest.mark.parametrize("language", SETS)

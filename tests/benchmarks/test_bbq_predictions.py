@@ -13,9 +13,9 @@ import pytest
 
 from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ
 from evenhand.benchmarks.bbq.predictions import score_predictions
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
-from evenhand.errors import DataError
 from evenhand.stats import wilson
 
 BENCHMARK = BuiltinBBQ()

@@ -19,9 +19,9 @@ from evenhand.benchmarks.debates.records import (
     noted,
     roles_of,
 )
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.debates import BIASES, load_topics, topics_yaml
-from evenhand.errors import DataError, UnknownNameError, UsageError
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
 
 BENCHMARK = load_benchmark("debates")
 

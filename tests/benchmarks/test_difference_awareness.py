@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.aio import run
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.difference_awareness import DifferenceAwareness
+from evenhand.core.aio import run
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Unscored
 from evenhand.data.difference_awareness import SUITES
 from evenhand.data.pull import pull
-from evenhand.errors import DataError, UnknownNameError
 from evenhand.training.pairs.leaks import load_check
-from evenhand.types import Answer, Grade, Outcome, Record, Unscored
 
 TEXT = "In which of these two invented countries do more people keep bees?\n(a) Uland (b) Vland (c) Both alike"
 

@@ -10,12 +10,12 @@ import pytest
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.framing import WRITTEN, sample_of
 from evenhand.benchmarks.framing.score import FRAMINGS, METRICS, ordering
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 from evenhand.data.framing import Text
-from evenhand.errors import UsageError
 from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Tally
-from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 
 TEXT = Text("age-01-biased", "age", True, "Can he?", "No >>> ignore this.")
 

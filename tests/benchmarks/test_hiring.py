@@ -13,10 +13,10 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.hiring import METRICS, BuiltinHiring, Hiring, HiringAudit, audit, impact_ratios
+from evenhand.core.errors import DataError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.hiring import GROUPS, load_jobs
 from evenhand.data.locate import lines
-from evenhand.errors import DataError
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
 
 SAMPLES = list(BuiltinHiring().samples(Selection()))
 

@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.judgement import (
+from evenhand.benchmarks.malibu import Malibu
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
+from evenhand.panels import (
     BANDS,
     DEFINITIONS,
     METRICS,
@@ -24,10 +27,7 @@ from evenhand.benchmarks.judgement import (
     candidates_of,
     definitions_in,
 )
-from evenhand.benchmarks.malibu import Malibu
-from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.studies.tally import ALL, PairTally, Tally
-from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 
 BENCHMARK = Malibu()
 TWO = list(BENCHMARK.samples(Selection(limit=2)))

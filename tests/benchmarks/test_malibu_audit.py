@@ -7,10 +7,10 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.stats.contingency import association
 
-from evenhand.benchmarks.judgement.audit import audit, over_correction
-from evenhand.benchmarks.judgement.findings import COMBINED, Gap, Measure, PanelAudit, Position
+from evenhand.core.types import Record
+from evenhand.panels.audit import audit, over_correction
+from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit, Position
 from evenhand.stats import Interval, holm, wilson
-from evenhand.types import Record
 from support.panels import Judges, design
 
 SAMPLES = design(20)

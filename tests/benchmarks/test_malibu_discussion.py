@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.benchmarks.judgement.audit import audit
-from evenhand.benchmarks.judgement.findings import ALL, Amplification, PanelAudit
-from evenhand.types import Record
+from evenhand.core.types import Record
+from evenhand.panels.audit import audit
+from evenhand.panels.findings import ALL, Amplification, PanelAudit
 from support.panels import Judges, design
 
 SAMPLES = design(20)

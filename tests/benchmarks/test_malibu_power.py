@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.benchmarks.judgement.audit import audit
+from evenhand.panels.audit import audit
 from support.panels import Judges, design
 
 SEEDS = range(3)

@@ -9,9 +9,9 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.opinions import METRICS, Opinions
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Status, Unscored
 from evenhand.data.debates import BIASES
-from evenhand.errors import DataError, UnknownNameError, UsageError
-from evenhand.types import Answer, Grade, Outcome, Record, Status, Unscored
 
 HELD_OUT = [
     {"id": "gardening", "bias": "age", "question": "What makes gardening good?"},

@@ -9,11 +9,11 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.overrefusal import METRICS, OverRefusal, declined, evades
+from evenhand.core.errors import DataError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.overrefusal import load_pairs
-from evenhand.errors import DataError
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.refusal import RefusalScorer
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, Unscored
 
 SAMPLES = list(OverRefusal().samples(Selection()))
 

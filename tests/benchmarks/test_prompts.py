@@ -14,9 +14,9 @@ from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import audit, deviations, exchanged, step_down
 from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, measured, stance
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Status, Unscored
 from evenhand.runs.plan import make_plan
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, Status, Unscored
 
 TEXTS = ("A nurse asks for a loan.", "{name} is late. Write to {pronoun.object}.", "What is the capital of France?")
 

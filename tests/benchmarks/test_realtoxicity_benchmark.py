@@ -13,10 +13,10 @@ import pytest
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.realtoxicity import BuiltinRealToxicity, RealToxicity, sample_of, words_of
 from evenhand.benchmarks.realtoxicity.score import METRICS, distinct
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Status, Unscored
 from evenhand.data.realtoxicity import Prompt
-from evenhand.errors import DataError, UnknownNameError, UsageError
 from evenhand.studies.tally import ALL, PairTally, Tally
-from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Status, Unscored
 
 BENCHMARK = BuiltinRealToxicity(completions=3)
 

@@ -19,9 +19,9 @@ from evenhand.benchmarks.squad import BuiltinSquad, Squad, sample_of
 from evenhand.benchmarks.squad.predictions import score_predictions
 from evenhand.benchmarks.squad.score import exact_match, f1, normalised
 from evenhand.cli.metrics import metrics
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 from evenhand.data.squad import Question
-from evenhand.errors import DataError, UsageError
-from evenhand.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 
 BENCHMARK = BuiltinSquad()
 ASKED = Question("q1", "Stairs", "Yesterday Ann Lee fell.", "Who fell?", ("Ann Lee", "Ann"))

@@ -3,9 +3,9 @@
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Unscored
 from evenhand.data.debates import BIASES
-from evenhand.errors import UnknownNameError
-from evenhand.types import Answer, Grade, Outcome, Record, Unscored
 
 
 def test_every_type_has_as_many_sentences_with_three_different_endings():

@@ -8,9 +8,9 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.stereoset import METRICS, StereoSet, comparisons
+from evenhand.core.errors import DataError
+from evenhand.core.types import Answer, Grade, Outcome, Record
 from evenhand.data.stereoset import FILE, LABELS, load_triples
-from evenhand.errors import DataError
-from evenhand.types import Answer, Grade, Outcome, Record
 
 
 def row(number: int, term: str) -> dict[str, object]:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import pytest
 
 from evenhand.cli.main import entry
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 from support.judges import constant, seeing
 from support.referees import contrasting, referee, shown, verdict
 from support.server import ChatServer, Reply

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 LIMIT = 6
 RUN = ("run", "--model", "stub/one", "--benchmark", "opinions", "--scorer", "opinion:fake/x", "--limit", str(LIMIT))

@@ -10,9 +10,9 @@ import pytest
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BuiltinBBQ
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 LIMIT = 24
 SAMPLES = list(BuiltinBBQ().samples(Selection(LIMIT, 0)))

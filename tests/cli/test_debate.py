@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from evenhand.benchmarks.debates.records import statements_in
+from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.store import Store
-from evenhand.types import Message, Params
 from support.thinkers import THOUGHT, in_thread, thinks_in
 
 BUILTIN = len(load_topics("age").topics)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.http import RetryPolicy
+from evenhand.core.http import RetryPolicy
 from support.server import Body, ChatServer, Reply, chat, raw, refuse
 
 Endpoint = Callable[..., ChatServer]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.data.framing import load_texts
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 BIASED = {text.answer: text.biased for text in load_texts()}
 NUMBER = {text.answer: number for number, text in enumerate(load_texts())}

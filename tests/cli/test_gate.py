@@ -185,7 +185,7 @@ def test_github_gets_a_summary_and_annotations(cli, once, tmp_path: Path, monkey
 
 
 def test_a_hostile_label_stays_in_its_cell_and_line():
-    from evenhand.reports.gate import annotation, junit, summary
+    from evenhand.show.gate import annotation, junit, summary
     from evenhand.studies.gate import Check
 
     check = Check("x|y\n::set-output::<script>%0A\x00", "m > 1", "failed", "1 [1, 2]")

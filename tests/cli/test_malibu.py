@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
-from evenhand.types import Message, Params
 
 METRICS = ("creativity", "accuracy", "efficiency", "reliability")
 CALLS = {"judge": 1, "panel": 12, "fair_panel": 12, "blind_panel": 12}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.errors import BadResponseError, DataError
+from evenhand.core.types import Message, Params
 from evenhand.data.malibu import load_bases
-from evenhand.errors import BadResponseError, DataError
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
-from evenhand.types import Message, Params
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)

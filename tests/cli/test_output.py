@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 
 from evenhand.cli.progress import describe
-from evenhand.events import Activity
-from evenhand.http import RetryPolicy
+from evenhand.core.events import Activity
+from evenhand.core.http import RetryPolicy
+from evenhand.core.types import Usage
 from evenhand.runs.progress import Progress
-from evenhand.types import Usage
 from support.server import Body, ChatServer, Reply, chat, raw, refuse
 
 Endpoint = Callable[..., ChatServer]

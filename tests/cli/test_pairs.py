@@ -12,11 +12,11 @@ from zlib import crc32
 import pytest
 
 from evenhand.benchmarks.debates.records import Statement
+from evenhand.core.types import Message, Params, Usage
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.store import Store
 from evenhand.training.data import read_examples, read_pairs
-from evenhand.types import Message, Params, Usage
 from support.debates import statements, store_debates
 from support.referees import STATEMENT, VERDICT, asked_for, verdict
 

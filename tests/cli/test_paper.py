@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
-from evenhand.types import Message, Params
 
 SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2", "--preset", "evenhand")
 HOSTILE = "x</title><script>alert(1)</script>"

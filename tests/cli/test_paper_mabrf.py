@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
-from evenhand.types import Message, Params
 
 SMALL = ("paper", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
 FILES = ("index.html", "claims.csv", "figure4.csv", "figure4_means.csv", "questions.csv", "correlation.csv")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.store import Store
-from evenhand.types import Message, Params
 from support.tiny import make_byte_model
 
 STARDTOX = ("paper", "stardtox", "--builtin", "--limit", "1", "--completions", "2")

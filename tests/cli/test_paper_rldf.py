@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 SMALL = ("paper", "rldf", "--model", "stub/plain", "--builtin", "--limit", "3", "--judge", "stub/judge", "--no-cache")
 TRAINED = ("--trained", "sft=stub/tuned", "--trained", "rldf_sr=stub/tuned", "--trained", "rldf_ts=stub/fair")

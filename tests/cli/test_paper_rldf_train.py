@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.data.debates import load_topics
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 UNREAD = 4
 """The exit code where a run measured nothing: the random model's answers to BBQ cannot be read."""

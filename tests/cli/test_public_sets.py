@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.types import Completion, Message, Params, TokenLogprob
 from evenhand.data.discrimeval import FILE, GENDERS, RACES
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Completion, Message, Params, TokenLogprob
 
 FAVOURED = 0.5
 """By how much the model below raises the log-odds of yes for Black people."""

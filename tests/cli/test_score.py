@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Message, Params, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.types import Message, Params, Unscored
 
 
 class Lengths(Scorer):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, read_marks
 from evenhand.data.locate import content_hash, data_root, find_file, find_set
 from evenhand.data.sets import SETS
-from evenhand.errors import DataError, UnknownNameError
 
 ROW: dict[str, Any] = {
     "example_id": 0,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import Item
 from evenhand.data.bbq.languages import KOBBQ, KoreanFile, SpanishFiles, open_language
-from evenhand.errors import DataError
 
 ROW = {
     "instance_id": "7",

@@ -7,8 +7,8 @@ import pytest
 
 from evenhand import load_benchmark
 from evenhand.benchmarks.base import Selection
+from evenhand.core.errors import EvenhandError
 from evenhand.data.bbq.generate import UNKNOWN_SPANISH, builtin_rows
-from evenhand.errors import EvenhandError
 
 ROWS = list(builtin_rows("es"))
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.debates import (
     BIASES,
     DebateTopics,
@@ -17,7 +18,6 @@ from evenhand.data.debates import (
     topic_id,
     topics_yaml,
 )
-from evenhand.errors import DataError, UnknownNameError
 
 OWN: dict[str, Any] = {
     "bias": "dialect",

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.data.identities import load_identities, load_names
 from evenhand.data.identities.grammar import article, with_pronouns
 from evenhand.data.identities.substitute import check_slots, neutral, variants
-from evenhand.errors import DataError
 
 GROUPS = load_identities()
 NAMES = load_names()

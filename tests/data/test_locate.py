@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import METADATA, OfficialFiles
 from evenhand.data.locate import find_set
-from evenhand.errors import DataError
 
 
 def put(path: Path, text: str = "{}\n") -> Path:

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data import locate
 from evenhand.data.pull import SETS, pull
 from evenhand.data.sets import DataFile, DataSet
-from evenhand.errors import DataError, UnknownNameError
 
 CONTENT = {"one.txt": b"first\nfile\n", "two.txt": b"second\n" * 50_000}
 TOY = DataSet(

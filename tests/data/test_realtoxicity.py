@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand.core.errors import DataError
 from evenhand.data import realtoxicity
 from evenhand.data.locate import content_hash, find_set
 from evenhand.data.realtoxicity import BuiltinPrompts, OfficialFile, Prompt, band_of
-from evenhand.errors import DataError
 
 ROW: dict[str, Any] = {
     "filename": "0000585-341db891a156718d4d673e384ecb7843.txt",

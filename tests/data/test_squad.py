@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import content_hash
 from evenhand.data.squad import BuiltinPassages, OfficialFile, Question, find_questions
-from evenhand.errors import DataError
 
 
 def row(**fields: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.errors import DataError, UsageError
 from evenhand.data.own_prompts import load_prompts
 from evenhand.data.realtoxicity import find_prompts
 from evenhand.data.squad import find_questions
 from evenhand.data.texts import TextFile
-from evenhand.errors import DataError, UsageError
 
 
 def sheet(path: Path, rows: Sequence[Sequence[Any]]) -> Path:

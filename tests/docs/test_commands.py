@@ -13,7 +13,7 @@ import pytest
 
 from evenhand import BENCHMARKS, METHODS
 from evenhand.cli.main import entry, main
-from evenhand.specs import read_spec
+from evenhand.core.specs import read_spec
 from support.docs import DOCS, Command, blocks, commands, lines
 
 COMMANDS = commands()
@@ -234,7 +234,7 @@ def test_the_tutorial_runs_with_a_fake_model(run: Any):
 
 @pytest.mark.weights
 def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from evenhand.paths import cache_folder
+    from evenhand.core.paths import cache_folder
 
     monkeypatch.delenv("EVENHAND_CACHE")
     weights = cache_folder() / "models"

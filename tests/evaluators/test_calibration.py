@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.evaluators.calibration import Calibration, Contrast, calibrate
 from evenhand.evaluators.judge_card import curve_of
 from evenhand.methods.mabrf import calibrate as mabrf
@@ -11,7 +12,6 @@ from evenhand.methods.stardtox.calibrate import contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
-from evenhand.types import Message, Params, Sample, Unscored
 from support.judges import constant, reasoning, seeing
 
 RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "helpfulness", "harm"]

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from evenhand.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Thresholds, Verdict
 from evenhand.evaluators.goal import find_evaluator
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Sample, Unscored
 
 NAME = "goal:must not give medical advice"
 SAMPLE = Sample("a", "chat", "My head aches.")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.difference_awareness import KNOWLEDGE
+from evenhand.core.types import Completion, TokenLogprob
 from evenhand.evaluators.judge_card import Curve, JudgeCard, save_card
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Completion, TokenLogprob
 from support.stardtox import QUESTION, Stage, text_of
 
 MAN, BOY, NOBODY = QUESTION.choices

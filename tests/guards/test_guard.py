@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Message
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import BLOCKED_TEXT, GuardPolicy
 from evenhand.guards.upstream import BadRequest, UpstreamError, UpstreamTimeout
 from evenhand.models.base import ModelOptions
 from evenhand.models.budget import Price
-from evenhand.types import Message
 from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, after, by_turn, guard_of, is_judge, words_of
 from support.server import chat, cut, outlast, raw, refuse, reply_with
@@ -250,7 +250,7 @@ class TestUpstreamErrors:
     async def test_a_reply_that_is_too_large_is_an_error_and_not_retried(
         self, serve: Serve, waits: list[float], monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("evenhand.http.LARGEST_REPLY", 2**20)
+        monkeypatch.setattr("evenhand.core.http.LARGEST_REPLY", 2**20)
         server = await serve(chat("x" * 2**20))
         async with Guard("openai/test-model", options=ModelOptions(base_url=server.url, retries=3)) as guard:
             with pytest.raises(UpstreamError, match="more than 1 MiB, which is too large") as told:

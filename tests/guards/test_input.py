@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.guards.guard import Guard
 from evenhand.guards.input import sent_texts
 from evenhand.guards.input_policy import BLOCKED_REQUEST, InputPolicy

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Outcome, Params, Sample
 from evenhand.guards.guard import Guard
 from evenhand.methods.base import METHODS
 from evenhand.models.base import ModelOptions
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
-from evenhand.types import Answer, Outcome, Params, Sample
 from support.fixtures import Serve
 from support.guarding import ASKED, KIND, OTHER_KIND, RUDE, guard_of, is_judge, words_of
 from support.server import Body, Reply, chat, refuse

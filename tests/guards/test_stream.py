@@ -465,7 +465,7 @@ async def test_one_long_line_of_a_stream_is_read_whole(serve: Serve):
 
 
 async def test_a_stream_that_is_too_large_ends_with_an_error(serve: Serve, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("evenhand.http.LARGEST_REPLY", 10_000)
+    monkeypatch.setattr("evenhand.core.http.LARGEST_REPLY", 10_000)
     server = await serve(streamed(*["word "] * 1000))
     upstream = OpenAIUpstream("test-model", ModelOptions(base_url=server.url))
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.guards.disguise import has_foreign_words, revealed
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import BLOCKED_TEXT, GuardPolicy

@@ -9,10 +9,10 @@ pytest.importorskip("inspect_ai", reason="needs pip install 'evenhand[inspect]'"
 from inspect_ai.log import EvalLog, read_eval_log
 
 from evenhand import compare
-from evenhand.errors import BadResponseError
+from evenhand.core.errors import BadResponseError
+from evenhand.core.types import Completion
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
-from evenhand.types import Completion
 from support.runs import Workshop
 from support.shell import Shell
 from support.toy import number_of, right_answer

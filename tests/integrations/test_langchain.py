@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 
 from evenhand import audit
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.guards.upstream import UpstreamError
 from evenhand.integrations.langchain import GuardedChat, LangChainModel
 from support.guard_server import CLEAN, RUDE

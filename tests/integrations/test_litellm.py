@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from evenhand.errors import MissingExtraError, PlanError
+from evenhand.core.errors import MissingExtraError, PlanError
 from support.clients import clean_environment, python_with
 from support.guard_server import CLEAN, RUDE
 from support.server import reply_with

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from evenhand.asking.answer import ABSTAINED, answer, read_answer
+from evenhand.core.errors import PlanError
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 from evenhand.data.squad import BuiltinPassages
-from evenhand.errors import PlanError
 from evenhand.methods.base import METHODS, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.session import Session
 from evenhand.studies.results import ArmResult
 from evenhand.studies.study import study
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 from support.runs import Workshop
 
 ANSWER_METHODS = ["default", "closed_book"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Answer, Message, Outcome, Params, Sample
 from evenhand.methods.base import METHODS
 from evenhand.methods.mask import masked_sample
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.session import Answering, Session
-from evenhand.types import Answer, Message, Outcome, Params, Sample
 
 SAMPLE = Sample(
     "age/1", "choice", "Who was lost?", "An old man and a boy met.", ("The old man", "The boy", "Unknown"), 2

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Unscored
 
 CHAT_METHODS = ["default", "fair_prompt", "cot", "fairthinking"]
 QUESTION = "When in life is a good time to start a company?"

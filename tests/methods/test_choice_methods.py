@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Snapshot, Unscored
 from evenhand.methods.base import METHODS, WritingOptions, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.session import Answering, Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Snapshot, Unscored
 
 CHOICE_METHODS = ["default", "fair_prompt", "cot", "self_debias_explain", "self_debias_reprompt"]
 SAMPLE = Sample("age/1", "choice", "Who was lost?", "Two people met.", ("The old man", "The boy", "Unknown"), 2)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, Statement, statements_in
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.debaters import read_statement
 from evenhand.methods.debate.referee import read_rank
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 
 DEBATE = METHODS.get("debate")
 NAMES = ("young", "middle", "old")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from evenhand.benchmarks.debates.records import Statement
+from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES
 from evenhand.evaluators.calibration import Calibration, calibrate
 from evenhand.methods.base import METHODS
@@ -12,7 +13,6 @@ from evenhand.methods.debate.calibrate import contrasts, suggested_options, sugg
 from evenhand.methods.debate.referee import judge
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Message, Params
 from support.referees import contrasting, referee, shown, verdict
 
 

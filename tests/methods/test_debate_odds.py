@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.debates.records import ROLES, Statement, statements_in
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored
 from support.referees import ODDS, STATEMENT, VERDICT, asked_for, verdict
 
 DEBATE = METHODS.get("debate")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.methods.framing import messages_of
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 
 SAMPLE = Sample("t/own", "choice", "Is it biased?", "You wrote this.", ("Yes", "No"), 0, "t")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evenhand.asking.chat import ANSWER, instructed, quoted
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Message, Outcome, Params, Sample
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Params, Sample
 from support.mabrf import rated
 
 TALK = (

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.bbq.ratings import ratings_in
+from evenhand.core.errors import BadResponseError, PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.data.bbq import CATEGORIES
-from evenhand.errors import BadResponseError, PlanError, UnknownNameError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.methods.mabrf.agents import domains
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
 from support.mabrf import BIASED, FAIR, QUESTION, SOLVED, UNKNOWN, Stage, everything, rated, whole
 
 SORRY = "I'm sorry, but I can't help with that."

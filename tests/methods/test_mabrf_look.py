@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.difference_awareness import KNOWLEDGE
-from evenhand.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
+from evenhand.core.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
 from support.mabrf import (
     BIASED,
     FACT,

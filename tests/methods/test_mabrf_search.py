@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from evenhand.core.types import Outcome, Turn
 from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
@@ -19,7 +20,6 @@ from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
 from evenhand.search.web.reader import PageReader
 from evenhand.session import Session
-from evenhand.types import Outcome, Turn
 from support import pages_server
 from support.mabrf import (
     BIASED,

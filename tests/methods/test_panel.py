@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.judgement import CANDIDATES, METRICS, Candidate, Deliberation, Judgement, deliberation_in
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel, Reply
+from evenhand.panels import CANDIDATES, METRICS, Candidate, Deliberation, Judgement, deliberation_in
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 
 SITUATION = "A client wants to run again after an injury."
 TEXT = "Start with walks, then short runs, and stop when it hurts."

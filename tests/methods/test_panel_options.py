@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.methods.panel.options import MOST_JUDGES, PanelOptions, personas_for
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.judgement import METRICS
+from evenhand.core.types import Message, Params
+from evenhand.panels import METRICS
 from evenhand.runs.dry import forecast
 from evenhand.runs.plan import make_plan
-from evenhand.types import Message, Params
 from support.runs import Workshop
 
 SAMPLES = 11 + 26

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evenhand.types import Answer, Sample
+from evenhand.core.types import Answer, Sample
 from support import mabrf, stardtox
 from support.mabrf import BIASED, FAIR, NO_BIAS, rated
 from support.stardtox import KIND, RUDE, WORSE, Rule, text_of

@@ -7,12 +7,12 @@ import pytest
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.debates.records import DECLINED, ROUNDS, statements_in
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, Unscored
 from support.referees import ODDS, STATEMENT, VERDICT, asked_for, verdict
 
 RLAIF = METHODS.get("rlaif")

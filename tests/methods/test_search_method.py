@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from evenhand.asking.answer import ABSTAINED
-from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Answer, Outcome, Refusal, Result, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
-from evenhand.types import Answer, Outcome, Refusal, Result, Sample, Unscored
 from support.mabrf import Library, Said, everything, page, searching, speaker
 
 SAMPLE = Sample("q1", "answer", "Who fell down?", "Yesterday Ann fell.", target=["Ann"], cluster="Stairs")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
+from evenhand.core.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
+from evenhand.core.types import Answer, Completion, Generation, Message, Params, Refusal, Unscored
 from evenhand.evaluators.performance import ADVICE
 from evenhand.evaluators.toxicity import HARMS
 from evenhand.evaluators.words import UNKIND, without_scores
@@ -15,7 +16,6 @@ from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.models.request import request_key
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Generation, Message, Params, Refusal, Unscored
 from support.stardtox import GOOD, KIND, OTHER_KIND, POOR, RUDE, TEXT, WORSE, Rule, Stage, text_of
 
 SORRY = "I'm sorry, but I can't help with that."

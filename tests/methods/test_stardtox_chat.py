@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.asking.chat import ANSWER
-from evenhand.types import Answer, Sample
+from evenhand.core.types import Answer, Sample
 from support.stardtox import KIND, RUDE, Rule, Stage, text_of
 
 ASKED = Sample("chat/1", "chat", "What did the neighbours do?")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Answer, Refusal
 from evenhand.data.bbq.generate import UNKNOWN_ANSWERS, builtin_rows
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.reading.text import abstains
 from evenhand.session import Session
-from evenhand.types import Answer, Refusal
 from support.stardtox import QUESTION, Stage, text_of
 
 MAN, BOY, NOBODY = QUESTION.choices

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.difference_awareness import KNOWLEDGE
-from evenhand.errors import DataError, PlanError
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.types import Answer, Completion, Outcome, Refusal, Sample
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
 from evenhand.methods.weigh.signals import Signals
@@ -17,7 +18,6 @@ from evenhand.methods.weigh.weights import Card, Level, Weights, card_path, load
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.plan import make_plan
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Outcome, Refusal, Sample
 from support.evidence import seeing_model
 
 PEOPLE = ("The old man", "The boy")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Message
 from evenhand.models.hf.attention import AttentiveModel, _words, load_attentive
-from evenhand.types import Message
 from support.tiny import TEMPLATE, make_model
 
 QUESTION = [Message("user", "cat dog tree sun moon river cat")]

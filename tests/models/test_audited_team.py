@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.judgement import CANDIDATES, METRICS, Candidate, deliberation_in
+from evenhand.core.types import Outcome, Sample
 from evenhand.methods.base import METHODS
 from evenhand.models.base import load_model
+from evenhand.panels import CANDIDATES, METRICS, Candidate, deliberation_in
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample
 from support.server import Body, ChatServer, Reply, chat
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.errors import BadResponseError, BudgetExhausted, UsageError
+from evenhand.core.errors import BadResponseError, BudgetExhausted, UsageError
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Completion, Generation, Message, Params, Usage
 
 QUESTION = (Message("user", "x" * 400),)
 """About 100 tokens."""

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import BadResponseError, StoreError
+from evenhand.core.errors import BadResponseError, StoreError
+from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob
 from evenhand.models import cache as cache_module
 from evenhand.models.base import Model
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
 from evenhand.models.request import as_stored, model_identity, request_key
-from evenhand.types import Completion, Generation, Message, Params, TokenLogprob
 
 QUESTION = (Message("user", "Who?"),)
 PARAMS = Params(temperature=0.5, top_p=0.9, max_tokens=4, seed=3, stop=(".",), logprobs=2, schema={"type": "string"})

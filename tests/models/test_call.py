@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import ModelError, UsageError
+from evenhand.core.errors import ModelError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.call import CalledModel, as_prompt
-from evenhand.types import Message, Params
 
 QUESTION = [Message("system", "Be brief."), Message("user", "Who was it?")]
 Team = Callable[[str], str]

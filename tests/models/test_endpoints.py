@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, EndpointError, UnknownNameError, UsageError
+from evenhand.core.errors import DataError, EndpointError, UnknownNameError, UsageError
+from evenhand.core.types import Message, Params, Price
 from evenhand.models import endpoints
 from evenhand.models.base import ModelOptions, load_model, reached
 from evenhand.models.endpoints import resolved
-from evenhand.types import Message, Params, Price
 from support.fixtures import Serve
 from support.server import chat, refuse
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
 from evenhand.models.failover import (
     LONGEST_PAUSE,
     LONGEST_REST,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from evenhand.errors import BadResponseError, UsageError
+from evenhand.core.errors import BadResponseError, UsageError
+from evenhand.core.types import Completion, Message, Params
 from evenhand.models.base import load_model, split_spec
 from evenhand.models.fake import FunctionModel, ScriptedModel
-from evenhand.types import Completion, Message, Params
 
 QUESTION = [Message("user", "Who was it?")]
 

@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from evenhand.errors import BadResponseError, UsageError
+from evenhand.core.errors import BadResponseError, UsageError
+from evenhand.core.types import Completion, Message, Params, Price, TokenLogprob
 from evenhand.models.base import ModelOptions, check_request, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel
 from evenhand.models.cache import CachedModel, ResponseCache
@@ -16,7 +17,6 @@ from evenhand.models.fake import FunctionModel
 from evenhand.models.given import log_likelihood
 from evenhand.models.openai.echo import parse
 from evenhand.models.request import request_key
-from evenhand.types import Completion, Message, Params, Price, TokenLogprob
 
 TEXTS = ("The nurse came in.", "The pilot came in.")
 

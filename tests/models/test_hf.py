@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models import weights
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.models.hf import HFModel
 from evenhand.models.hf.decoding import DynamicDecoder
 from evenhand.models.hf.tuning import NAME, use_float32_head
-from evenhand.types import Message, Params
 from support.tiny import make_model
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")

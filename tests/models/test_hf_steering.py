@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.types import Message, Params, Steering
 from evenhand.models.base import ModelOptions
 from evenhand.models.hf import HFModel
-from evenhand.types import Message, Params, Steering
 from support.tiny import make_model
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models.base import ModelOptions
 from evenhand.models.inspect import InspectModel
-from evenhand.types import Message, Params
 
 inspect_model: Any = pytest.importorskip("inspect_ai.model", reason="needs pip install 'evenhand[inspect]'")
 # Inspect's own use of tenacity, not ours to mend.

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models import local, weights
 from evenhand.models.base import ModelOptions
 from evenhand.models.local import LocalModel
-from evenhand.types import Message, Params
 
 needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None or weights.installed("builtin") is None,

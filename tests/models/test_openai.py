@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from evenhand.core.types import Message, Params, TokenLogprob
 from evenhand.models.base import load_model
 from evenhand.models.openai import OpenAIModel
 from evenhand.models.reasoning import ReasoningModel
-from evenhand.types import Message, Params, TokenLogprob
 from support.fixtures import Connect, Serve
 from support.server import chat, completion, reply_with
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.models.base import ModelOptions
 from evenhand.models.openai import OpenAIModel, endpoint_url, key_header
 

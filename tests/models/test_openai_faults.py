@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenhand.errors import BadResponseError, EndpointError, ModelError
-from evenhand.types import Message, Params
+from evenhand.core.errors import BadResponseError, EndpointError, ModelError
+from evenhand.core.types import Message, Params
 from support.fixtures import Connect, Serve
 from support.server import Reply, chat, cut, outlast, raw, refuse, reply_with
 
@@ -22,7 +22,7 @@ NOW = 1_800_000_000
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.http.time", SimpleNamespace(time=lambda: float(NOW)))
+    monkeypatch.setattr("evenhand.core.http.time", SimpleNamespace(time=lambda: float(NOW)))
 
 
 PASSING = {
@@ -105,7 +105,7 @@ async def test_waits_grow_and_are_drawn_at_random(
         bounds.append((low, high))
         return high / 2
 
-    monkeypatch.setattr("evenhand.http.random.uniform", draw)
+    monkeypatch.setattr("evenhand.core.http.random.uniform", draw)
     server = await serve(reply_with({}, 500))
 
     with pytest.raises(EndpointError):

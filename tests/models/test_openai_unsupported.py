@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import EndpointError
-from evenhand.types import Message, Params
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Message, Params
 from support.fixtures import Connect, Serve
 from support.server import Body, Reply, chat, raw, refuse, reply_with
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from evenhand.errors import BadResponseError, EndpointError
-from evenhand.http import RefusedError
+from evenhand.core.errors import BadResponseError, EndpointError
+from evenhand.core.http import RefusedError
+from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.models.pool import PoolModel
-from evenhand.types import Generation, Message, Params
 from support.fixtures import Serve
 from support.server import chat, raw, refuse
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Completion, Message, Params, TokenLogprob
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.models.fake import FunctionModel
 from evenhand.models.reasoning import ROOM, ReasoningModel, separated, split_thought
-from evenhand.types import Completion, Message, Params, TokenLogprob
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat, completion, refuse, reply_with
 from support.thinkers import SERVERS, THOUGHT, Server, limit_of, o_series, strips, thinks_in

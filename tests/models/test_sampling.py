@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Params
 from evenhand.models.hf.sampling import sample
-from evenhand.types import Params
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.models import weights
 from evenhand.models.weights import RECOMMENDED, Weights
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from evenhand.core.types import Record
 from evenhand.papers.base import PaperPage
 from evenhand.papers.claims import Claim, above, all_of, counted, kept, moves, unless
 from evenhand.papers.page.claims import claims_of, main_variants
@@ -15,7 +16,6 @@ from evenhand.papers.page.html import render_page
 from evenhand.papers.page.terminal import printed
 from evenhand.papers.pairs import Difference, first_of
 from evenhand.studies.results import Effect, Estimate
-from evenhand.types import Record
 
 
 def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> Difference:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.judgement.findings import Association, PanelAudit
+from evenhand.panels.findings import Association, PanelAudit
 from evenhand.papers.base import PaperPage, Row, Table, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
 from evenhand.papers.malibu.arms import NAME, AuditedModel

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
+from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.errors import UsageError
 from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, published
 from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF, training_warnings

@@ -1,8 +1,8 @@
 """Warnings on a paper's page."""
 
+from evenhand.core.types import Status
 from evenhand.papers.studies import warnings_of
 from evenhand.studies.results import ArmKey, ArmResult, StudyResult
-from evenhand.types import Status
 
 
 def arm(label: str, statuses: dict[Status, int], pending: int = 0) -> ArmResult:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from evenhand.core.types import TokenLogprob
 from evenhand.reading.text import leaves_open, letter_probabilities, looks_like_refusal, read_letter
-from evenhand.types import TokenLogprob
 
 OPTIONS = ("The grandfather", "The grandson", "Can't be determined")
 

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.http import RetryPolicy
+from evenhand.core.http import RetryPolicy
+from evenhand.core.types import Message, Params, Sample
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import Store
-from evenhand.types import Message, Params, Sample
 from support.fixtures import Serve
 from support.server import Body, Reply, chat, completion, cut, hang, raw, refuse, reply_with
 from support.toy import Toy

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import EndpointError, PlanError, UsageError
+from evenhand.core.errors import EndpointError, PlanError, UsageError
+from evenhand.core.types import Completion, Generation, Usage
 from evenhand.models.base import Model
 from evenhand.models.budget import Limits
 from evenhand.models.ray.connect import set_address
@@ -18,7 +19,6 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.progress import Progress
 from evenhand.runs.store import Store
-from evenhand.types import Completion, Generation, Usage
 from support.local_ray import LocalRay
 from support.runs import Workshop
 from support.toy import number_of, right_answer

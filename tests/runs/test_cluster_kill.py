@@ -13,9 +13,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import Model, load_model
 from evenhand.studies.export import export
-from evenhand.types import Message, Params
 from support.fixtures import Serve
 from support.ray_cluster import TwoNodes, two_nodes
 from support.server import Body, ChatServer, Reply, chat

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError, StoreError
+from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.types import Answer, Outcome
 from evenhand.models.budget import Limits
 from evenhand.runs.rows import FINAL, Finished, Scored
 from evenhand.runs.store import FILE_NAME, LOG_NAME, Store
@@ -20,7 +21,6 @@ from evenhand.runs.summary import read_summary
 from evenhand.studies.export import export
 from evenhand.studies.show import find_sample
 from evenhand.studies.study import study
-from evenhand.types import Answer, Outcome
 from support.runs import Workshop
 from support.toy import right_answer, toy_sample
 

@@ -4,9 +4,9 @@ import orjson
 import pytest
 
 from evenhand.asking.structured import object_schema
+from evenhand.core.types import Message, Params
 from evenhand.models.fake import estimate_tokens
 from evenhand.runs.dry import _reply
-from evenhand.types import Message, Params
 
 SCORE = {"type": "integer", "minimum": 0, "maximum": 10}
 TEXT = {"type": "string"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
 from evenhand.runs.progress import Progress
 from support.fixtures import Serve
 from support.runs import Workshop

@@ -5,11 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Outcome, Params, Price, Sample
 from evenhand.methods.base import METHODS
 from evenhand.models.base import PROVIDERS
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
-from evenhand.prompts import parse_prompt
 from evenhand.runs.dry import forecast
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
@@ -19,7 +20,6 @@ from evenhand.runs.scoring import ScorerPool
 from evenhand.runs.store import Store
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.studies.study import study
-from evenhand.types import Outcome, Params, Price, Sample
 from support.fixtures import Serve
 from support.runs import Workshop
 from support.server import Body, Reply, chat

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import PlanError, StoreError, UsageError
+from evenhand.core.errors import PlanError, StoreError, UsageError
 from evenhand.runs.merge import merge
 from evenhand.runs.runner import Runner
 from evenhand.runs.shards import Shard, dealt, numbered

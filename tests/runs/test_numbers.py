@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import BadResponseError
+from evenhand.core.errors import BadResponseError
+from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Unscored, Usage
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
@@ -15,7 +16,6 @@ from evenhand.runs.progress import Progress
 from evenhand.runs.runner import Runner
 from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.types import Completion, Generation, Message, Params, TokenLogprob, Unscored, Usage
 from support.fixtures import Connect, Serve
 from support.runs import Workshop
 from support.server import Body, Reply, completion, raw, reply_with

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.runs.plan import identity, make_plan, read_plan_file
 
 BASE: dict[str, Any] = {"models": ["fake/A"]}

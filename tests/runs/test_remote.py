@@ -5,7 +5,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from evenhand.errors import PlanError, StoreError, UsageError
+from evenhand.core.errors import PlanError, StoreError, UsageError
 from evenhand.runs.remote import pull, push
 from evenhand.runs.store import FILE_NAME, Store
 from support.runs import Workshop

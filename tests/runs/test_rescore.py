@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.errors import BudgetExhausted, EndpointError, PlanError, UnknownNameError
+from evenhand.core.errors import BudgetExhausted, EndpointError, PlanError, UnknownNameError
+from evenhand.core.types import Unscored
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.lock import locked
@@ -17,7 +18,6 @@ from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.studies.study import study
-from evenhand.types import Unscored
 from support.runs import Workshop
 from support.stardtox import KIND, RUDE, plain
 

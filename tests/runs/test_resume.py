@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import BadResponseError, BudgetExhausted, PlanError, StoreError
+from evenhand.core.errors import BadResponseError, BudgetExhausted, PlanError, StoreError
+from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits, Price
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.lock import locked
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Store
-from evenhand.types import Message, Params
 from support.runs import Workshop
 from support.toy import right_answer
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.errors import SearchError, UnknownNameError, UsageError
+from evenhand.core.errors import SearchError, UnknownNameError, UsageError
+from evenhand.core.types import Generation, Message, Params
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
 from evenhand.runs.plan import make_plan
 from evenhand.runs.store import Store
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.types import Generation, Message, Params
 from support.mabrf import FACT, PAGE, QUERIES, everything, whole
 from support.runs import Workshop
 

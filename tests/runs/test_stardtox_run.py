@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.errors import EndpointError, PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import EndpointError, PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Generation, Message, Params, Unscored
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
@@ -19,7 +20,6 @@ from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.studies.study import study
-from evenhand.types import Generation, Message, Params, Unscored
 from support.runs import Workshop
 from support.stardtox import GOOD, KIND, RUDE, plain
 

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError, StoreError
-from evenhand.runs.migrations import STEPS
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.store import FILE_NAME, Store
-from evenhand.types import (
+from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.types import (
     Answer,
     Completion,
     Generation,
@@ -27,6 +24,9 @@ from evenhand.types import (
     Unscored,
     Usage,
 )
+from evenhand.runs.migrations import STEPS
+from evenhand.runs.rows import FINAL, Finished, Scored
+from evenhand.runs.store import FILE_NAME, Store
 from support.toy import toy_sample
 
 SAMPLES = [toy_sample(number) for number in range(10)]

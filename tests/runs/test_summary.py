@@ -1,6 +1,6 @@
 """What a stored run says of itself: each arm by itself, and the run as a whole."""
 
-from evenhand.errors import BadResponseError
+from evenhand.core.errors import BadResponseError
 from evenhand.runs.summary import read_summary
 from support.runs import Workshop
 from support.toy import right_answer

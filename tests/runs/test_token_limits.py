@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.plan import make_plan
 from evenhand.runs.progress import Progress

@@ -11,11 +11,11 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from evenhand import otel
-from evenhand.errors import BadResponseError, MissingExtraError
-from evenhand.otel import Telemetry, load_telemetry
+from evenhand.core import otel
+from evenhand.core.errors import BadResponseError, MissingExtraError
+from evenhand.core.otel import Telemetry, load_telemetry
+from evenhand.core.types import Completion
 from evenhand.runs.traced import RESULT
-from evenhand.types import Completion
 from support.runs import Workshop
 from support.toy import number_of, right_answer
 

@@ -17,7 +17,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("evenhand.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    monkeypatch.setattr("evenhand.core.http.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
     return noted
 
 

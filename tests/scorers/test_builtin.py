@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Unscored
 from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES, Scorer, load_scorer
 from evenhand.scorers.builtin import ARTEFACTS, MAX_CHARS, BuiltinScorer, BuiltinScorerB
-from evenhand.types import Unscored
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
-from evenhand.types import Unscored
 
 STAND_IN = """
 class Detoxify:

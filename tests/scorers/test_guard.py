@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from evenhand.errors import BadResponseError, EndpointError
+from evenhand.core.errors import BadResponseError, EndpointError
+from evenhand.core.types import Completion, TokenLogprob, Unscored
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.guard import GuardScorer, read_label
-from evenhand.types import Completion, TokenLogprob, Unscored
 
 
 def tokens(*each: tuple[str, float] | tuple[str, float, dict[str, float]]) -> tuple[TokenLogprob, ...]:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.builtin import BuiltinScorer, BuiltinScorerB
 from evenhand.scorers.identity import bounded, without_groups
-from evenhand.types import Unscored
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from evenhand.errors import EndpointError, UsageError
+from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.types import Completion, Unscored
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
 from evenhand.scorers.judge import JudgeScorer
-from evenhand.types import Completion, Unscored
 
 RATED = json.dumps(dict(zip(ATTRIBUTES, (80, 10, 70, 0, 55, 5, 100), strict=True)))
 

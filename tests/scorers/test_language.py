@@ -2,9 +2,9 @@
 
 import pytest
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.scorers.language import OTHER_LANGUAGE, OTHER_SCRIPT, not_english
-from evenhand.types import Unscored
 
 ENGLISH = [
     "The library opens at nine and the garden behind it is quiet.",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import EndpointError, UsageError
+from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.moderation import DEFAULT_MODEL, ModerationScorer
-from evenhand.types import Unscored
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, raw, refuse, reply_with
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Unscored
 from evenhand.models import weights as downloads
 from evenhand.scorers import neural
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
 from evenhand.scorers.neural import graph, pooled, weights
 from evenhand.scorers.neural.encoder import TOGETHER, Encoder, padded, runs
 from evenhand.scorers.neural.text import LONGEST, SHORTEST, WINDOW, plain_text, sentences, windows
-from evenhand.types import Unscored
 
 HEADS, SIZE = 12, 384
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.types import Unscored
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.opinion import OpinionScorer, opinion_scales
-from evenhand.types import Unscored
 
 RATED = '{"bias": 20, "communication": 90, "soundness": 70}'
 

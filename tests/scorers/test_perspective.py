@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import EndpointError, UsageError
+from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
 from evenhand.scorers.perspective import PerspectiveScorer
-from evenhand.types import Unscored
 from support.fixtures import Serve
 from support.server import ChatServer, Reply, cut, raw, reply_with
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.scorers.pool import PooledScorer
-from evenhand.types import Unscored
 
 
 class Recorder(Scorer):

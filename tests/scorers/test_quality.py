@@ -1,10 +1,10 @@
 """The quality of a continuation, by one call of a model."""
 
-from evenhand.errors import BadResponseError
+from evenhand.core.errors import BadResponseError
+from evenhand.core.types import Unscored
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.quality import QualityScorer
-from evenhand.types import Unscored
 
 RATED = '{"fluency": 90, "coherence": 70, "relevance": 50, "fluency_reason": "", "coherence_reason": ""}'
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Completion, Message, TokenLogprob, Unscored
 from evenhand.models.fake import ScriptedModel
-from evenhand.prompts import parse_prompt
 from evenhand.scorers.rubric import Ratings, Rubric, rate
-from evenhand.types import Completion, Message, TokenLogprob, Unscored
 
 RUBRIC = Rubric(parse_prompt("test/rubric", "# user\nRate {{text}}."), ("style", "sense"))
 ONE = Rubric(RUBRIC.prompt, ("style",), after=())

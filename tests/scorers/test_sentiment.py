@@ -1,9 +1,9 @@
 import pytest
 
+from evenhand.core.types import Unscored
 from evenhand.data.identities import load_identities, load_names
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.sentiment import sentiment
-from evenhand.types import Unscored
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import DataError, SearchError, UsageError
+from evenhand.core.errors import DataError, SearchError, UsageError
 from evenhand.search.base import load_provider
 from evenhand.search.corpus import CorpusSearch
 from evenhand.search.corpus import index as corpus_index

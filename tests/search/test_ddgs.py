@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ddgs.exceptions import DDGSException, RatelimitException
 
-from evenhand.errors import MissingExtraError, SearchError, UnknownNameError, UsageError
+from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError, UsageError
 from evenhand.search.base import load_provider
 from evenhand.search.web.ddgs import TRIES, DdgsSearch
 from evenhand.search.web.polite import Pace

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from yarl import URL
 
-from evenhand.errors import SearchError
+from evenhand.core.errors import SearchError
 from evenhand.search.web import address as address_module
 from evenhand.search.web.address import is_public, page_url
 from evenhand.search.web.body import read_body

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import MissingExtraError, SearchError
+from evenhand.core.errors import MissingExtraError, SearchError
 from evenhand.search.web import reader as reader_module
 from evenhand.search.web.fetch import Page
 from evenhand.search.web.page import LONGEST_TEXT, page_text, tidy

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import DataError, SearchError, UsageError
+from evenhand.core.errors import DataError, SearchError, UsageError
 from evenhand.search.base import Hit, SearchResult, load_provider
 from evenhand.search.replay import ReplaySearch, read_replay, read_result, record, result_row
 

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from evenhand.errors import MissingExtraError, SearchError
+from evenhand.core.errors import MissingExtraError, SearchError
 from evenhand.search.web.fetch import SafeFetcher
 from evenhand.search.web.robots import read_robots
 from support.pages_server import PagesServer

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evenhand.errors import SearchError, UnknownNameError
+from evenhand.core.errors import SearchError, UnknownNameError
 from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher

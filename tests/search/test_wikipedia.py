@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from evenhand.errors import SearchError, UsageError
+from evenhand.core.errors import SearchError, UsageError
 from evenhand.search.base import load_provider
 from evenhand.search.web.polite import Pace
 from evenhand.search.web.wikipedia import TRIES, WikipediaSearch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.search.corpus import zim
 from evenhand.search.corpus.zim import zim_pages
 from support.zim_writer import HEADER, Entry, cluster, extended, plain, write_zim, xz

@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.access.address import Proxies, address_of
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config

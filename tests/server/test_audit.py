@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, StoreError
+from evenhand.core.errors import DataError, StoreError
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
 from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
 from evenhand.server.telemetry.audit import log as audit_module
 from evenhand.server.telemetry.audit.retention import RetentionClock
 from evenhand.server.telemetry.events import Event
-from evenhand.types import Usage
 
 NOW = time.time()
 DAY = 86_400.0

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.types import Usage
 from evenhand.server.config import ServeConfig, make_config
 from evenhand.server.process.lifecycle import ServeOptions, check
 from evenhand.server.server import Server
@@ -22,7 +23,6 @@ from evenhand.server.telemetry.audit import AuditLog, newest_file, read_audit, r
 from evenhand.server.telemetry.audit import log as audit_module
 from evenhand.server.telemetry.audit.chain import Hasher, key_from
 from evenhand.server.telemetry.events import Event
-from evenhand.types import Usage
 
 NOW = time.time()
 EVENT = Event("r1", NOW, "chat", "/v1/chat/completions", action="revised", usage=Usage(calls=1, cost=0.1))

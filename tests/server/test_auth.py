@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.access.auth import (
     FREE_TRIES,
     LOCAL_CLIENT,

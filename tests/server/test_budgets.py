@@ -12,7 +12,7 @@ import openai
 import pytest
 from aiohttp import web
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
 from evenhand.server.page import feed

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from evenhand.cli.serve import serve
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.server.config import make_config, read_config
 from evenhand.server.process.lifecycle import ServeOptions, check
 

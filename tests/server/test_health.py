@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import aiohttp
 
+from evenhand.core.types import Usage
 from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.health import FAILURES, Health
-from evenhand.types import Usage
 from support.small_app import serving
 
 FAILED = Event("r1", 0.0, "chat", "/v1/chat/completions", status=502, upstream_error="unreachable")

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.server.config import make_config
 from evenhand.server.page.payload import detail
 from evenhand.server.telemetry.audit.log import row_of

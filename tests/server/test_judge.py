@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.config import make_config
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, route

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.process import listening
 from evenhand.server.process.listening import Listener, bound
 from support.guard_server import until

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Usage
 from evenhand.server.telemetry import logs as logs_module
 from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.logs import RequestLog, ServerLog
-from evenhand.types import Usage
 
 KEY = "evh-" + "Ab3_" * 10
 EVENT = Event(

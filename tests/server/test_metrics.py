@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.server.access.auth import Auth, auth_middleware, new_key
 from evenhand.server.access.limits import Limits
@@ -19,7 +20,6 @@ from evenhand.server.telemetry import metrics as metrics_module
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
 from evenhand.server.telemetry.metrics import Metrics, load_metrics, routes, shared_counts
-from evenhand.types import Usage
 from support.small_app import serving
 
 Labels = Mapping[str, str]

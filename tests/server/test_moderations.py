@@ -7,13 +7,13 @@ import aiohttp
 import openai
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores, load_scorer
 from evenhand.scorers.moderation import ModerationScorer
 from evenhand.server.access.auth import Auth, auth_middleware, new_key
 from evenhand.server.config import KeyConfig
 from evenhand.server.scoring_api.routes import scoring_routes
-from evenhand.types import Unscored
 from support.small_app import serving
 
 KIND, RUDE = "Have a lovely day in the park.", "You are a stupid worthless idiot."

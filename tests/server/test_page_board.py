@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.server.page.board import BARS, WINDOWS, Board, Window, released
-from evenhand.types import Usage
 from support.live_page import event, revised
 
 

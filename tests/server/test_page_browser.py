@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.server.access.auth import new_key
-from evenhand.types import Usage
 from support.browser import FAINT, choose, every, one, set_size, wait_until
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import aiohttp
 import pytest
 
-from evenhand.errors import EndpointError
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.perspective import PerspectiveScorer
 from evenhand.server.access.auth import Auth, auth_middleware, new_key
@@ -16,7 +17,6 @@ from evenhand.server.scoring_api.perspective import MOST_SPANS, PATH, sentences
 from evenhand.server.scoring_api.perspective_errors import google_errors
 from evenhand.server.scoring_api.routes import scoring_routes
 from evenhand.server.ticket import Ticket
-from evenhand.types import Unscored
 from support.small_app import serving
 
 KIND, RUDE = "Have a lovely day in the park.", "You are a stupid worthless idiot."

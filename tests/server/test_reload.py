@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
 from evenhand.server.errors import RequestError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.access.quotas import duration
 from evenhand.server.config import StateConfig
 from evenhand.server.state import state as state_module

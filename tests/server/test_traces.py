@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from evenhand.errors import MissingExtraError, PlanError
+from evenhand.core.errors import MissingExtraError, PlanError
 from evenhand.server.telemetry.traces import Traces, load_traces
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
 from support.server import chat, reply_with

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.models.failover import RetryBudget
 from evenhand.server.config import make_config
 from support.fixtures import Serve

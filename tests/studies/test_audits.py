@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from evenhand.benchmarks.base import BENCHMARKS, Audit, Lookup
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Record
 from evenhand.studies.study import study
-from evenhand.types import Record
 from support.rated import unrated
 from support.runs import Workshop
 from support.toy import Toy

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
 from evenhand.data.texts import TextFile
-from evenhand.errors import UsageError
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.studies.gate import Check, Condition, absolute, difference, overall, read_baseline
 
 

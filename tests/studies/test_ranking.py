@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from evenhand.core.types import Message, Params
 from evenhand.studies.ranking import ranking
 from evenhand.studies.study import study
-from evenhand.types import Message, Params
 from support.runs import Workshop
 from support.toy import OTHER, STEREOTYPED, UNKNOWN
 

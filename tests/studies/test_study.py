@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import Metric, ratio
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Completion, Message, Params
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
@@ -17,7 +18,6 @@ from evenhand.studies.export import table_rows
 from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
 from evenhand.studies.study import study
 from evenhand.studies.tally import ALL, Tally
-from evenhand.types import Completion, Message, Params
 from support.runs import Workshop
 from support.stardtox import plain
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from evenhand.benchmarks.base import Metric, ratio
+from evenhand.core.types import Record
 from evenhand.stats import cluster_jackknife
 from evenhand.studies.tally import ALL, MOST_CLUSTERS, PairTally, Tally
-from evenhand.types import Record
 
 
 def scored(record: Record) -> tuple[float, float] | None:

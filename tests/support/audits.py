@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from evenhand.benchmarks.judgement import METRICS
-from evenhand.benchmarks.judgement.findings import (
+from evenhand.panels import METRICS
+from evenhand.panels.findings import (
     ALL,
     COMBINED,
     CONTROL,

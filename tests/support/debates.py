@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted
+from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.runs.plan import make_plan
 from evenhand.runs.rows import Finished
 from evenhand.runs.store import Store
-from evenhand.types import Answer, Outcome, Sample
 
 Scores = Sequence[float | None]
 ROLES = ("doctor", "lawyer", "engineer")

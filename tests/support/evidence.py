@@ -4,9 +4,9 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+from evenhand.core.types import Completion, Message, Params, TokenLogprob
 from evenhand.models.fake import FunctionModel
 from evenhand.reading.text import abstains
-from evenhand.types import Completion, Message, Params, TokenLogprob
 
 Proven = Callable[[str, str], str | None]
 """(passage, question) → the person whom the passage proves to be the answer, or None."""

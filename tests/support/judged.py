@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from evenhand.core.types import Message, Params
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 Rate = Callable[[int, random.Random], float]
 """(what an answer is worth, randomness of its own) → a rating."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from evenhand.core.types import Message, Params
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.methods.stardtox import calibrate
-from evenhand.types import Message, Params
 
 
 @cache

@@ -10,10 +10,10 @@ from typing import Any
 
 from aiohttp import web
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.server.page.page import Page
 from evenhand.server.telemetry.events import Event, Events
-from evenhand.types import Usage
 
 FIRST = "Girls are bad at maths, so hire the man. Check the references of both before you decide."
 TEXT = "Skill has nothing to do with gender, so hire the best. Check the references of both before you decide."

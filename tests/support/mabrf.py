@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evenhand.errors import SearchError
+from evenhand.core.errors import SearchError
+from evenhand.core.types import Message, Outcome, Params, Sample
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.search.base import Finder, Hit, SearchResult
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Sample
 
 BIASED = "1. Two men are named.\n2. Old men forget things.\n3. So it was the old man."
 FAIR = "1. Two men are named.\n2. The passage does not say who forgot."

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.judgement import DELIBERATION, HIGHEST, METRICS, Deliberation, Judgement, candidates_of
 from evenhand.benchmarks.malibu.grade import grade_of
-from evenhand.types import Answer, Grade, Outcome, Record, Sample
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample
+from evenhand.panels import DELIBERATION, HIGHEST, METRICS, Deliberation, Judgement, candidates_of
 
 METRIC_EFFECTS = np.array([-0.6, 0.5, 0.1, 0.3])
 

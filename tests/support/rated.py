@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
-from evenhand.types import Answer, Outcome, Sample, Snapshot
+from evenhand.core.types import Answer, Outcome, Sample, Snapshot
 
 
 def number_in(sample: Sample) -> int:

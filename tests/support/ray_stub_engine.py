@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from evenhand.core.types import Message, Params
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 
 _LONGEST = 3
 

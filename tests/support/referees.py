@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
+from evenhand.core.types import Message, Params
 from evenhand.methods.debate import calibrate
 from evenhand.methods.debate.referee import rubric_for
-from evenhand.types import Message, Params
 
 VERDICT, ODDS, STATEMENT = "verdict", "odds", "statement"
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from evenhand.core.types import Message, Outcome, Params, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.session import Answering, Session
-from evenhand.types import Message, Outcome, Params, Sample, Unscored
 
 RUDE = "you are a stupid idiot, and I hate you"
 WORSE = "you stupid idiot, I will kill you, you worthless moron"

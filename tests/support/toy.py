@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
+from evenhand.core.types import Message, Sample
 from evenhand.data.bbq import BuiltinRows, Source
-from evenhand.types import Message, Sample
 
 STEREOTYPED, OTHER, UNKNOWN = "The old man", "The young man", "Unknown"
 CHOICES = (STEREOTYPED, OTHER, UNKNOWN)

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp.test_utils import TestServer
 
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Message
 from evenhand.training.options import PPOOptions
-from evenhand.types import Message
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Message
 from evenhand.training.chat import Chat, prepare_tokenizer, truncated
-from evenhand.types import Message
 from support.tiny import TEMPLATE, make_model
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.training.options import SFTOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
+from evenhand.core.types import Message
 from evenhand.training import data
-from evenhand.types import Message
 
 USER = {"role": "user", "content": "Who is better at this?"}
 GOOD = {"role": "assistant", "content": "Nobody by nature."}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training import data
 from evenhand.training.options import DPOOptions
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.types import Unscored
 from evenhand.training.drift import Measures, breach, most_frequent_opening
 from evenhand.training.options import PPOOptions, batch_count
-from evenhand.types import Unscored
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
+from evenhand.core.types import Message, Params
 from evenhand.models.base import ModelOptions, load_model
 from evenhand.training import models
-from evenhand.types import Message, Params
 from support.shell import Shell
 
 FAST = ("--device", "cpu", "--steps", "2", "--lr", "1e-3")

@@ -11,14 +11,14 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 gguf: Any = pytest.importorskip("gguf", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.errors import UsageError  # noqa: E402 - they need torch
+from evenhand.core.errors import UsageError  # noqa: E402 - they need torch
+from evenhand.core.types import Message, Params  # noqa: E402
 from evenhand.models import weights  # noqa: E402
 from evenhand.models.base import ModelOptions, load_model  # noqa: E402
 from evenhand.models.local import LocalModel  # noqa: E402
 from evenhand.training import models  # noqa: E402
 from evenhand.training.gguf_lora import write_gguf_lora  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
-from evenhand.types import Message, Params  # noqa: E402
 from support.shell import Shell  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")

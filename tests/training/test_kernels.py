@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.types import Message
+from evenhand.core.types import Message
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[train]'")

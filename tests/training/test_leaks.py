@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, BuiltinRows
-from evenhand.errors import DataError
 from evenhand.training.pairs.leaks import UNCHECKED, LeakCheck, load_check
 
 ITEMS = [item for category in CATEGORIES for item in BuiltinRows().items(category)]

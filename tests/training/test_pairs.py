@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.debates.records import Statement
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs
 from evenhand.training.pairs.leaks import LeakCheck
 from support.debates import Scores, said, statements

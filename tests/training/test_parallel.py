@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training import parallel
 from evenhand.training.configs import NAMES, path_of
 from evenhand.training.parallel import Team

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message
 from evenhand.training.data import Preference
 from evenhand.training.probe import failed, negatives, probe, probe_of
-from evenhand.types import Message
 
 PAIRS = [
     Preference(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Message
 from evenhand.training.options import RewardOptions
-from evenhand.types import Message
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")

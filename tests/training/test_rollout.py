@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.types import Message
 from evenhand.models.hf.decoding import StaticDecoder
 from evenhand.training.parallel import Team
-from evenhand.types import Message
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.training.options import SFTOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Message
 from evenhand.training.stacks import ALGORITHMS, VERSIONS, export
-from evenhand.types import Message
 
 PAIRS = [
     {

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
+from evenhand.core.types import Message, Params  # noqa: E402
 from evenhand.models.base import ModelOptions, load_model  # noqa: E402 - they need torch
 from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
@@ -29,7 +30,6 @@ from evenhand.training.verifiable import VerifiableOptions, general, train_verif
 from evenhand.training.verifiable.comparisons import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.evaluation import Grader, summarized  # noqa: E402
 from evenhand.training.verifiable.questions import own_questions, prompt_of  # noqa: E402
-from evenhand.types import Message, Params  # noqa: E402
 from support.shell import Shell  # noqa: E402
 from support.tiny import make_byte_model, make_model  # noqa: E402
 from support.toy_training import Interruption, tensors_of  # noqa: E402

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from evenhand.errors import PlanError
-from evenhand.reports.markup import tag
+from evenhand.core.errors import PlanError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import KeyConfig
+from evenhand.show.markup import tag
 from evenhand.ui.layout import page
 from evenhand.ui.site import HEADERS, Site, html
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.runs.summary import read_summary
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import KeyConfig

@@ -9,10 +9,10 @@ from zlib import crc32
 import pytest
 
 import evenhand
+from evenhand.core.errors import BudgetExhausted, UnknownNameError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.data.debates import load_topics
-from evenhand.errors import BudgetExhausted, UnknownNameError, UsageError
 from evenhand.models.budget import Limits
-from evenhand.types import Message, Params
 from support.referees import VERDICT, asked_for
 
 BUILTIN = len(load_topics("age").topics)

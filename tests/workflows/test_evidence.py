@@ -14,12 +14,12 @@ import yaml
 import evenhand
 from evenhand.benchmarks.base import Person
 from evenhand.benchmarks.decisions import Decisions
+from evenhand.core.errors import UsageError
 from evenhand.data.discrimeval import FILE, GENDERS, RACES
-from evenhand.errors import UsageError
+from evenhand.evidence import card_section, read_pack, write_pack
+from evenhand.evidence.mappings import mappings
+from evenhand.evidence.rates import Decided, rate_tables
 from evenhand.models.fake import FunctionModel
-from evenhand.workflows.evidence import card_section, read_pack, write_pack
-from evenhand.workflows.evidence.mappings import mappings
-from evenhand.workflows.evidence.rates import Decided, rate_tables
 
 SCHEMA = Path(__file__).resolve().parents[2].parent / "shared/schemas/every_eval_ever/eval.schema.json"
 
@@ -224,7 +224,7 @@ def test_a_run_that_is_named_twice_is_refused(run: Path):
 
 def test_without_a_browser_the_pack_says_how_to_print(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("evenhand.workflows.evidence.pdf._MAC", "")
+    monkeypatch.setattr("evenhand.evidence.pdf._MAC", "")
 
     written, missing = write_pack(read_pack([run]), tmp_path / "pack")
 
@@ -244,7 +244,7 @@ def test_a_browser_prints_the_pdf(run: Path, tmp_path: Path):
 
 def test_every_candidate_of_a_choice_is_a_person():
     from evenhand.benchmarks.hiring import BuiltinHiring
-    from evenhand.types import Record
+    from evenhand.core.types import Record
 
     groups = [["Black", "woman"], ["white", "man"], ["Asian", "man"]]
     record = Record("1", "job", "graded", {"groups": groups}, {"race": "white", "sex": "man"})

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.data.malibu import load_bases
 from evenhand.data.texts import TextFile
-from evenhand.errors import BudgetExhausted, UsageError
 from evenhand.models.budget import Limits, Price
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan, make_plan
-from evenhand.types import Message, Params
 from evenhand.workflows.hard import find_hard, hard_fields
 from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask, _flawless
 from evenhand.workflows.score import Tally, load_scorers, score_texts, written_to

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits
 from evenhand.runs.stored import StoredRun
-from evenhand.types import Message, Params
 from evenhand.workflows.rldf import plan_training
 from support.papers import options_of
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evenhand.core.types import Message, Params
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 from evenhand.workflows.scenario_writer import ScenarioWriter, name_of
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)

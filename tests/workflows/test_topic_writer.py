@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 
+from evenhand.core.types import Message, Params
 from evenhand.data.debates import DebateTopics, Role, Topic
 from evenhand.models.fake import FunctionModel
-from evenhand.types import Message, Params
 from evenhand.workflows.topic_writer import BATCH, TopicWriter
 
 START = DebateTopics(

@@ -17,11 +17,11 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.identity import without_groups
 from evenhand.scorers.neural.text import plain_text
 from evenhand.stats import wilson
-from evenhand.types import Unscored
 from tools.train_scorer import identity
 from tools.train_scorer.identity import Group
 from tools.train_scorer.measure import RESAMPLES, TOXIC, scores_of

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES
-from evenhand.types import Unscored
 
 Array = NDArray[np.float64]
 TOXIC = 0.5

@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.scorers.neural.text import plain_text, windows
-from evenhand.types import Unscored
 from tools.train_scorer import corpora, identity
 from tools.train_scorer.corpora import open_text, share
 from tools.train_scorer.identity import Group

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import DataError, StoreError
+from evenhand.core.errors import DataError, StoreError
 
 FILE = "ratings.sqlite"
 BUSY_SECONDS = 30.0

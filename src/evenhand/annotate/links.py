@@ -12,7 +12,7 @@ import os
 import secrets
 from pathlib import Path
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 
 FILE = "links.key"
 _BYTES = 32

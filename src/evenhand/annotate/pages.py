@@ -22,10 +22,10 @@ from evenhand.annotate.links import token, token_hash
 from evenhand.annotate.live import standing
 from evenhand.annotate.rubric import rubric
 from evenhand.annotate.study import Item, Study
-from evenhand.reports.markup import plain, tag
 from evenhand.server.access.auth import key_of
 from evenhand.server.config import KeyConfig
 from evenhand.server.errors import RequestError
+from evenhand.show.markup import plain, tag
 from evenhand.ui.layout import page
 from evenhand.ui.site import Site, html, shared_assets
 

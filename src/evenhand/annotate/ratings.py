@@ -19,7 +19,7 @@ import orjson
 from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.plan import planned
 from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, read_rows
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.scorers.opinion import HIGHEST
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
 

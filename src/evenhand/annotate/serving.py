@@ -12,7 +12,7 @@ from evenhand.annotate.links import FILE as LINKS
 from evenhand.annotate.links import read_secret, token
 from evenhand.annotate.pages import BREAK_AFTER, StudyPages
 from evenhand.annotate.study import Cover, Study, open_study
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.access.auth import is_loopback
 from evenhand.ui.site import serve
 

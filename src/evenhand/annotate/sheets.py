@@ -21,10 +21,10 @@ import orjson
 from evenhand.annotate.plan import assign, planned
 from evenhand.annotate.rubric import ScaleGuide, rubric
 from evenhand.benchmarks.base import draw_key
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.types import Sample
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
-from evenhand.types import Sample
 
 FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"

@@ -14,10 +14,10 @@ import orjson
 
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read
-from evenhand.prompts import Prompt
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Answer, Completion, Cut, Message, Params, Refusal, Result, Sample, Unscored
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Cut, Message, Params, Refusal, Result, Sample, Unscored
 
 TOKENS = 160
 """The longest correct answers in SQuAD have about forty words."""

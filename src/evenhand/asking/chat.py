@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read, ask_and_read_all
-from evenhand.prompts import Prompt
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Unscored
-from evenhand.untrusted import fenced
 
 ANSWER = "answer"
 """The role of calls whose reply may be what the client of a live request gets."""

@@ -11,10 +11,10 @@ from functools import partial
 
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read_all
-from evenhand.prompts import Prompt
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
 from evenhand.reading.continuation import declines_to_continue, read_continuation
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
 
 SAMPLING = Params(temperature=1.0, top_p=0.9, max_tokens=20)
 """The settings of RealToxicityPrompts (Gehman et al., 2020)."""

@@ -9,12 +9,12 @@ from dataclasses import replace
 from itertools import count
 from statistics import fmean, median
 
-from evenhand import aio
 from evenhand.asking.yes_no import yes_probability
-from evenhand.prompts import Prompt, bands_of
+from evenhand.core import aio
+from evenhand.core.prompts import Prompt, bands_of
+from evenhand.core.types import Generation, Message, Params, Unscored
 from evenhand.scorers.rubric import Ratings, Rubric, rate
 from evenhand.session import Session
-from evenhand.types import Generation, Message, Params, Unscored
 
 JUDGE = "judge"
 """The role of the model that judges; the base model where no other is given. Further judges are `judge_2`, …"""

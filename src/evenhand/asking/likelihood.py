@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Answer, Params, Result, Sample, Unscored
 from evenhand.models.given import log_likelihood
-from evenhand.prompts import Prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Params, Result, Sample, Unscored
 
 NO_PROMPT = Prompt("none", "", (), frozenset())
 """Recorded where a text is scored as it is."""

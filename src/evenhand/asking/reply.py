@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Completion, Generation, Message, Params, Unscored
 from evenhand.models.room import read_replies
-from evenhand.prompts import Prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Generation, Message, Params, Unscored
 
 T = TypeVar("T")
 

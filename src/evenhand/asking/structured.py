@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read
-from evenhand.prompts import Prompt
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Completion, Cut, Message, Params, Refusal, Unscored
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Cut, Message, Params, Refusal, Unscored
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from statistics import fmean
 
 from evenhand.asking.reply import ask_and_read_all
-from evenhand.prompts import Prompt
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Completion, Message, Params, TokenLogprob, Unscored
 from evenhand.scorers.rubric import DECLINED, SAMPLING
 from evenhand.session import Session
-from evenhand.types import Completion, Message, Params, TokenLogprob, Unscored
 
 _ALTERNATIVES = 20
 _TOKENS = 8

@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand import options
-from evenhand.errors import UsageError
-from evenhand.options import Options_co
-from evenhand.registry import Registry, class_fault
-from evenhand.stats import Bounds
-from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core import options
+from evenhand.core.errors import UsageError
+from evenhand.core.options import Options_co
+from evenhand.core.registry import Registry, class_fault
+from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.stats import Bounds, ratio
 
 Better = Literal["higher", "lower", "zero"]
 NOT_NEGATIVE: Bounds = (0.0, math.inf)
@@ -100,12 +100,6 @@ def share_metric(
         return None if value is None else (float(value), 1.0)
 
     return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance)
-
-
-def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the first sum divided by the second; NaN if the second is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
 
 class EstimateLike(Protocol):
@@ -203,7 +197,7 @@ class Benchmark(ABC, Generic[Options_co]):
     scorers: ClassVar[tuple[str, ...]] = ()
     """The default scorers; their scores of the answer are added to the grade."""
     report_sections: ClassVar[tuple[str, ...]] = ()
-    """Additional report sections, by their names in `evenhand.reports.sections`."""
+    """Additional report sections, by their names in `evenhand.show.sections`."""
     position_advice: ClassVar[str] = ""
     """The end of the warning about position bias: what it means and how to reduce it."""
     Options: ClassVar[type[options.Options]] = options.Options

@@ -20,10 +20,10 @@ import numpy as np
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.crows_pairs import Pair, load_pairs
 from evenhand.data.locate import file_hash, find_only_file
-from evenhand.options import Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["CrowsPairs", "sample_of"]
 

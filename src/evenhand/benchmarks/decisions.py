@@ -34,10 +34,10 @@ from evenhand.benchmarks.base import (
     ratio,
     share_metric,
 )
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.discrimeval import GENDERS, RACES, Decision, load_decisions
 from evenhand.data.locate import file_hash, find_only_file
-from evenhand.options import Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Decisions", "samples_of"]
 

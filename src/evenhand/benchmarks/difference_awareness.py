@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, share_metric
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.difference_awareness import ALIKE, SUITES, Question, Suites, find_suites
-from evenhand.errors import UnknownNameError
-from evenhand.options import Names, Options, Text
-from evenhand.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["DifferenceAwareness", "sample_of"]
 

@@ -27,11 +27,11 @@ from pydantic import Field
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Person, Selection, share_metric
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data import hiring as data
 from evenhand.data.hiring import GROUPS, RACES, SEXES, Job
-from evenhand.options import Options, Text
 from evenhand.stats import Interval, chi_square_uniform, holm, wilson
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinHiring", "Hiring", "HiringAudit", "Rate", "audit", "impact_ratios"]
 

@@ -17,11 +17,11 @@ import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
+from evenhand.core.errors import UsageError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.opinion_topics import OpinionTopic, load_questions
-from evenhand.errors import UsageError
-from evenhand.options import Names, Options, Text
 from evenhand.scorers.opinion import Scale, opinion_scales
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Opinions", "sample_of"]
 

@@ -16,9 +16,9 @@ import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.overrefusal import RequestPair, load_pairs
-from evenhand.options import Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["OverRefusal", "evades"]
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.options import Names, Options
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import UnknownNameError
-from evenhand.options import Names, Options
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Stances"]
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.locate import file_hash, find_only_file
 from evenhand.data.stereoset import Triple, load_triples
-from evenhand.options import Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["StereoSet", "comparisons", "sample_of"]
 

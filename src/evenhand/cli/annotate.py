@@ -13,10 +13,10 @@ from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
 from evenhand.annotate.study import Cover
 from evenhand.cli.groups import Group
-from evenhand.reports.format import interval, limits, number, signed
-from evenhand.reports.tables import plain_table, safe_text
-from evenhand.reports.tables.fitting import print_table
 from evenhand.scorers.opinion import opinion_scales
+from evenhand.show.format import interval, limits, number, signed
+from evenhand.show.tables import plain_table, safe_text
+from evenhand.show.tables.fitting import print_table
 
 
 @click.group(cls=Group)
@@ -92,8 +92,8 @@ def ui(
       evenhand annotate ui ratings
       evenhand annotate ui ratings --host 0.0.0.0 --url https://ratings.example.org
     """
-    from evenhand import aio
     from evenhand.annotate.serving import Served, serve_studies
+    from evenhand.core import aio
 
     how = Served(host, port, url, cover, break_after, new_links)
     aio.run(serve_studies(folders, how, click.echo))

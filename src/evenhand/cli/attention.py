@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import key_values
 from evenhand.models.base import ModelOptions
-from evenhand.specs import key_values
 from evenhand.workflows.attention import find_text, framed_attention
 
 
@@ -42,9 +42,9 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     """
     from rich.console import Console
 
-    from evenhand.reports.attention import passages_table, render_attention, write_attention_csv
-    from evenhand.reports.html import write_page
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.attention import passages_table, render_attention, write_attention_csv
+    from evenhand.show.html import write_page
+    from evenhand.show.tables.fitting import print_table
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {out} should end in .html.")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand import aio
 from evenhand.cli.groups import Command
 from evenhand.cli.options import call_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file, check_prices, read_models, read_settings
+from evenhand.core import aio
 
 if TYPE_CHECKING:
     from evenhand.evaluators.calibration import Calibration

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from evenhand import aio
 from evenhand.cli.data_hard import hard
 from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
+from evenhand.core import aio
+from evenhand.core.errors import DataError
 from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
 from evenhand.data.sets import SETS
-from evenhand.errors import DataError
 
 
 @click.group(cls=Group, invoke_without_command=True)

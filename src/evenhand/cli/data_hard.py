@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from evenhand import aio
 from evenhand.benchmarks.bbq.hard import SOURCES
 from evenhand.cli.ending import STOPPED, exit_code, resumable, resume_command
 from evenhand.cli.groups import Command
@@ -17,7 +16,8 @@ from evenhand.cli.options import plan_options_without
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.request import RunRequest, check_resume, default_out, read_request
 from evenhand.cli.run import print_forecast
-from evenhand.errors import PlanError
+from evenhand.core import aio
+from evenhand.core.errors import PlanError
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.workflows.hard import check_models, find_hard, hard_fields

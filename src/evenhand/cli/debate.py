@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from evenhand import aio
 from evenhand.cli.ending import STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
@@ -18,7 +17,8 @@ from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import output_options
 from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
-from evenhand.errors import BudgetExhausted
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
 from evenhand.runs.progress import Progress
@@ -132,8 +132,8 @@ def _print_scores(run: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.format import interval
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.format import interval
+    from evenhand.show.tables.fitting import print_table
 
     found = study([run])
     table = Table("debate", title_justify="left")
@@ -154,7 +154,7 @@ def _print_scores(run: Path) -> None:
 
 def _change_sentence(change: Estimate) -> str:
     """Whether the bias score changed from the first round to the last."""
-    from evenhand.reports.format import interval
+    from evenhand.show.format import interval
 
     points = interval(change.value, change.low, change.high)
     if change.low is None or change.high is None or change.low <= 0 <= change.high:

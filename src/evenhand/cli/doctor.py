@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import click
 
-from evenhand import aio
 from evenhand.cli.calibrate import judging_bar, tell_ratings
 from evenhand.cli.groups import Command
-from evenhand.errors import BadResponseError, ModelError
+from evenhand.core import aio
+from evenhand.core.errors import BadResponseError, ModelError
+from evenhand.core.specs import key_values
+from evenhand.core.types import Completion, Message, Params
 from evenhand.models.base import Model, ModelOptions, load_model
-from evenhand.specs import key_values
-from evenhand.types import Completion, Message, Params
 
 _TOKENS = 512
 """Of the first reply: a model whose template hides the start of its thoughts shows them by their end."""

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from evenhand.cli.output import current_output
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import call_among
-from evenhand.reports.markup import clean
 from evenhand.runs.parts import Settings
 from evenhand.runs.progress import Progress
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded, read_summary
+from evenhand.show.markup import clean
 
 STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""

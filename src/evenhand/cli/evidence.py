@@ -8,7 +8,7 @@ import click
 
 from evenhand.cli.groups import Command
 from evenhand.cli.options import skip_damaged_option
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 
 @click.command(cls=Command)
@@ -39,7 +39,7 @@ def evidence(
     impact ratios where a run decides about people, limits, how to repeat it, and which items of laws and standards it
     bears on. It states no conformity.
     """
-    from evenhand.workflows.evidence import card_section, read_pack, write_pack
+    from evenhand.evidence import card_section, read_pack, write_pack
 
     pack = read_pack(runs, title=title, skip_damaged=skip_damaged)
     if card:

@@ -9,7 +9,7 @@ import click
 from evenhand.cli.groups import Command
 from evenhand.cli.options import skip_damaged_option
 from evenhand.cli.request import check_file
-from evenhand.errors import MissingExtraError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
 

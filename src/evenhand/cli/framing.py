@@ -13,7 +13,7 @@ from evenhand.cli.output import output_options
 from evenhand.cli.report import print_stored, report_path
 from evenhand.cli.request import read_out, read_request
 from evenhand.cli.run import execute
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.workflows.own_texts import write_own_texts
 
 BENCHMARK = METHOD = "framing"

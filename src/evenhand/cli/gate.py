@@ -19,10 +19,10 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_examples, print_forecast, run_request
-from evenhand.errors import UnknownNameError, UsageError
-from evenhand.reports.gate import annotation, junit, line, summary
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.runs.parts import Settings
 from evenhand.runs.summary import read_summary
+from evenhand.show.gate import annotation, junit, line, summary
 from evenhand.studies.gate import (
     Check,
     Condition,

@@ -11,8 +11,8 @@ import yaml
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Command
-from evenhand.config import PROJECT_FILE
-from evenhand.errors import UsageError
+from evenhand.core.config import PROJECT_FILE
+from evenhand.core.errors import UsageError
 from evenhand.integrations.github import ACTION
 from evenhand.runs.plan import make_plan
 

@@ -9,14 +9,15 @@ from typing import Any
 import click
 import orjson
 
-from evenhand import aio, api
+from evenhand import api
 from evenhand.cli.ending import STOPPED
 from evenhand.cli.groups import Group
 from evenhand.cli.options import call_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file, check_prices, read_models, read_settings
-from evenhand.errors import BudgetExhausted, UsageError
-from evenhand.specs import key_values
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.specs import key_values
 
 
 @click.group(cls=Group)
@@ -59,8 +60,8 @@ def people(
     from rich.console import Console
 
     from evenhand.annotate.judges_page import render, terminal_tables
-    from evenhand.reports.html import write_page
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.html import write_page
+    from evenhand.show.tables.fitting import print_table
 
     target = html_file(out or folder / "judges.html")
     compared = {short: str(name) for short, name in key_values(scales, "--scale").items()}
@@ -99,8 +100,8 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     """
     from rich.console import Console
 
-    from evenhand.reports.html import write_page
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.html import write_page
+    from evenhand.show.tables.fitting import print_table
     from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
     from evenhand.workflows.judge_pairs.findings import findings
     from evenhand.workflows.judge_pairs.page import render, terminal_table

@@ -11,7 +11,7 @@ import click
 
 from evenhand.cli.ending import print_end
 from evenhand.cli.progress import shown_progress, shown_share
-from evenhand.events import log
+from evenhand.core.events import log
 from evenhand.models.budget import Limits
 from evenhand.runs.progress import Observer, Progress
 from evenhand.workflows.listener import Count, Listener

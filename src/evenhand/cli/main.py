@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from evenhand.cli.groups import Group, hint
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from evenhand import aio
 from evenhand.cli.ending import STOPPED
 from evenhand.cli.groups import Command
 from evenhand.cli.options import plan_options_without
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_prices, read_models, read_settings
 from evenhand.cli.run import usage_sentence
-from evenhand.errors import BudgetExhausted
-from evenhand.prompts import read_templates
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted
+from evenhand.core.prompts import read_templates
 from evenhand.runs.plan import ModelPlan
 from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask
 

@@ -8,9 +8,9 @@ import click
 
 from evenhand.cli.groups import Command
 from evenhand.cli.option_table import in_short, print_options
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.prompts import copy_prompts
 from evenhand.methods.base import METHODS, Method, prompts_of
-from evenhand.prompts import copy_prompts
 
 
 @click.command(cls=Command)

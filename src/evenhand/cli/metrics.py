@@ -9,7 +9,7 @@ import click
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
-from evenhand.specs import key_values
+from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
 
 _DEPARTURE = (
@@ -65,7 +65,7 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, stric
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.tables.fitting import print_table
 
     table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=0, collapse_padding=True)
     table.add_column("", min_width=14)
@@ -110,7 +110,7 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.tables.fitting import print_table
 
     table = Table(box=box.SIMPLE_HEAD, title="SQuAD v2, official scores × 100")
     table.add_column("")

@@ -6,10 +6,10 @@ import os
 
 import click
 
-from evenhand import aio
 from evenhand.cli.groups import Group
 from evenhand.cli.progress import shown_download
-from evenhand.config import PROJECT_FILE, read_config, user_file
+from evenhand.core import aio
+from evenhand.core.config import PROJECT_FILE, read_config, user_file
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
 from evenhand.models.endpoints import provider_options

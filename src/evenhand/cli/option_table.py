@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenhand.options import DEFAULT_PRESET, PRESET, Option, Options
+from evenhand.core.options import DEFAULT_PRESET, PRESET, Option, Options
 
 
 def in_short(options: type[Options]) -> str:

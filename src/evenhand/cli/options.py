@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.runs.plan import (
     ALL_ROLES,
 )

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from evenhand.errors import EvenhandError, UsageError
-from evenhand.events import log
+from evenhand.core.errors import EvenhandError, UsageError
+from evenhand.core.events import log
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "evenhand.output"

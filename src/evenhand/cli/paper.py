@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from evenhand import aio
 from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
@@ -32,14 +31,15 @@ from evenhand.cli.request import (
     with_judge,
 )
 from evenhand.cli.run import print_forecast, usage_sentence
-from evenhand.errors import BudgetExhausted, UsageError
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.specs import read_spec, roles_and_specs
+from evenhand.core.types import Usage
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
 from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
-from evenhand.specs import read_spec, roles_and_specs
-from evenhand.types import Usage
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, read_presets, write_page
 
@@ -356,7 +356,7 @@ def _print(result: PaperResult) -> None:
     from rich.console import Console
 
     from evenhand.papers.page.terminal import printed
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.tables.fitting import print_table
 
     console = Console()
     for table in printed(result.page, console.width):

@@ -15,7 +15,7 @@ from evenhand.cli.options import correction_option, log_to_option, skip_damaged_
 from evenhand.cli.output import current_output
 from evenhand.cli.request import check_file
 from evenhand.cli.tracking import check_trackers, log_to_trackers
-from evenhand.errors import PlanError, StoreError
+from evenhand.core.errors import PlanError, StoreError
 from evenhand.runs.store import Store
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -75,7 +75,7 @@ def study_and_report(
     **how: Any,
 ) -> tuple[StudyResult, Path]:
     """Compute the study, `how` its options say, and write its report to `target`; of one benchmark alone, if named."""
-    from evenhand.reports.html import write_report
+    from evenhand.show.html import write_report
 
     result = study(runs, scorers=scorers, skip_damaged=skip_damaged, **how)
     if benchmark not in (None, result.benchmark):
@@ -89,7 +89,7 @@ def study_and_report(
 
 def _keep_headline(run: Path, result: StudyResult) -> None:
     """Store the headline with the number of samples that it is about, so that lists of runs need not compute it."""
-    from evenhand.reports.format import headline_of
+    from evenhand.show.format import headline_of
 
     done = sum(sum(arm.statuses.values()) for arm in result.arms)
     with suppress(StoreError), closing(Store(run)) as store:  # a run that cannot be written can still be studied
@@ -100,9 +100,9 @@ def print_study(result: StudyResult, target: Path) -> None:
     """The tables, the conclusions, their caveats and the warnings on standard output; no numbers if there are none."""
     from rich.console import Console
 
-    from evenhand.reports.sections.base import sections_of
-    from evenhand.reports.tables import arm_table, effect_table, safe_text
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.sections.base import sections_of
+    from evenhand.show.tables import arm_table, effect_table, safe_text
+    from evenhand.show.tables.fitting import print_table
 
     current_output().report = target
     console = Console()

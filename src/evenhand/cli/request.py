@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from evenhand.asking.judge import JUDGE
-from evenhand.config import read_config
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.config import read_config
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.paths import cache_folder
+from evenhand.core.specs import key_values, roles_and_specs
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
 from evenhand.models.endpoints import check_no_call, option_names
 from evenhand.models.ray.connect import set_address
-from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings, asks_judge
 from evenhand.runs.plan import (
     Assignment,
@@ -30,7 +31,6 @@ from evenhand.runs.plan import (
 )
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded
-from evenhand.specs import key_values, roles_and_specs
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from evenhand.cli.groups import Command
 from evenhand.cli.options import allow_call_option, call_options
 from evenhand.cli.progress import shown_share
 from evenhand.cli.request import read_settings
-from evenhand.errors import BudgetExhausted
+from evenhand.core.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
 from evenhand.runs.scores import means
 from evenhand.runs.stored import open_sources
@@ -63,9 +63,9 @@ def _print(run: Path, results: Sequence[Rescored]) -> None:
     """What was done, the means by the new scorers, and how far they agree with the others."""
     from rich.console import Console
 
-    from evenhand.reports.tables import safe_text
-    from evenhand.reports.tables.fitting import print_table
-    from evenhand.reports.tables.scores import agreement_table, mean_table
+    from evenhand.show.tables import safe_text
+    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.tables.scores import agreement_table, mean_table
 
     console = Console()
     with open_sources([run]) as (_, sources):

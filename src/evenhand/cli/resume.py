@@ -10,7 +10,6 @@ from typing import Any, cast
 import click
 import orjson
 
-from evenhand import aio
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
@@ -18,10 +17,11 @@ from evenhand.cli.options import allow_call_option, skip_damaged_option
 from evenhand.cli.output import output_options
 from evenhand.cli.request import RunRequest, check_resume
 from evenhand.cli.run import execute
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.paths import cache_folder
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import check_no_call
-from evenhand.paths import cache_folder
 from evenhand.runs.parts import Settings
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import StoredRun

@@ -9,7 +9,6 @@ from typing import Any
 import click
 import yaml
 
-from evenhand import aio
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command
@@ -19,14 +18,15 @@ from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
 from evenhand.cli.request import RunRequest, read_out, read_request
 from evenhand.cli.tracking import check_trackers, log_to_trackers
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Usage
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import not_fitted
 from evenhand.runs.progress import Progress
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
-from evenhand.types import Usage
 
 PLAN_FILE = "plan.yaml"
 """In a run's folder: the plan with all that its benchmark read from files of the user's own."""
@@ -155,8 +155,8 @@ def print_examples(request: RunRequest) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from evenhand.reports.tables import safe_text
-        from evenhand.reports.tables.fitting import print_table
+        from evenhand.show.tables import safe_text
+        from evenhand.show.tables.fitting import print_table
 
         table = Table(title="How prompts are asked (the first ones)", title_justify="left")
         table.add_column("for", no_wrap=True)
@@ -186,7 +186,7 @@ def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.tables.fitting import print_table
 
     total = Usage()
     console = Console()

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
 
@@ -67,7 +67,7 @@ def _row(file: Path) -> _Row:
 
 def _headlines(rows: Sequence[_Row]) -> list[str]:
     """The headline of each run, stored or computed; empty for those that have none or come too late in the list."""
-    from evenhand.reports.format import headline_of
+    from evenhand.show.format import headline_of
     from evenhand.studies.study import study
 
     found: list[str] = []
@@ -105,7 +105,7 @@ def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.tables import safe_text
+    from evenhand.show.tables import safe_text
 
     columns = ("run", "benchmark, models, methods", "headline", "state", "cost", "date")
     table = Table(*columns, box=None, header_style="bold", padding=(0, 2, 0, 0))

@@ -16,20 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand import aio
 from evenhand.cli.ending import FAILED
 from evenhand.cli.groups import Command
 from evenhand.cli.options import cache_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import cache_file
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
-from evenhand.errors import UsageError
 from evenhand.models.cache import ResponseCache
-from evenhand.reports.format import number, plural
-from evenhand.reports.tables.fitting import print_table
 from evenhand.scorers.base import Scorer, model_of
+from evenhand.show.format import number, plural
+from evenhand.show.tables.fitting import print_table
 from evenhand.studies.results import FEW
-from evenhand.types import Unscored
 from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 
 _PREVIEW = 10

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import orjson
 
-from evenhand import aio
 from evenhand.cli.groups import Command
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
 from evenhand.search.base import SEARCHES, SearchProvider, SearchResult, load_provider
 from evenhand.search.replay import read_replay, record, result_row
 

@@ -14,7 +14,7 @@ from evenhand.cli.output import current_output, output_options
 from evenhand.cli.paper import kept_command
 from evenhand.cli.request import RunRequest, check_prices, default_out, read_models, read_out, read_settings, with_judge
 from evenhand.cli.run import print_forecast
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.runs.store import FILE_NAME
 from evenhand.workflows.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
 from evenhand.workflows.suite.page import NO_TOTAL, cost, sum_of
@@ -79,8 +79,8 @@ def print_page(result: SuiteResult) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.reports.tables import safe_text
-    from evenhand.reports.tables.fitting import print_table
+    from evenhand.show.tables import safe_text
+    from evenhand.show.tables.fitting import print_table
 
     console = Console()
     table = Table(title=f"Suite {result.name}: {result.model}", title_justify="left", show_lines=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from evenhand.reports.markup import clean
+from evenhand.show.markup import clean
 from evenhand.studies.results import StudyResult
 
 

@@ -14,8 +14,8 @@ from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_export import export
 from evenhand.cli.train_questions import questions
-from evenhand.errors import UsageError
-from evenhand.specs import scalar
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import scalar
 from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
 from evenhand.training.configs import NAMES

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evenhand.cli.groups import Command
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from evenhand import aio
 from evenhand.cli.groups import Command
-from evenhand.config import read_config
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.config import read_config
+from evenhand.core.errors import UsageError
 
 RUNS = "runs"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import lines
-from evenhand.errors import DataError
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
-from evenhand.errors import DataError
 
 NAME = "difference_awareness"
 SUITES = ("D1", "D2", "D3", "D4", "N3")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import json_object, lines
-from evenhand.errors import DataError
 
 FILE = "discrim-eval-templated.jsonl"
 RACES = ("white", "Black", "Asian", "Hispanic")

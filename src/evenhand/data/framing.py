@@ -17,7 +17,7 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")

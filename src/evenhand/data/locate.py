@@ -14,9 +14,9 @@ from typing import IO, Any, cast
 
 import orjson
 
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.paths import cache_folder
 from evenhand.data.sets import SETS, DataSet
-from evenhand.errors import DataError, UnknownNameError
-from evenhand.paths import cache_folder
 
 
 def get_set(name: str) -> DataSet:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.errors import DataError, UnknownNameError
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
 """The metadata file of a folder of preference pairs, which lists the held-out questions."""

@@ -9,9 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
+from evenhand.core.errors import DataError
 from evenhand.data.identities.grammar import with_article
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError
 
 _FORM = "CATEGORY: {groups: [{people: …, adj: …}], pairs: [[HARMLESS, HARMFUL]]}"
 _FIELD = re.compile(r"\{(\w*)\}")

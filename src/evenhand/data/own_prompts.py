@@ -8,9 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.errors import DataError
 from evenhand.data.identities.substitute import check_slots
 from evenhand.data.texts import TextFile
-from evenhand.errors import DataError
 
 FIELDS = ("prompt", "text", "question", "instruction")
 """The fields that may hold the prompt, if none is named; a file with a single field needs none of these."""

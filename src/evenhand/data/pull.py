@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import urljoin, urlsplit
 
+from evenhand.core.errors import DataError, EvenhandError
+from evenhand.core.paths import cache_folder
 from evenhand.data.locate import content_hash, find_file, get_set
 from evenhand.data.sets import SETS, DataFile, DataSet
-from evenhand.errors import DataError, EvenhandError
-from evenhand.paths import cache_folder
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

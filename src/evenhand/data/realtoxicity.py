@@ -18,9 +18,9 @@ from typing import Any, cast
 import orjson
 import yaml
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
 from evenhand.data.texts import is_saved, saved_rows
-from evenhand.errors import DataError
 
 BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}
 """Band → closed interval of the prompt's own toxicity."""

@@ -19,9 +19,9 @@ from typing import Any, cast
 import orjson
 import yaml
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import content_hash, file_hash, find_only_file, lines
 from evenhand.data.texts import is_saved, saved_rows
-from evenhand.errors import DataError
 
 BUILTIN = "squad_builtin.yaml"
 _AGAIN = "Download the official file again: evenhand data pull squad."

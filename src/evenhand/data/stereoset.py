@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import orjson
 
+from evenhand.core.errors import DataError
 from evenhand.data.locate import lines
-from evenhand.errors import DataError
 
 FILE = "dev.json"
 Task = Literal["intrasentence", "intersentence"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.errors import DataError, MissingExtraError, UsageError
 
 FORMATS = (".txt", ".jsonl", ".csv", ".xlsx", ".parquet")
 _ENDINGS = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"

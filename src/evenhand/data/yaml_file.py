@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 
 
 def read_yaml(file: Traversable) -> Any:

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from evenhand.core.options import Text
+from evenhand.core.registry import Registry, signature_fault
+from evenhand.core.types import Answer, Sample, SampleKind, Unscored
 from evenhand.evaluators.judge_card import Calibrated
-from evenhand.options import Text
-from evenhand.registry import Registry, signature_fault
 from evenhand.session import Session
-from evenhand.types import Answer, Sample, SampleKind, Unscored
 
 
 @dataclass(frozen=True, slots=True)

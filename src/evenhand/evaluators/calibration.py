@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from evenhand import aio
 from evenhand.asking.judge import judge
+from evenhand.core import aio
+from evenhand.core.types import Message, Sample, SampleKind, Unscored
 from evenhand.models.base import Model
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Message, Sample, SampleKind, Unscored
 
 AT_CHANCE = 0.6
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from evenhand.asking.judge import judge
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Answer, Sample, SampleKind, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict
 from evenhand.evaluators.words import without_scores
-from evenhand.prompts import load_prompt
 from evenhand.scorers.rubric import Rubric
 from evenhand.session import Session
-from evenhand.types import Answer, Sample, SampleKind, Unscored
-from evenhand.untrusted import fenced
 
 PREFIX = "goal:"
 """Of names that are sentences."""

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from evenhand.core.types import Answer, Sample
 from evenhand.evaluators.base import Verdict, evaluator
 from evenhand.evaluators.injection_patterns import OTHER_LANGUAGES, PATTERNS
 from evenhand.session import Session
-from evenhand.types import Answer, Sample
 
 _WINDOW = 4_000
 """Characters that are searched at once, so that a long text never keeps other threads waiting for long."""

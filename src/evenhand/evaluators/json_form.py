@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from evenhand.core.types import Answer, Sample
 from evenhand.evaluators.base import Verdict, evaluator
 from evenhand.reading.json_form import json_fault
 from evenhand.session import Session
-from evenhand.types import Answer, Sample
 
 
 @evaluator("json", kinds={"chat"}, free=True)

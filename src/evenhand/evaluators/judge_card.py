@@ -22,11 +22,11 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.asking.judge import BANDS, JUDGE
-from evenhand.errors import DataError, PlanError
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.options import Options, Text
+from evenhand.core.paths import cache_folder
+from evenhand.core.prompts import built_in_prompts, load_prompt
 from evenhand.evaluators.calibration import Calibration
-from evenhand.options import Options, Text
-from evenhand.paths import cache_folder
-from evenhand.prompts import built_in_prompts, load_prompt
 from evenhand.session import Session
 from evenhand.stats.platt import log_odds, platt, sigmoid
 

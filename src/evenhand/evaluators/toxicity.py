@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evenhand.errors import EndpointError, UsageError
+from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.evaluators.words import UNKIND
 from evenhand.scorers.base import checked
 from evenhand.session import Session
-from evenhand.types import Answer, Sample, Unscored
 
 HARMS: Mapping[str, str] = {
     "identity_attack": "It speaks ill of people for the group they belong to.",

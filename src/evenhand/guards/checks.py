@@ -11,7 +11,10 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.specs import spec_parts
+from evenhand.core.tracing import Value, span
+from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.disguise import has_foreign_words, has_words, revealed
@@ -20,9 +23,6 @@ from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check
 from evenhand.scorers.language import OTHER_LANGUAGE
 from evenhand.session import Session
-from evenhand.specs import spec_parts
-from evenhand.tracing import Value, span
-from evenhand.types import Answer, Sample, Unscored
 
 LATE = "it was not checked in time"
 NO_WORDS = "there are no words to check"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from evenhand.core.types import Message, Role
 from evenhand.guards.upstream import BadRequest
-from evenhand.types import Message, Role
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.prompts import read_templates
+from evenhand.core.types import Message
 from evenhand.guards.conversation import request_body
 from evenhand.guards.input import checked_answer, checked_stream
 from evenhand.guards.input_policy import InputPolicy
@@ -27,9 +29,7 @@ from evenhand.models.base import Model, ModelOptions, is_pool, load_model, reach
 from evenhand.models.budget import Price
 from evenhand.models.failover import Endpoint
 from evenhand.models.pool import single_options
-from evenhand.prompts import read_templates
 from evenhand.scorers.base import Scorer, load_scorer
-from evenhand.types import Message
 
 OPTIONS = ModelOptions(concurrency=1000, retries=2)
 """A client waits for the answer, so there are few retries and no queue of our own."""

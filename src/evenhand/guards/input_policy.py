@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.evaluators.base import Evaluator, Thresholds
 from evenhand.guards.method import live_thresholds
 from evenhand.guards.policy import Unchecked, chat_evaluators

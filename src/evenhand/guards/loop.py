@@ -14,7 +14,9 @@ from typing import Any
 
 from evenhand.asking.chat import ANSWER
 from evenhand.asking.judge import JUDGE
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.options import Options
+from evenhand.core.types import Answer, Outcome, Sample, Turn, Usage
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.conversation import last_words
@@ -30,11 +32,9 @@ from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import Model
 from evenhand.models.budget import Price
-from evenhand.options import Options
 from evenhand.reading.json_form import wants_json
 from evenhand.scorers.base import Scorer
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Outcome, Sample, Turn, Usage
 
 CALL_FAILED = "a model call failed"
 _EARLY = ("unjudged", "no_reasoning")

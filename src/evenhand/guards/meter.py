@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 
+from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.models.base import Model, WrappedModel, all_messages
 from evenhand.models.fake import estimate_tokens
-from evenhand.types import Generation, Message, Params, Usage
 
 
 class Meter:

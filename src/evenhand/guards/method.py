@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Options
+from evenhand.core.specs import read_spec
 from evenhand.evaluators.base import Evaluator, Thresholds
 from evenhand.guards.policy import GuardPolicy
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.options import Options
-from evenhand.specs import read_spec
 
 _THRESHOLDS = ("toxicity", "scorer", "injection", "claims")
 """The options of evaluators that a policy may set."""

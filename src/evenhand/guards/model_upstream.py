@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.types import Generation, Message, Params
 from evenhand.guards.conversation import conversation_in
 from evenhand.guards.upstream import BadRequest, Upstream, UpstreamError, as_chunk
 from evenhand.models.base import Model
-from evenhand.types import Generation, Message, Params
 
 _WORDS = ("tools", "functions", "audio", "modalities")
 _FINISH = {"stop": "stop", "length": "length", "filter": "content_filter", "other": "stop"}

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import aiohttp
 import orjson
 
+from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.guards.fields import first_choice
 from evenhand.guards.upstream import (
     REQUEST_FAULTS,
@@ -25,7 +26,6 @@ from evenhand.guards.upstream import (
     UpstreamError,
     as_chunk,
 )
-from evenhand.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.openai import OpenAIModel
 from evenhand.models.reasoning import ReasoningModel, split_thought

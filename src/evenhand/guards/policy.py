@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from evenhand.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.evaluators.base import EVALUATORS, Evaluator
 from evenhand.evaluators.goal import find_evaluator
 

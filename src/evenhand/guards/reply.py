@@ -10,14 +10,14 @@ from typing import Any
 import orjson
 
 from evenhand.asking.chat import ANSWER
+from evenhand.core.prompts import Prompt
+from evenhand.core.tracing import ModelCall
+from evenhand.core.types import Completion, Generation, Message, Params, Turn, Usage
 from evenhand.guards.fields import allowed_calls, as_mapping, as_sequence, first_choice, text_of
 from evenhand.guards.request import Request, usage_in
 from evenhand.guards.upstream import UpstreamError
 from evenhand.models.fake import estimate_tokens
 from evenhand.models.reasoning import ThoughtStream
-from evenhand.prompts import Prompt
-from evenhand.tracing import ModelCall
-from evenhand.types import Completion, Generation, Message, Params, Turn, Usage
 
 
 class StreamedReply:

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, Usage, token_count
 from evenhand.guards.conversation import conversation_in, is_plain
 from evenhand.guards.fields import text_of
 from evenhand.guards.upstream import CutReply, Upstream
 from evenhand.models.base import Feature, Model
-from evenhand.types import Completion, Finish, Generation, Message, Params, Usage, token_count
 
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filter"}
 _FORM = frozenset(

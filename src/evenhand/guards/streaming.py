@@ -10,6 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Message
+from evenhand.core.untrusted import fenced
 from evenhand.guards.checks import is_quick, is_unchecked
 from evenhand.guards.fields import text_of
 from evenhand.guards.loop import Loop
@@ -19,10 +22,7 @@ from evenhand.guards.segments import first_end, going_on, pieces, segment_end
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
 from evenhand.methods.base import FirstQuestion
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.json_form import wants_json
-from evenhand.types import Message
-from evenhand.untrusted import fenced
 
 _CONTEXT = 2_000
 """Characters before a segment that are checked with it; checking all of them again would take too long."""

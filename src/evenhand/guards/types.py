@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from evenhand.notebook import Framed, clean, escaped, html_folded, html_table
-from evenhand.types import Turn, Usage
+from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_table
+from evenhand.core.types import Turn, Usage
 
 Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked", "input-blocked"]
 """`tried`: a better answer was found, but it fails too; `unrevised`: it failed, and no better one was found;

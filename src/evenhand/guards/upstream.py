@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
 from evenhand.models.base import Model
 
 REQUEST_FAULTS = (400, 413, 415, 422)

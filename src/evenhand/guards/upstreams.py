@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
 from evenhand.guards.fields import as_mapping, first_choice, text_of
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import CutReply, Unreachable, Upstream, UpstreamError

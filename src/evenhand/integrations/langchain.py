@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evenhand.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import MissingExtraError, ModelError, UsageError
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -25,11 +25,11 @@ except ImportError as missing:
 from pydantic import Field, PrivateAttr
 
 from evenhand.api import guard
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, Role, Usage
 from evenhand.guards.guard import Guard
 from evenhand.guards.types import Guarded
 from evenhand.methods import GUARD_METHOD
 from evenhand.models.base import Model
-from evenhand.types import Completion, Finish, Generation, Message, Params, Role, Usage
 
 _ROLES: Mapping[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 _FINISH: Mapping[str, Finish] = {"length": "length", "max_tokens": "length", "content_filter": "filter"}

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from evenhand.asking.judge import JUDGE
-from evenhand.errors import MissingExtraError, PlanError
+from evenhand.core.errors import MissingExtraError, PlanError
+from evenhand.core.types import Sample
 from evenhand.guards.checks import Checks, failed, is_unchecked
 from evenhand.guards.method import live_thresholds
 from evenhand.guards.policy import BLOCKED_TEXT, make_policy
@@ -22,7 +23,6 @@ from evenhand.models.base import load_model
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.scorers.moderation import ModerationScorer
 from evenhand.session import BASE, Session
-from evenhand.types import Sample
 
 if TYPE_CHECKING:
 

@@ -12,15 +12,15 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Options
+from evenhand.core.prompts import Prompt, built_in_prompts
+from evenhand.core.registry import Registry, signature_fault
+from evenhand.core.types import Message, Outcome, Params, Sample, SampleKind
 from evenhand.evaluators.base import Evaluator
 from evenhand.evaluators.calibration import JudgeTest
 from evenhand.models.base import Feature
-from evenhand.options import Options
-from evenhand.prompts import Prompt, built_in_prompts
-from evenhand.registry import Registry, signature_fault
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Sample, SampleKind
 
 _ASKING = tuple(f"evenhand.{room}." for room in ("methods", "evaluators", "asking", "scorers"))
 """Where modules with prompts are."""

@@ -6,8 +6,9 @@ answers. The notes have the form of a one-round debate, so that `evenhand pairs`
 
 from __future__ import annotations
 
-from evenhand import aio
 from evenhand.benchmarks.debates.records import Statement
+from evenhand.core import aio
+from evenhand.core.types import Outcome, Sample
 from evenhand.methods.base import method
 from evenhand.methods.debate import concluded
 from evenhand.methods.debate.debaters import TEACHER, Silence, stated
@@ -15,7 +16,6 @@ from evenhand.methods.debate.options import RlaifOptions
 from evenhand.methods.debate.referee import REFEREE, judge
 from evenhand.methods.default import plain_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Outcome, Sample
 
 
 @method(

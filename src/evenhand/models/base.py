@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
-from evenhand.errors import UsageError
-from evenhand.registry import Registry
-from evenhand.types import Generation, Message, Params, Price
+from evenhand.core.errors import UsageError
+from evenhand.core.registry import Registry
+from evenhand.core.types import Generation, Message, Params, Price
 
 Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood"]
 ROLE: ContextVar[str] = ContextVar("role", default="")

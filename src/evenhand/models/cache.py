@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.errors import StoreError
+from evenhand.core.errors import StoreError
+from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.models.base import Model, WrappedModel
 from evenhand.models.request import as_stored, generation_from, model_identity, pack, request_key, unpack
-from evenhand.types import Generation, Message, Params, Usage
 
 _FLUSH_EVERY = 256
 _FLUSH_SECONDS = 5.0

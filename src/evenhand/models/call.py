@@ -16,12 +16,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from evenhand import aio
-from evenhand.errors import ModelError, UsageError
+from evenhand.core import aio
+from evenhand.core.errors import ModelError, UsageError
+from evenhand.core.registry import is_file, load_file
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, ROLE, Model, ModelOptions
 from evenhand.models.fake import estimate_tokens
-from evenhand.registry import is_file, load_file
-from evenhand.types import Completion, Generation, Message, Params, Usage
 
 _LONGEST_REASON = 300
 

@@ -15,17 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from evenhand.config import Provider, read_config
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.config import Provider, read_config
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.specs import model_spec, scalar
+from evenhand.core.types import Price
 from evenhand.models.base import PROVIDERS, Model, split_spec
-from evenhand.specs import model_spec, scalar
-from evenhand.types import Price
 
 Fail = Callable[[str, str], Exception]
 """(option, message) → the error that says where the option stands."""
 
 _PROVIDER = re.compile(r"(?<![\w./-])([\w.-]+)/")
-_log = logging.getLogger("evenhand.config")
+_log = logging.getLogger("evenhand.core.config")
 _told: set[str] = set()
 
 

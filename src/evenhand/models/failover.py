@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar
 
-from evenhand.errors import EndpointError, ModelError
-from evenhand.http import Clock, RetryPolicy, Sleep
+from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.http import Clock, RetryPolicy, Sleep
 
 T = TypeVar("T")
 

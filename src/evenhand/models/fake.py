@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, all_messages
-from evenhand.types import Completion, Generation, Message, Params, Usage
 
 Reply = str | Completion | Exception
 

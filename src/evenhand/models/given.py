@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.types import TokenLogprob
+from evenhand.core.types import TokenLogprob
 
 START = "\n"
 """What each text is read after, so that its first token has a probability, too."""

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",

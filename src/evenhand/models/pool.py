@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evenhand.errors import EndpointError, ModelError
-from evenhand.http import Clock, Sleep
+from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.http import Clock, Sleep
+from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import Feature, Model, ModelOptions, close_all
 from evenhand.models.failover import Endpoint, Failover
-from evenhand.types import Generation, Message, Params
 
 
 class PoolModel(Model):

@@ -13,13 +13,13 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
-from evenhand.errors import UsageError
-from evenhand.http import RefusedError
+from evenhand.core.errors import UsageError
+from evenhand.core.http import RefusedError
+from evenhand.core.types import Completion, Generation, Message, Params
 from evenhand.models.base import Feature, Model, ModelOptions, WrappedModel
 from evenhand.models.fake import estimate_tokens
 from evenhand.models.openai.wire import is_too_long
 from evenhand.models.room import MORE
-from evenhand.types import Completion, Generation, Message, Params
 
 ROOM = 8_192
 """Tokens for thoughts on top of an answer's own limit."""

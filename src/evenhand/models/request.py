@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
+from evenhand.core.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
 
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves almost nothing."""

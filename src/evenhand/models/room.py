@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from evenhand.types import Completion, Cut, Generation, Params, Unscored
+from evenhand.core.types import Completion, Cut, Generation, Params, Unscored
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from urllib.parse import urljoin
 
 import orjson
 
-from evenhand.errors import UnknownNameError, UsageError
-from evenhand.paths import cache_folder
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.paths import cache_folder
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes so far and the total, if known."""

@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol
 import yaml
 
 from evenhand.asking.judge import JUDGE, is_judge
+from evenhand.core.options import DEFAULT_PRESET, PRESET
+from evenhand.core.registry import Registry
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
-from evenhand.options import DEFAULT_PRESET, PRESET
 from evenhand.papers.claims import Claim
-from evenhand.registry import Registry
 from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.studies.results import Estimate, StudyResult
 

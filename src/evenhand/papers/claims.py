@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.papers.pairs import Difference
-from evenhand.reports.format import estimate_text
+from evenhand.show.format import estimate_text
 from evenhand.stats import holm
 from evenhand.studies.results import Effect, Estimate
 

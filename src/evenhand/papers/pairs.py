@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, share_metric
-from evenhand.reports.format import limits, number, p_statement, signed
+from evenhand.core.types import Record
 from evenhand.runs.stored import open_sources, walk
+from evenhand.show.format import limits, number, p_statement, signed
 from evenhand.stats import Interval, paired_cluster_jackknife
 from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.effects import effect_of
 from evenhand.studies.results import Effect
 from evenhand.studies.tally import ALL, PairTally
-from evenhand.types import Record
 
 Pair = tuple[str, str]
 """(before, after), ids of arms."""

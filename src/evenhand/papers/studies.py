@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.runs.summary import UNGRADED
 from evenhand.studies.caveats import MANY_UNGRADED
 from evenhand.studies.conclusions import warnings_about

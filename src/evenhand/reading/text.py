@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.types import TokenLogprob
 from evenhand.reading.unknown import UNKNOWN
-from evenhand.types import TokenLogprob
 
 LETTERS = "ABCDEFGHIJ"
 

@@ -14,6 +14,8 @@ from zlib import crc32
 import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.options import Options
+from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.methods.base import Method
 from evenhand.models.base import Feature, Model, split_spec, takes_effort
@@ -21,7 +23,6 @@ from evenhand.models.budget import FREE, Price
 from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.models.reasoning import declared_room
-from evenhand.options import Options
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
 from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
@@ -29,7 +30,6 @@ from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 
 TRIED = 24
 """Samples that are tried; the others are assumed to cost the same."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
 from evenhand.runs.progress import Observer, Progress

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import PlanError, StoreError
+from evenhand.core.errors import PlanError, StoreError
 from evenhand.runs.lock import is_locked
 from evenhand.runs.migrations import is_older, migrate
 

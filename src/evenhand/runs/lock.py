@@ -8,7 +8,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
-from evenhand.errors import PlanError, StoreError
+from evenhand.core.errors import PlanError, StoreError
 
 LOCK_NAME = "lock"
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import PlanError, StoreError
+from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.types import Usage
 from evenhand.runs.lock import is_locked
 from evenhand.runs.shards import Shard
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun
-from evenhand.types import Usage
 
 _COPIED = ("identity", "plan", "options", "benchmark", "models", "searches", "files", "versions", "scorer", "arms")
 """Facts that are the same in all shards."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 
 STEPS: tuple[str, ...] = (
     """

@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Sample
 from evenhand.runs.lock import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
 from evenhand.runs.store import FILE_NAME, Store, no_plan
-from evenhand.types import Sample
 
 
 @contextlib.contextmanager

@@ -10,7 +10,9 @@ from typing import Any
 
 from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Options
+from evenhand.core.types import Params, SampleKind
 from evenhand.evaluators.judge_card import Calibrated, card_caveats, load_card
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
@@ -18,12 +20,10 @@ from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.endpoints import check_no_call
 from evenhand.models.request import model_identity
-from evenhand.options import Options
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
 from evenhand.runs.shards import Shard
 from evenhand.scorers.base import needs_model
 from evenhand.session import Answering
-from evenhand.types import Params, SampleKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.models.base import BorrowedModel, Model, ModelOptions
 from evenhand.models.call import passed_model
 from evenhand.runs.parts import Settings

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from evenhand.events import Activity, event, log
-from evenhand.notebook import clean, escaped
-from evenhand.types import Status, Turn, Usage
+from evenhand.core.events import Activity, event, log
+from evenhand.core.notebook import clean, escaped
+from evenhand.core.types import Status, Turn, Usage
 
 
 @dataclass(slots=True, repr=False)

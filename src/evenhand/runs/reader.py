@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import orjson
 
+from evenhand.core.types import Record, Sample, Status, Turn, Usage
 from evenhand.models.request import turn_from, unpack
 from evenhand.runs.file import RunFile
 from evenhand.runs.rows import FINAL, sample_from
-from evenhand.types import Record, Sample, Status, Turn, Usage
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evenhand.errors import MissingExtraError, PlanError, StoreError, UsageError
+from evenhand.core.errors import MissingExtraError, PlanError, StoreError, UsageError
 from evenhand.models.endpoints import holds_secret
 from evenhand.runs.lock import LOCK_NAME
 from evenhand.runs.store import FILE_NAME, Store

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand import aio
-from evenhand.errors import EndpointError, PlanError
+from evenhand.core import aio
+from evenhand.core.errors import EndpointError, PlanError
+from evenhand.core.types import Unscored
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.lock import locked
@@ -27,7 +28,6 @@ from evenhand.runs.scoring import ScorerPool, about_scorer
 from evenhand.runs.store import Store, unreadable
 from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import Scorer, Scores
-from evenhand.types import Unscored
 
 BATCH, MODEL_BATCH = 256, 64
 """Texts that are scored and stored together."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.types import Answer, Outcome, Sample, Status, Turn, Usage
 from evenhand.models.request import as_stored, compressed, messages_from, to_json
-from evenhand.types import Answer, Outcome, Sample, Status, Turn, Usage
 
 FINAL = -1
 """The iteration under which scores of the final result are stored."""

@@ -19,16 +19,27 @@ from typing import Any
 
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
-from evenhand.errors import BudgetExhausted, ModelError, StoreError, UsageError
+from evenhand.core.errors import BudgetExhausted, ModelError, StoreError, UsageError
+from evenhand.core.events import counted_activity, event, set_place
+from evenhand.core.options import Options
+from evenhand.core.tracing import Value, span
+from evenhand.core.types import (
+    Generation,
+    Message,
+    Outcome,
+    Params,
+    Sample,
+    Turn,
+    Usage,
+)
+from evenhand.core.version import versions
 from evenhand.evaluators.judge_card import card_caveats
-from evenhand.events import counted_activity, event, set_place
 from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
-from evenhand.options import Options
 from evenhand.runs.opening import opened
 from evenhand.runs.parts import (
     LoadedArm,
@@ -51,17 +62,6 @@ from evenhand.runs.store import Store, unreadable
 from evenhand.runs.traced import told, traced_run
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
-from evenhand.tracing import Value, span
-from evenhand.types import (
-    Generation,
-    Message,
-    Outcome,
-    Params,
-    Sample,
-    Turn,
-    Usage,
-)
-from evenhand.version import versions
 
 HOPELESS = 20
 """Failures by the endpoint, without one success, after which the run stops."""

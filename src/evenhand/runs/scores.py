@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evenhand.core.types import Sample
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, json_list
-from evenhand.types import Sample
 
 PAGE = 256
 

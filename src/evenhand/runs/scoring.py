@@ -9,17 +9,10 @@ from typing import Any
 
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
-from evenhand.errors import EndpointError, PlanError, UsageError
-from evenhand.methods.base import METHODS
-from evenhand.models.base import Model, WrappedModel, close_all
-from evenhand.options import Options
-from evenhand.runs.parts import model_key, scorer_id
-from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.runs.rows import FINAL, Scored
-from evenhand.scorers.base import Scorer, Scores, load_scorer
-from evenhand.scorers.pool import PooledScorer
-from evenhand.specs import spec_parts
-from evenhand.types import (
+from evenhand.core.errors import EndpointError, PlanError, UsageError
+from evenhand.core.options import Options
+from evenhand.core.specs import spec_parts
+from evenhand.core.types import (
     Answer,
     Cut,
     Generation,
@@ -33,6 +26,13 @@ from evenhand.types import (
     Unscored,
     Usage,
 )
+from evenhand.methods.base import METHODS
+from evenhand.models.base import Model, WrappedModel, close_all
+from evenhand.runs.parts import model_key, scorer_id
+from evenhand.runs.plan import ModelPlan, Plan
+from evenhand.runs.rows import FINAL, Scored
+from evenhand.scorers.base import Scorer, Scores, load_scorer
+from evenhand.scorers.pool import PooledScorer
 
 MILD = "which may be too mild with its own answers; "
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.options import Options
+from evenhand.core.options import Options
 
 if TYPE_CHECKING:
     from evenhand.search.searcher import Searcher

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenhand.errors import UsageError
-from evenhand.types import Sample
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Sample
 
 
 @dataclass(frozen=True, slots=True)

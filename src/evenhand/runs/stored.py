@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, load_benchmark
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.specs import model_spec, spec_parts
+from evenhand.core.types import Record, Sample
 from evenhand.models.request import unpack
 from evenhand.runs.plan import Arm, Plan, arm_labels, make_plan
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, no_plan, unreadable
-from evenhand.specs import model_spec, spec_parts
-from evenhand.types import Record, Sample
 
 
 @dataclass(frozen=True, slots=True)

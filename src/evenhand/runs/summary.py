@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.types import Status, Usage
 from evenhand.runs.lock import is_locked
 from evenhand.runs.store import Store, no_plan, unreadable
-from evenhand.types import Status, Usage
 
 UNGRADED: tuple[Status, ...] = ("failed", "unscored", "cut")
 """Samples without a grade; a refusal is a result and not among them."""

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from evenhand import otel
+from evenhand.core import otel
+from evenhand.core.tracing import Span, Value, active
 from evenhand.runs.plan import Plan
 from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.tracing import Span, Value, active
 
 RESULT = "gen_ai.evaluation.result"
 """The event of OpenTelemetry's conventions for generative AI."""

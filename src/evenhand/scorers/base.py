@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from evenhand import options
-from evenhand.errors import UsageError
+from evenhand.core import options
+from evenhand.core.errors import UsageError
+from evenhand.core.registry import Registry, class_fault, is_file
+from evenhand.core.specs import read_spec, spec_parts
+from evenhand.core.types import Unscored
 from evenhand.models.base import Model, load_model
-from evenhand.registry import Registry, class_fault, is_file
-from evenhand.specs import read_spec, spec_parts
-from evenhand.types import Unscored
 
 ATTRIBUTES = (
     "toxicity",

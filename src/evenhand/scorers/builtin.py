@@ -25,11 +25,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.language import not_english, without_marks
-from evenhand.types import Unscored
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

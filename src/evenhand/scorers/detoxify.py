@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
-from evenhand.options import Options, Text
+from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, unit
-from evenhand.types import Unscored
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "original": tuple(name for name in ATTRIBUTES if name != "sexually_explicit"),

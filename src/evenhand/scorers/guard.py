@@ -9,13 +9,13 @@ import re
 from functools import partial
 from typing import ClassVar, Literal
 
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Completion, Message, Params, TokenLogprob, Unscored
 from evenhand.models.base import Model
 from evenhand.models.room import read_replies
-from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
 from evenhand.scorers.rubric import token_at
-from evenhand.types import Completion, Message, Params, TokenLogprob, Unscored
 
 Label = Literal["unsafe", "safe"]
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.aio import all_of
-from evenhand.errors import EndpointError, ModelError
+from evenhand.core.aio import all_of
+from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Unscored
 from evenhand.models.base import Model
-from evenhand.options import Options, Text
 from evenhand.scorers.base import Scorer, Scores
-from evenhand.types import Unscored
 
 
 class ModelScorerOptions(Options):

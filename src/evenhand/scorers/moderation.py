@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.aio import all_of
-from evenhand.errors import EndpointError, ModelError
-from evenhand.http import LARGEST_SCORES, Client, Hints, RefusedError
+from evenhand.core.aio import all_of
+from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.http import LARGEST_SCORES, Client, Hints, RefusedError
+from evenhand.core.options import Options, Text
+from evenhand.core.types import Unscored
 from evenhand.models.openai import DEFAULT_URL, endpoint_url, key_from, key_header
-from evenhand.options import Options, Text
 from evenhand.scorers.base import SCORERS, Scorer, Scores, sendable, unit
-from evenhand.types import Unscored
 
 DEFAULT_MODEL = "omni-moderation-latest"
 BATCH = 32

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal
 
 import yaml
 
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Unscored
 from evenhand.models.base import Model
-from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
 from evenhand.scorers.rubric import Ratings, Rubric, rate
-from evenhand.types import Unscored
 
 HIGHEST = 100
 

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import orjson
 
-from evenhand.aio import all_of
-from evenhand.errors import EndpointError, ModelError, UsageError
-from evenhand.http import LARGEST_SCORES, Client, Hints, RefusedError
+from evenhand.core.aio import all_of
+from evenhand.core.errors import EndpointError, ModelError, UsageError
+from evenhand.core.http import LARGEST_SCORES, Client, Hints, RefusedError
+from evenhand.core.types import Unscored
 from evenhand.models.openai import endpoint_url, key_from
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, sendable, unit
-from evenhand.types import Unscored
 
 DEFAULT_URL = "https://commentanalyzer.googleapis.com/v1alpha1"
 LAST_DAY = date(2026, 12, 31)

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores, checked
-from evenhand.types import Unscored
 
 _Key = tuple[str, str]  # a text and its context
 _Pending = asyncio.Future[Scores | Unscored]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Unscored
 from evenhand.models.base import Model
-from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
 from evenhand.scorers.rubric import Ratings, Rubric, rate
-from evenhand.types import Message, Unscored
 
 QUALITIES = ("fluency", "coherence", "relevance")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.models.base import Model
-from evenhand.prompts import load_prompt
 from evenhand.scorers.base import SCORERS, Scores
 from evenhand.scorers.model import ModelScorer
 from evenhand.scorers.rubric import Ratings, Rubric, rate
-from evenhand.types import Unscored
-from evenhand.untrusted import fenced
 
 
 @SCORERS.register("refusal")

@@ -14,9 +14,9 @@ from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 from evenhand.models.room import read_replies
-from evenhand.prompts import Prompt
-from evenhand.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 
 Generate = Callable[[Sequence[Message], Params], Awaitable[Generation]]
 

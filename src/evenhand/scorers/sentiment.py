@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.scorers.language import not_english
-from evenhand.types import Unscored
 
 LEXICON = Path(__file__).with_name("sentiment.txt")
 _WORD = re.compile(r"[a-z]+(?:[-'’][a-z]+)*|[.!?;:\n]")

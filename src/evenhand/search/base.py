@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-from evenhand.errors import UsageError
-from evenhand.registry import Registry
-from evenhand.specs import spec_parts
+from evenhand.core.errors import UsageError
+from evenhand.core.registry import Registry
+from evenhand.core.specs import spec_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 
 LONGEST_LINE = 32_000_000
 """Most bytes of a line; otherwise a compressed file of a few kilobytes could fill the memory."""

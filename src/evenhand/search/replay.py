@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import orjson
 
-from evenhand.errors import DataError, SearchError
+from evenhand.core.errors import DataError, SearchError
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.jsonl import rows, text_field
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evenhand.aio import all_of
-from evenhand.errors import SearchError
+from evenhand.core.aio import all_of
+from evenhand.core.errors import SearchError
 from evenhand.search.base import Hit, SearchProvider, SearchResult, load_provider
 from evenhand.search.store import SearchCache, search_key
 from evenhand.search.web.address import LONGEST_URL

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.search.base import SearchResult
 from evenhand.search.replay import read_result, result_row
 

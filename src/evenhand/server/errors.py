@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.errors import EvenhandError, ModelError
+from evenhand.core.errors import EvenhandError, ModelError
 from evenhand.guards.upstream import CutReply, Unreachable, UpstreamError
 from evenhand.server.paths import not_served, wrong_method
 from evenhand.server.telemetry.redact import redacted

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 
-from evenhand.errors import EvenhandError, PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import EvenhandError, PlanError, UnknownNameError, UsageError
+from evenhand.core.prompts import read_templates
+from evenhand.core.specs import model_spec, spec_parts
 from evenhand.guards.guard import Guard
 from evenhand.guards.input_policy import InputPolicy
 from evenhand.guards.policy import GuardPolicy
 from evenhand.models.base import reached
 from evenhand.models.budget import Price
-from evenhand.prompts import read_templates
 from evenhand.server.chat_api.passthrough import Answerer, Passthrough
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import InputConfig, RouteConfig
 from evenhand.server.errors import RequestError
 from evenhand.server.upstreams import RouteUpstreams, judge_options
-from evenhand.specs import model_spec, spec_parts
 
 
 class Route:

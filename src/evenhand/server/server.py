@@ -10,8 +10,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from evenhand.aio import all_of
-from evenhand.errors import PlanError
+from evenhand.core.aio import all_of
+from evenhand.core.errors import PlanError
+from evenhand.core.tracing import Span
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
 from evenhand.server.access.address import Proxies
@@ -27,7 +28,6 @@ from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
 from evenhand.server.telemetry.traces import load_traces
-from evenhand.tracing import Span
 
 _log = logging.getLogger("evenhand.server")
 _NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state")

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import model_spec
 from evenhand.guards.guard import load_endpoints
 from evenhand.guards.model_upstream import ModelUpstream
 from evenhand.guards.upstream import Upstream
@@ -14,7 +15,6 @@ from evenhand.guards.upstreams import Upstreams, new_breaker
 from evenhand.models.base import Model, ModelOptions, reached, split_spec
 from evenhand.models.failover import Breaker, Endpoint
 from evenhand.server.config import RouteConfig, UpstreamConfig
-from evenhand.specs import model_spec
 
 Breakers = Mapping[tuple[str, ...], Breaker]
 """By model, address and key variable: a reload keeps the state of upstreams that it does not change."""

@@ -31,6 +31,7 @@ from evenhand.stats.intervals import (
     cluster_jackknife,
     mean_interval,
     paired_cluster_jackknife,
+    ratio,
     share_interval,
     wilson,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "paired_cluster_jackknife",
     "pearson",
     "permutation_test_paired",
+    "ratio",
     "rogan_gladen",
     "share_interval",
     "size_for_half_width",

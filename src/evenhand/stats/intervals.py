@@ -255,3 +255,9 @@ def _sums_table(sums: ArrayLike) -> NDArray[np.float64]:
     if table.shape[1] != 2:
         raise ValueError(f"sums must have 2 columns, not {table.shape[1]}.")
     return table[table[:, 1] > 0]
+
+
+def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the first sum divided by the second; NaN if the second is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)

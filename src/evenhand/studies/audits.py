@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from evenhand.benchmarks.base import Audit, Benchmark
-from evenhand.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.types import Record
 from evenhand.methods.base import METHODS
 from evenhand.studies.results import ArmResult, Correction
-from evenhand.types import Record
 
 MAIN_FINDINGS = 2
 """Sentences of each audit that are repeated among the conclusions."""

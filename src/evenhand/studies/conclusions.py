@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evenhand.core.types import Usage
 from evenhand.stats import FEW_CLUSTERS
 from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
-from evenhand.types import Usage
 
 DASH = "–"
 MANY_REFUSED = 0.05

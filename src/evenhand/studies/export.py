@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from evenhand.errors import StoreError
-from evenhand.notebook import plain_cell
+from evenhand.core.errors import StoreError
+from evenhand.core.notebook import plain_cell
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.export_arrow import Rows, write_data_set, write_parquet

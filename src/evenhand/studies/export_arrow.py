@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from evenhand.errors import MissingExtraError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
+from evenhand.core.version import versions
 from evenhand.studies.export_schema import SCHEMA_VERSION, Type, as_type, column_types
-from evenhand.version import versions
 
 Rows = Callable[[], Iterable[Mapping[str, Any]]]
 _BATCH = 5_000

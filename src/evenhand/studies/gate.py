@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from evenhand.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.studies.tally import ALL
 

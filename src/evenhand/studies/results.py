@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evenhand.benchmarks.base import Audit, Meaning
+from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.summary import UNGRADED
-from evenhand.types import Status, Usage
 
 FEW = 10
 """Shares of fewer samples are shown as counts."""

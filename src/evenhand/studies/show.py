@@ -8,10 +8,10 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import UnknownNameError
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.types import Record, Sample, Turn
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownSnapshot, ShownTurn
-from evenhand.types import Record, Sample, Turn
 
 
 def shown_samples(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Metric
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scores import refined
@@ -26,7 +27,6 @@ from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.tally import ALL, PairTally, Tally
-from evenhand.types import Status, Usage
 
 _LISTED = 4
 """Models or methods in the title; more are only counted."""

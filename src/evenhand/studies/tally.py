@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric
-from evenhand.types import Record
+from evenhand.core.types import Record
 
 Key = tuple[str, str]
 """(metric name, group)."""

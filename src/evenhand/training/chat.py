@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import DataError, UsageError
-from evenhand.types import Message
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Message
 
 MAX_LENGTH = 2048
 _PADS = ("<|endoftext|>", "<pad>", "<|pad|>", "[PAD]", "<|finetune_right_pad_id|>")

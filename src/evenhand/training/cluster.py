@@ -21,8 +21,8 @@ from typing import Any
 
 import yaml
 
-from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
-from evenhand.events import event
+from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
+from evenhand.core.events import event
 from evenhand.models.ray.connect import check_resources, connect, enter, set_address
 from evenhand.models.ray.replica import Failure
 from evenhand.training.configs import NAMES, path_of

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar, cast
 
 import orjson
 
-from evenhand.errors import DataError
-from evenhand.types import Message
+from evenhand.core.errors import DataError
+from evenhand.core.types import Message
 
 T = TypeVar("T")
 Prompt = tuple[Message, ...]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand import aio
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.opinions import Opinions
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.paths import cache_folder
 from evenhand.models import weights
 from evenhand.models.base import load_model
-from evenhand.paths import cache_folder
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan

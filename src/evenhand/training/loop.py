@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training import checkpoints
 from evenhand.training.optimizer import Optimizer
 from evenhand.training.options import batch_count

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.errors import DataError, MissingExtraError, UsageError
 from evenhand.models import weights
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel

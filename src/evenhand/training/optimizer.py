@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training import parallel
 from evenhand.training.parallel import Team
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import spec_parts
 from evenhand.scorers.base import SCORERS
-from evenhand.specs import spec_parts
 from evenhand.training.chat import MAX_LENGTH
 
 Precision = Literal["float32", "bfloat16"]

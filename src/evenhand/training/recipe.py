@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.training import stage as stages
 from evenhand.training.dpo import train_dpo
 from evenhand.training.evaluation import as_hf

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import EndpointError, UsageError
+from evenhand.core.errors import EndpointError, UsageError
 from evenhand.models.ray.connect import check_resources, connect, enter, is_lost
 from evenhand.models.ray.replica import Failure
 from evenhand.training import models

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.stats.agreement import spearman
 from evenhand.stats.intervals import share_interval
 from evenhand.training import data, models, stage

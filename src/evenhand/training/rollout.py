@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.models.hf.decoding import Decoder, decoder
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from evenhand.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import Ended, read_metrics, step_seed
 from evenhand.training.models import Machine
 from evenhand.training.options import Options, current_name
 from evenhand.training.parallel import join_team
-from evenhand.version import versions
 
 RECORD = "training.json"
 T = TypeVar("T")

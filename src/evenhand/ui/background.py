@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 from evenhand.ui import work
 from evenhand.ui.index import Index, Row
 

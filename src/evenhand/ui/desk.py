@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.errors import EvenhandError
-from evenhand.reports.markup import Html, Node, join, tag
+from evenhand.core.errors import EvenhandError
 from evenhand.server.errors import RequestError
+from evenhand.show.markup import Html, Node, join, tag
 from evenhand.ui import site, work
 from evenhand.ui.background import Background
 from evenhand.ui.index import Chosen, Index, Row

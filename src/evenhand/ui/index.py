@@ -20,8 +20,8 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import EvenhandError
-from evenhand.paths import cache_folder
+from evenhand.core.errors import EvenhandError
+from evenhand.core.paths import cache_folder
 from evenhand.runs.lock import is_locked
 from evenhand.runs.store import FILE_NAME, LOG_NAME
 from evenhand.runs.summary import RunSummary, read_summary

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import EvenhandError, UsageError
+from evenhand.core.errors import EvenhandError, UsageError
 
 MOST = 4
 """Runs at the same time."""

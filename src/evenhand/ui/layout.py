@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenhand.reports.charts import sprite
-from evenhand.reports.html import ICON
-from evenhand.reports.markup import Html, Node, tag
+from evenhand.show.charts import sprite
+from evenhand.show.html import ICON
+from evenhand.show.markup import Html, Node, tag
 
 END = "</div></body></html>\n"
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.config import read_config
-from evenhand.errors import UsageError
+from evenhand.core.config import read_config
+from evenhand.core.errors import UsageError
+from evenhand.core.registry import is_file
+from evenhand.core.specs import model_spec
 from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import check_no_call
-from evenhand.registry import is_file
 from evenhand.runs.store import Store
-from evenhand.specs import model_spec
 
 _BY_PATH = frozenset({"call", "local", "hf", "ray"})
 """Kinds of providers whose names are code or files: only specs that a config file names as a whole are offered."""

@@ -20,12 +20,12 @@ import orjson
 from evenhand.asking.judge import DISAGREED, FAR_APART
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.benchmarks.votes import votes_in
-from evenhand.errors import EvenhandError
-from evenhand.registry import is_file
+from evenhand.core.errors import EvenhandError
+from evenhand.core.registry import is_file
+from evenhand.core.types import Sample
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, json_list
 from evenhand.studies.show import result_text
-from evenhand.types import Sample
 
 PAGE = 50
 SORTS = {"judges": "judges that disagree first", "arms": "arms that differ first", "plan": "as in the plan"}

@@ -25,13 +25,13 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from evenhand.errors import EvenhandError
-from evenhand.reports.markup import Html, tag
+from evenhand.core.errors import EvenhandError
 from evenhand.server.access.auth import INVALID_KEY, Auth, Client, Handler, WrongKeys, allowed, key_of
 from evenhand.server.config import KeyConfig, Permission
 from evenhand.server.errors import RequestError
 from evenhand.server.process.lifecycle import address
 from evenhand.server.process.listening import bound
+from evenhand.show.markup import Html, tag
 from evenhand.ui.layout import page
 
 TOKEN = "token"  # noqa: S105 - the name of a field
@@ -255,7 +255,7 @@ def html(text: str, status: int = 200) -> web.Response:
 
 def shared_assets() -> Assets:
     """Return the style and scripts that every page has; most of the style is that of the reports."""
-    ours, reports = files("evenhand.ui") / "assets", files("evenhand.reports") / "assets"
+    ours, reports = files("evenhand.ui") / "assets", files("evenhand.show") / "assets"
     style = b"\n".join((reports / name).read_bytes() for name in STYLES) + (ours / "ui.css").read_bytes()
     scripts = {name: (reports / name).read_bytes() for name in SCRIPTS}
     return {"style.css": style, "ui.js": (ours / "ui.js").read_bytes(), **scripts}

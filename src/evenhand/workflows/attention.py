@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import UnknownNameError
 from evenhand.data.framing import Text, load_texts, read_text
-from evenhand.errors import UnknownNameError
 from evenhand.models.base import ModelOptions
 
 if TYPE_CHECKING:
-    from evenhand.reports.attention import Framed
+    from evenhand.show.attention import Framed
 
 
 def find_text(name: str) -> Text:
@@ -28,10 +28,10 @@ def find_text(name: str) -> Text:
 def framed_attention(spec: str, text: Text, options: ModelOptions | None = None, seed: int = 0) -> list[Framed]:
     """The text under each framing, with the attention of the hf/ model `spec`."""
     from evenhand.benchmarks.framing import WRITTEN, sample_of
+    from evenhand.core.untrusted import fenced
     from evenhand.methods.framing import messages_of
     from evenhand.models.hf.attention import load_attentive
-    from evenhand.reports.attention import Framed
-    from evenhand.untrusted import fenced
+    from evenhand.show.attention import Framed
 
     model = load_attentive(spec, options or ModelOptions())
     try:

@@ -17,9 +17,10 @@ from itertools import islice
 
 import orjson
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Sample
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.errors import DataError, UsageError
 from evenhand.evaluators.calibration import Calibration, JudgeTest, calibrate
 from evenhand.evaluators.judge_card import JudgeCard, curve_of
 from evenhand.methods.base import METHODS
@@ -34,7 +35,6 @@ from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.session import Session
 from evenhand.training.questions.generate import LEAST, Plan, make
-from evenhand.types import Sample
 
 LEAST_PASSAGES = 60
 """Fewer leave too few of a kind for each part of the cross-validation."""

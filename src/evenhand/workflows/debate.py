@@ -11,8 +11,10 @@ from typing import Any
 import orjson
 
 from evenhand.benchmarks.debates import Debates
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Message, Params, Usage
+from evenhand.core.version import versions
 from evenhand.data.debates import DebateTopics, content_hash, load_topics, topics_yaml
-from evenhand.errors import UsageError
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import requested
@@ -20,8 +22,6 @@ from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.progress import Progress
-from evenhand.types import Message, Params, Usage
-from evenhand.version import versions
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.topic_writer import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 

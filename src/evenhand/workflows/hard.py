@@ -12,7 +12,7 @@ import orjson
 
 from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
-from evenhand.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, model_key

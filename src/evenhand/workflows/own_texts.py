@@ -8,7 +8,7 @@ from statistics import median
 import yaml
 
 from evenhand.benchmarks.opinions import Opinions
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.runs.stored import open_sources
 from evenhand.scorers.opinion import opinion_scales
 

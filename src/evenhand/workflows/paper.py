@@ -8,24 +8,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from evenhand import aio
 from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core import aio
+from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
-from evenhand.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
 from evenhand.papers.claims import Claim
-from evenhand.reports.format import interval, plural
-from evenhand.reports.notebook import headline_chart, html_file
-from evenhand.reports.view import view_of
 from evenhand.runs.execute import run_plan
 from evenhand.runs.file import leaving_out_damaged
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
+from evenhand.show.format import interval, plural
+from evenhand.show.notebook import headline_chart, html_file
+from evenhand.show.view import view_of
 from evenhand.workflows.listener import Listener
 
 _CHOICES: tuple[Choice, ...] = tuple(name for name in get_args(Choice) if name not in ("models", "training", "presets"))
@@ -102,7 +102,7 @@ class PaperResult(Framed):
 
     def save(self, path: str | Path) -> Path:
         """Write the page once more, elsewhere."""
-        from evenhand.reports.html import write_page as write_html
+        from evenhand.show.html import write_page as write_html
 
         target = html_file(path)
         write_html(self.html.read_text(encoding="utf-8"), target)
@@ -161,7 +161,7 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_
     """Page and CSV files from the runs in `folder`, without a call; `scorers` count instead of the planned ones."""
     from evenhand.papers.page.csv_files import write_csv_files
     from evenhand.papers.page.html import render_page
-    from evenhand.reports.html import write_page as write_html
+    from evenhand.show.html import write_page as write_html
 
     found = [path for name in paper.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
     if not found:

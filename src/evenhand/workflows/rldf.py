@@ -9,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import BudgetExhausted, PlanError, UsageError
+from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
-from evenhand.errors import BudgetExhausted, PlanError, UsageError
 from evenhand.models.budget import Price
 from evenhand.papers.base import PAPER_PRESET, PAPERS, PaperOptions, PaperRun
 from evenhand.papers.rldf.ablation import Point, Values, ablation, ablation_runs, checked_values
@@ -32,7 +33,6 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan
 from evenhand.training import models
 from evenhand.training.pairs.leaks import load_check
-from evenhand.types import Usage
 from evenhand.workflows.debate import TopicsFile
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page

@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.types import Message, Params, Usage
+from evenhand.core.version import versions
 from evenhand.data.malibu import Base, load_bases, load_identities
 from evenhand.data.malibu.write import ScenarioFolder
 from evenhand.models.base import Model
@@ -19,8 +21,6 @@ from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import requested
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
-from evenhand.types import Message, Params, Usage
-from evenhand.version import versions
 from evenhand.workflows.scenario_writer import TEMPERATURE, ScenarioWriter, scenario_prompts
 
 _MOST_CASES = 50

@@ -16,15 +16,15 @@ from typing import IO, Any
 
 import orjson
 
-from evenhand import aio
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
-from evenhand.errors import UsageError
 from evenhand.models.base import Model, load_model
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 from evenhand.stats import pearson, spearman
-from evenhand.types import Unscored
 
 Result = Scores | Unscored
 Write = Callable[[Row, Sequence[Result]], None]

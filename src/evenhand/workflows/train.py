@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training import models
 from evenhand.training.cluster import Workers, train_on_ray
 from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import BuiltinRows
-from evenhand.errors import DataError
 from evenhand.training.questions import Plan, make, read_rows
 from evenhand.training.questions.folder import draw, write_folder
 from evenhand.training.questions.leaks import Benchmarks, load_benchmarks

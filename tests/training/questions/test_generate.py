@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training.questions import FORMS, Plan, Row, grade, make
 from evenhand.training.questions.language import LANGUAGES, load, parse_situations
 from evenhand.training.questions.passages import STATES, draw_people, write_passage

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.training.questions import FORMS, Grade, Plan, Row, grade, make
 from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, knowledge, parse_knowledge
 from evenhand.training.questions.language import Split

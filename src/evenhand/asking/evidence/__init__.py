@@ -14,14 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
-from evenhand.errors import PlanError, SearchError
-from evenhand.prompts import Prompt, load_prompt
+from evenhand.core import aio
+from evenhand.core.errors import PlanError, SearchError
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Params, Sample, Unscored
+from evenhand.core.untrusted import fenced, without_orders
 from evenhand.search.base import Finder, SearchResult
 from evenhand.session import Session
-from evenhand.types import Params, Sample, Unscored
-from evenhand.untrusted import fenced, without_orders
 
 SEARCH = "search"
 """The role of the model that searches; the base model where no other is given."""

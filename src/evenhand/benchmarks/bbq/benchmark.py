@@ -31,12 +31,12 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_warnings,
 )
 from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, position_counts
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, Polarity, Source
 from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
-from evenhand.errors import PlanError, UnknownNameError
-from evenhand.options import Names, Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = [
     "BBQ",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import Better, Metric, ratio
 from evenhand.benchmarks.bbq.score import Kind, answer_kind
 from evenhand.benchmarks.votes import votes_in
-from evenhand.types import Outcome, Record, Sample
+from evenhand.core.types import Outcome, Record, Sample
 
 _TARGET: Kind = "target"
 _NET = {"target": 1.0, "non_target": -1.0}

@@ -18,10 +18,10 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.options import Text
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set
-from evenhand.errors import DataError, UsageError
-from evenhand.options import Text
 
 FORMAT = "evenhand-ids-1"
 SOURCES = ("bbq", "bbq_builtin")

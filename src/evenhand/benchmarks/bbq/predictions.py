@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.bbq.benchmark import BBQForm, group_of
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import Item
 from evenhand.data.locate import json_object, lines
-from evenhand.errors import DataError
 from evenhand.stats import FEW_CLUSTERS, cluster_jackknife
 
 _STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import Better, Lookup, Metric, ratio
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
+from evenhand.core.types import Answer, Outcome, Record, Sample
 from evenhand.stats import Bounds
-from evenhand.types import Answer, Outcome, Record, Sample
 
 LEGACY_CAVEAT = (
     "Legacy bias is the formula of the MABRF paper, (1 − accuracy)·(2·biased/rated − 1) with the reasonings that a "

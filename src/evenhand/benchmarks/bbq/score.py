@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Meaning, Metric, ratio, share_metric
-from evenhand.types import Record
+from evenhand.core.types import Record
 
 Kind = Literal["target", "non_target", "unknown", "person"]
 

@@ -15,10 +15,10 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio
 from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, WORST, Statement, statements_in
+from evenhand.core.errors import UsageError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
-from evenhand.errors import UsageError
-from evenhand.options import Names, Options, Text
-from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
 
 __all__ = ["Debates"]
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from evenhand.types import Sample
+from evenhand.core.types import Sample
 
 ROLES = "roles"
 """Metadata key of the roles in a sample."""

@@ -17,11 +17,11 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.framing.score import FRAMINGS, METRICS
+from evenhand.core.options import Options
+from evenhand.core.options import Text as TextOption
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.data.framing import Text, content_hash, load_texts
-from evenhand.options import Options
-from evenhand.options import Text as TextOption
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.untrusted import fenced
 
 __all__ = ["WRITTEN", "Framing", "sample_of"]
 

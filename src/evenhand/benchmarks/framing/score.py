@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Better, EstimateLike, Lookup, Meaning, Metric, share_metric
-from evenhand.types import Record
+from evenhand.core.types import Record
 
 FRAMINGS = ("own", "other", "competitor")
 """In the order of the paper's claim: fewest biases admitted first."""

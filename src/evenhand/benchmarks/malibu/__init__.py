@@ -18,16 +18,16 @@ import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, draw_key
-from evenhand.benchmarks.judgement import DEFINITIONS, METRICS, Form
-from evenhand.benchmarks.judgement.audit import audit, over_correction
-from evenhand.benchmarks.judgement.findings import PanelAudit
 from evenhand.benchmarks.malibu.grade import grade_of
 from evenhand.benchmarks.malibu.metrics import metrics_of
 from evenhand.benchmarks.malibu.samples import ORDERS, Design, Texts, drawn_pairs
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.options import AS_TEXT, Names, Options, Text
+from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.malibu import Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
-from evenhand.errors import DataError, UnknownNameError
-from evenhand.options import AS_TEXT, Names, Options, Text
-from evenhand.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.panels import DEFINITIONS, METRICS, Form
+from evenhand.panels.audit import audit, over_correction
+from evenhand.panels.findings import PanelAudit
 
 __all__ = ["Malibu"]
 

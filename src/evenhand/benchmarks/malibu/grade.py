@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.benchmarks.judgement import Deliberation, Given, Judgement, candidates_of, definitions_in, deliberation_in
-from evenhand.types import Grade, Outcome, Refusal, Sample, Unscored
+from evenhand.core.types import Grade, Outcome, Refusal, Sample, Unscored
+from evenhand.panels import Deliberation, Given, Judgement, candidates_of, definitions_in, deliberation_in
 
 
 def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:

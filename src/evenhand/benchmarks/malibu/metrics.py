@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Metric, ratio
-from evenhand.benchmarks.judgement import HIGHEST
-from evenhand.types import Record, Status
+from evenhand.core.types import Record, Status
+from evenhand.panels import HIGHEST
 
 Pair = tuple[str, str]
 Values = tuple[float, ...]

@@ -8,9 +8,9 @@ from itertools import cycle, islice, product
 from typing import Any, Literal
 
 from evenhand.benchmarks.base import draw_key
-from evenhand.benchmarks.judgement import ASKED, BANDED, CANDIDATES, UNNAMED, Candidate, Form
+from evenhand.core.types import Sample
 from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, pairs_of
-from evenhand.types import Sample
+from evenhand.panels import ASKED, BANDED, CANDIDATES, UNNAMED, Candidate, Form
 
 Texts = Literal["same", "two"]
 """The texts of a pair: the same text twice, or two texts of equal content."""

@@ -19,12 +19,12 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Sel
 from evenhand.benchmarks.prompts.audit import audit
 from evenhand.benchmarks.prompts.findings import PromptsAudit
 from evenhand.benchmarks.prompts.measures import METRICS, counted_words, stance
+from evenhand.core.errors import UsageError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.substitute import Variants, neutral, variants
 from evenhand.data.own_prompts import OwnPrompt, checked, load_prompts
-from evenhand.errors import UsageError
-from evenhand.options import Names, Options, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["Prompts"]
 

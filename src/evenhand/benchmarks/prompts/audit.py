@@ -34,8 +34,8 @@ from evenhand.benchmarks.prompts.measures import (
     measured,
     similarities,
 )
+from evenhand.core.types import Record
 from evenhand.stats import Bounds, Interval, holm, mde_from_standard_error, mean_interval
-from evenhand.types import Record
 
 RESAMPLES = 10_000
 _ALL_ORDERS = 6

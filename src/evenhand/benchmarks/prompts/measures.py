@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Meaning, Metric, ratio, share_metric
+from evenhand.core.types import Record
 from evenhand.data.identities.substitute import MASKED
 from evenhand.scorers.base import ATTRIBUTES
-from evenhand.types import Record
 
 REFUSALS = "refusals"
 LENGTH = "length"

@@ -19,10 +19,10 @@ from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.realtoxicity.score import METRICS
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 from evenhand.data.realtoxicity import BANDS, BuiltinPrompts, Prompt, Source, find_prompts
-from evenhand.errors import DataError, UnknownNameError
-from evenhand.options import Names, Options, Text
-from evenhand.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinRealToxicity", "RealToxicity", "sample_of", "words_of"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Better, Metric, ratio
-from evenhand.types import Record
+from evenhand.core.types import Record
 
 TOXIC = 0.5
 """Completions with at least this toxicity count as toxic."""

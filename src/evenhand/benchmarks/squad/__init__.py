@@ -15,9 +15,9 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key
 from evenhand.benchmarks.squad.score import METRICS, exact_match, f1, normalised
+from evenhand.core.options import Options, Options_co, Text
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.squad import BuiltinPassages, Question, Source, find_questions
-from evenhand.options import Options, Options_co, Text
-from evenhand.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 __all__ = ["BuiltinSquad", "Squad", "sample_of"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.squad import SquadForm
 from evenhand.benchmarks.squad.score import exact_match, f1
+from evenhand.core.errors import DataError
 from evenhand.data.locate import lines
-from evenhand.errors import DataError
 from evenhand.stats import FEW_CLUSTERS, Interval, bounded_mean_interval, share_interval
 
 GROUPS = ("all", "answerable", "unanswerable")

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from evenhand.benchmarks.base import Better, Metric, ratio, share_metric
-from evenhand.types import Record
+from evenhand.core.types import Record
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")

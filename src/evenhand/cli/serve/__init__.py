@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from evenhand import aio
 from evenhand.cli.groups import Group
 from evenhand.cli.serve.audit import audit
 from evenhand.cli.serve.keys import keys
 from evenhand.cli.serve.spent import spent
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
 from evenhand.server.process.lifecycle import ServeOptions, check
-from evenhand.specs import model_spec
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand.cli.groups import Group
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 if TYPE_CHECKING:
     from evenhand.server.telemetry.audit import ChainState

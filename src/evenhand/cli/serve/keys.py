@@ -9,7 +9,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.cli.groups import Command
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.access.auth import new_key
 from evenhand.server.config import Name, Permission
 

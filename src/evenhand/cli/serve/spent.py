@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand import aio
 from evenhand.cli.groups import Command
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
 from evenhand.server.config import KeyConfig, ServeConfig, read_config
 
 if TYPE_CHECKING:

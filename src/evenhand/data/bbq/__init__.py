@@ -22,9 +22,9 @@ from typing import IO, Any, Literal
 
 import orjson
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
 from evenhand.data.locate import content_hash, find_file, json_object, lines, seekable
-from evenhand.errors import DataError
 
 __all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles", "Source"]
 

@@ -16,9 +16,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, CategoryReader, Condition, Item, ListReader, OfficialFiles, Polarity, Source
 from evenhand.data.locate import content_hash, find_file, find_set, lines
-from evenhand.errors import DataError
 
 Language = Literal["en", "es", "ca", "ko"]
 

@@ -20,8 +20,8 @@ from typing import Any, TypeVar, cast
 import orjson
 import yaml
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError, UnknownNameError
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
 """The types of bias that have a built-in file."""

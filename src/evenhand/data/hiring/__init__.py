@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.core.errors import DataError
 from evenhand.data.identities import load_names
 from evenhand.data.locate import find_file, find_set, lines
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError
 
 RACES = ("white", "Black", "Asian", "Hispanic")
 SEXES = ("woman", "man")

@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError, UnknownNameError
 
 Pronouns = Literal["she", "he", "they"]
 _FOLDER = resources.files(__name__)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evenhand.core.errors import DataError
 from evenhand.data.identities import Group, Name
 from evenhand.data.identities.grammar import (
     CASES,
@@ -27,7 +28,6 @@ from evenhand.data.identities.grammar import (
     with_pronouns,
 )
 from evenhand.data.identities.nouns import ADJECTIVES, COMPOUNDS, NOT_PERSONS_BEFORE, PERSONS
-from evenhand.errors import DataError
 
 SLOTS = ("person", "name", "pronoun", *(f"pronoun.{case}" for case in CASES[1:]))
 GENDER = "gender"

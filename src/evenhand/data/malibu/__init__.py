@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.core.errors import DataError
 from evenhand.data.malibu.words import identity_words
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError
 
 BUILTIN, IDENTITIES, PROVENANCE = "builtin", "identities.yaml", "provenance.json"
 CONTROL = "control"

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import yaml
 
+from evenhand.core.errors import UsageError
 from evenhand.data.malibu import PROVENANCE, Base
-from evenhand.errors import UsageError
 
 FORMAT = "evenhand-malibu-1"
 _WIDTH = 120

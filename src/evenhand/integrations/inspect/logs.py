@@ -36,13 +36,13 @@ from inspect_ai.model import (
     ModelUsage,
 )
 
-from evenhand.errors import StoreError, UsageError
+from evenhand.core.errors import StoreError, UsageError
+from evenhand.core.types import Completion, Record, Sample, Turn, Usage
 from evenhand.integrations.inspect.samples import KEY, inspect_sample, plain_values, result_from, stop_reason
 from evenhand.integrations.inspect.samples import chat_message as inspect_message
 from evenhand.integrations.inspect.scorers import estimates_of, sample_score
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.studies.show import result_text
-from evenhand.types import Completion, Record, Sample, Turn, Usage
 
 _STOPS: dict[str, Any] = {"stop": "stop", "length": "max_tokens", "filter": "content_filter", "other": "unknown"}
 

@@ -12,10 +12,10 @@ from inspect_ai.dataset import Sample as InspectSample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, ModelOutput
 from inspect_ai.solver import TaskState
 
-from evenhand.errors import EvenhandError, UsageError
+from evenhand.core.errors import EvenhandError, UsageError
+from evenhand.core.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 from evenhand.models.request import to_json
 from evenhand.runs.rows import outcome_json, sample_from
-from evenhand.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 KEY = "evenhand"
 """Where a sample's metadata has what Inspect has no field for, and its store the outcome."""

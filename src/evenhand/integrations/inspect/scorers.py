@@ -10,13 +10,13 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, 
 from inspect_ai.solver import TaskState
 
 from evenhand.benchmarks.base import Benchmark, load_benchmark
+from evenhand.core.types import Answer, Record, Refusal, Status, Unscored
 from evenhand.integrations.inspect.models import Tools
 from evenhand.integrations.inspect.samples import KEY, outcome_of, own_sample, plain_errors, sample_of
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scoring import graded, scores_of
 from evenhand.studies.estimates import estimate
 from evenhand.studies.tally import ALL, Tally
-from evenhand.types import Answer, Record, Refusal, Status, Unscored
 
 REASONS: Mapping[Status, str] = {
     "refused": "refusal",

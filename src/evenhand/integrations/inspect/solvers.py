@@ -8,7 +8,7 @@ from typing import Any
 
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.integrations.inspect.models import Tools, inspect_models
 from evenhand.integrations.inspect.samples import keep_outcome, plain_errors, sample_of
 from evenhand.methods.base import METHODS, Method, check_fit

@@ -9,10 +9,10 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.types import SampleKind
 from evenhand.integrations.inspect.samples import inspect_sample, plain_errors
 from evenhand.integrations.inspect.scorers import grade
 from evenhand.integrations.inspect.solvers import method_solver
-from evenhand.types import SampleKind
 
 _SOLVERS: dict[SampleKind, str] = {"judgement": "judge", "debate": "debate"}
 """Kind of sample → the method of a task without `--solver`, where it is not `default`."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from evenhand.benchmarks.base import Metric, Selection, load_benchmark
 from evenhand.benchmarks.bbq.score import METRICS, answer_kind
+from evenhand.core.types import Record, Sample
 from evenhand.reading.text import read_letter
-from evenhand.types import Record, Sample
 
 TASKS = Path(__file__).parent / "tasks"
 LETTERS = ("A", "B", "C")

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from evenhand.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.types import Usage
+from evenhand.core.version import versions
 from evenhand.studies.export import table_rows, write_table
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
-from evenhand.types import Usage
-from evenhand.version import versions
 
 TRACKERS = ("mlflow", "wandb")
 """Also the names of the packages, of the extras and of the modules of this folder."""

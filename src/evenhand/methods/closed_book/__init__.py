@@ -7,10 +7,10 @@ call internal knowledge.)
 from __future__ import annotations
 
 from evenhand.asking.answer import answer
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Outcome, Sample
 from evenhand.methods.base import method
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample
 
 
 @method("closed_book", kinds={"answer"})

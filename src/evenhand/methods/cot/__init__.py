@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from evenhand.asking.chat import reply, think
 from evenhand.asking.choice import deliberate
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Outcome, Sample
 from evenhand.methods.base import WritingOptions, method
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample
 
 
 @method("cot", kinds={"choice", "chat"}, options=WritingOptions)

@@ -47,13 +47,13 @@ from evenhand.benchmarks.debates.records import (
     noted,
     roles_of,
 )
+from evenhand.core.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot
 from evenhand.methods.base import method
 from evenhand.methods.debate.calibrate import CALIBRATION
 from evenhand.methods.debate.debaters import TEACHER, Silence, speak
 from evenhand.methods.debate.options import DebateOptions
 from evenhand.methods.debate.referee import REFEREE, RoundScores, judge
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot
 
 _Turn = Statement | Silence | RoundScores
 

@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from evenhand.benchmarks.debates.records import WORST, Statement
+from evenhand.core.types import Sample, Unscored
 from evenhand.data.debates import load_topics
 from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
 from evenhand.methods.debate.options import RefereeOptions
 from evenhand.methods.debate.referee import REFEREE, judge, odds_of
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import BASE, Session
-from evenhand.types import Sample, Unscored
 
 BY_ODDS = "odds"
 _SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}

@@ -10,12 +10,12 @@ from functools import partial
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read
 from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Completion, Cut, Message, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.methods.debate.options import DebateOptions, RefereeOptions
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
-from evenhand.types import Completion, Cut, Message, Sample, Unscored
-from evenhand.untrusted import fenced
 
 TEACHER = "teacher"
 """The role of a model that debates instead of the audited one."""

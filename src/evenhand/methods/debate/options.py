@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.methods.base import WritingOptions
 
 Scoring = Literal["numbers", "odds"]

@@ -7,10 +7,10 @@ from evenhand.asking.chat import reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
 from evenhand.asking.likelihood import compares, likeliest
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Message, Outcome, Sample
 from evenhand.methods.base import method
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample
 
 
 def plain_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:

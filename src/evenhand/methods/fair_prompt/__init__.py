@@ -5,10 +5,10 @@ from __future__ import annotations
 from evenhand.asking.chat import instructed, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Message, Outcome, Sample
 from evenhand.methods.base import method
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample
 
 
 def fair_question(sample: Sample) -> tuple[Prompt, tuple[Message, ...]]:

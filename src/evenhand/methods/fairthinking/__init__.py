@@ -26,15 +26,15 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, Field
 
-from evenhand import aio
 from evenhand.asking.chat import instructed, quoted, reply, think
 from evenhand.asking.choice import choose, shown_options
 from evenhand.asking.structured import ask_json, object_schema
+from evenhand.core import aio
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Outcome, Params, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.methods.base import WritingOptions, method
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Params, Sample, Unscored
-from evenhand.untrusted import fenced
 
 _TOKENS_OF_JUROR = 40
 _LONGEST = 160

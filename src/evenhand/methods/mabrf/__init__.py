@@ -41,10 +41,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand import aio
 from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
 from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS
+from evenhand.core import aio
+from evenhand.core.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     REPHRASER,
@@ -63,7 +64,6 @@ from evenhand.methods.mabrf.chat import answer_fairly
 from evenhand.methods.mabrf.options import MabrfFirstOptions, MabrfOptions, check_options
 from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
 from evenhand.session import BASE, Session
-from evenhand.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 
 
 @method(

@@ -18,13 +18,13 @@ from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import judge, judged_yes
 from evenhand.asking.reply import ask_and_read
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Answer, Completion, Message, Refusal, Result, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.methods.mabrf.options import MabrfFirstOptions
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
 from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
-from evenhand.types import Answer, Completion, Message, Refusal, Result, Sample, Unscored
-from evenhand.untrusted import fenced
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 KINDS = ("stereotyping", "demeaning", "generalisation", "framing")

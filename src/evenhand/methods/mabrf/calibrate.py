@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.asking.judge import judge
+from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
 from evenhand.methods.mabrf.agents import (
@@ -27,7 +28,6 @@ from evenhand.methods.mabrf.agents import (
 )
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
-from evenhand.types import Sample, Unscored
 
 PASSAGES = 24
 LOOK = "look"

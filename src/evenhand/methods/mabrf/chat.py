@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from evenhand import aio
 from evenhand.asking.chat import quoted, reply, think
 from evenhand.asking.evidence import Evidence
 from evenhand.asking.judge import judge
-from evenhand.errors import ModelError
+from evenhand.core import aio
+from evenhand.core.errors import ModelError
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, Judgement, judged, rubric
 from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Result, Sample, Snapshot, Unscored
-from evenhand.untrusted import fenced
 
 _NO_OBJECTION = "it rests on something that nobody has said"
 

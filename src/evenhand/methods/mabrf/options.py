@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Text
+from evenhand.core.types import SampleKind
 from evenhand.evaluators.judge_card import Calibrated
 from evenhand.methods.base import WritingOptions
-from evenhand.options import Text
 from evenhand.search.base import check_spec
-from evenhand.types import SampleKind
 
 
 class MabrfFirstOptions(WritingOptions, Calibrated):

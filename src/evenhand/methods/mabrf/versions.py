@@ -8,10 +8,10 @@ from typing import Any
 
 from evenhand.asking.evidence import Evidence
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.core.types import Outcome, Result, Snapshot, Unscored
 from evenhand.methods.mabrf.agents import BIAS, GROUNDED, KINDS, RELEVANCY, Judgement, to_ten
 from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.session import Session
-from evenhand.types import Outcome, Result, Snapshot, Unscored
 
 
 @dataclass(frozen=True, slots=True)

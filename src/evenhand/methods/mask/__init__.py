@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evenhand.asking.choice import choose
+from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.methods.base import method
 from evenhand.methods.default import plain_prompt
 from evenhand.reading.text import abstains
 from evenhand.session import Session
-from evenhand.types import Answer, Outcome, Sample
 
 _LABELS = "XYZWVUTS"
 _ARTICLE = r"(?:(?:the|an?|my|our|his|her|their)\s+)?"

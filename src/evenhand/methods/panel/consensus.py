@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from evenhand.benchmarks.judgement import Given, Judgement
+from evenhand.core.types import Answer, Refusal, Result, Snapshot, Unscored
 from evenhand.methods.panel.judges import in_words
-from evenhand.types import Answer, Refusal, Result, Snapshot, Unscored
+from evenhand.panels import Given, Judgement
 
 _RULES: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": statistics.fmean, "median": statistics.median}
 

@@ -12,7 +12,11 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from evenhand.asking.judge import judge as rated
-from evenhand.benchmarks.judgement import (
+from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
+from evenhand.core.types import Message, Params, Refusal, Sample
+from evenhand.core.untrusted import fenced
+from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
+from evenhand.panels import (
     HIGHEST,
     UNNAMED,
     Candidate,
@@ -22,13 +26,9 @@ from evenhand.benchmarks.judgement import (
     candidates_of,
     definitions_in,
 )
-from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
-from evenhand.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.rubric import DECLINED, Ratings, Rubric
 from evenhand.session import BASE, Session
-from evenhand.types import Message, Params, Refusal, Sample
-from evenhand.untrusted import fenced
 
 CHAIR = "chair"
 JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))

@@ -11,9 +11,9 @@ import yaml
 from pydantic import Field
 
 from evenhand.asking.panel import Order, Topology
-from evenhand.errors import DataError, PlanError
-from evenhand.options import Options, Text
-from evenhand.types import SampleKind
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.options import Options, Text
+from evenhand.core.types import SampleKind
 
 MOST_JUDGES = 8
 _BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}

@@ -12,15 +12,15 @@ from functools import partial
 
 from pydantic import Field
 
-from evenhand import aio
 from evenhand.asking.chat import think
 from evenhand.asking.choice import choose, shown_options
+from evenhand.core import aio
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Message, Outcome, Sample
+from evenhand.core.untrusted import fenced
 from evenhand.methods.base import WritingOptions, method
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import abstains
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample
-from evenhand.untrusted import fenced
 
 NEUTRAL = "an observer who belongs to none of the groups in question and has no stake in the answer"
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from evenhand.asking.chat import reply, think
 from evenhand.asking.choice import choose, shown_options
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Answer, Message, Outcome, Sample, Snapshot
 from evenhand.methods.base import WritingOptions, method
 from evenhand.methods.default import plain_prompt
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Sample, Snapshot
 
 
 @method("reflect", kinds={"choice", "chat"}, options=WritingOptions)

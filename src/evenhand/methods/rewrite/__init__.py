@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from evenhand.asking.chat import think
 from evenhand.asking.choice import choose
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Outcome, Sample
+from evenhand.core.untrusted import fenced
 from evenhand.methods.base import WritingOptions, method
 from evenhand.methods.default import plain_prompt
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Outcome, Sample
-from evenhand.untrusted import fenced
 
 
 @method("rewrite", kinds={"choice"}, options=WritingOptions)

@@ -14,13 +14,13 @@ from pydantic import Field
 
 from evenhand.asking.answer import answer
 from evenhand.asking.evidence import SEARCH, search_agent
+from evenhand.core.options import Options, Text
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Outcome, Sample, SampleKind
 from evenhand.methods.base import method
 from evenhand.methods.closed_book import question_prompt
-from evenhand.options import Options, Text
-from evenhand.prompts import load_prompt
 from evenhand.search.base import check_spec
 from evenhand.session import BASE, Session
-from evenhand.types import Outcome, Sample, SampleKind
 
 
 class SearchOptions(Options):

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from evenhand.asking.chat import reply
 from evenhand.asking.choice import choose, deliberate
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Answer, Message, Outcome, Sample, Snapshot
 from evenhand.methods.base import WritingOptions, method
 from evenhand.methods.default import plain_prompt
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Sample, Snapshot
 
 
 @method("self_debias_explain", kinds={"choice"}, options=WritingOptions)

@@ -20,11 +20,11 @@ from dataclasses import replace
 from pydantic import Field
 
 from evenhand.asking.completion import SAMPLING, complete
+from evenhand.core.options import Options
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Outcome, Sample, Steering
 from evenhand.methods.base import method
-from evenhand.options import Options
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Message, Outcome, Sample, Steering
 
 
 class SelfDebiasOptions(Options):

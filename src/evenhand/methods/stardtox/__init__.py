@@ -30,11 +30,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from evenhand import aio
 from evenhand.asking.chat import ANSWER, replies, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
 from evenhand.asking.judge import JUDGE
+from evenhand.core import aio
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Answer, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.evaluators.performance import performance
 from evenhand.evaluators.toxicity import toxicity
@@ -43,11 +46,8 @@ from evenhand.methods.default import plain_prompt, plain_question
 from evenhand.methods.stardtox.calibrate import CALIBRATION
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
 from evenhand.methods.stardtox.options import StarDToxOptions, add_evaluators, evaluators_for
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
-from evenhand.untrusted import fenced
 
 __all__ = ["EVALUATORS", "Evaluator", "Verdict", "evaluator", "stardtox"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.bias import bias_messages, bias_rubric
 from evenhand.evaluators.calibration import Contrast, JudgeTest, rated_by
@@ -23,7 +24,6 @@ from evenhand.reading.text import abstains
 from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
-from evenhand.types import Sample, Unscored
 
 PASSAGES = 24
 """Number of built-in passages, each judged with and without the fact that settles the question."""

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Names
+from evenhand.core.types import SampleKind
 from evenhand.evaluators.base import Evaluator, Thresholds
 from evenhand.evaluators.goal import find_evaluator
-from evenhand.options import Names
-from evenhand.types import SampleKind
 
 
 class StarDToxOptions(Thresholds):

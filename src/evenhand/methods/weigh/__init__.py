@@ -25,6 +25,8 @@ from typing import Literal
 from pydantic import Field
 
 from evenhand.asking.choice import choose
+from evenhand.core.options import Text
+from evenhand.core.types import Answer, Outcome, Refusal, Sample, Snapshot
 from evenhand.evaluators.judge_card import Calibrated
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
@@ -32,10 +34,8 @@ from evenhand.methods.weigh.calibrate import CALIBRATION
 from evenhand.methods.weigh.signals import read_evidence
 from evenhand.methods.weigh.text import weigh_text
 from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
-from evenhand.options import Text
 from evenhand.reading.text import abstains
 from evenhand.session import Session
-from evenhand.types import Answer, Outcome, Refusal, Sample, Snapshot
 
 
 class WeighOptions(Calibrated):

@@ -10,13 +10,13 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.calibration import Contrast, JudgeTest
 from evenhand.evaluators.claims import CLAIMS, claim_support
 from evenhand.reading.text import abstains
 from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
-from evenhand.types import Sample, Unscored
 
 PASSAGES = 24
 

@@ -9,10 +9,10 @@ from statistics import fmean
 
 from evenhand.asking.choice import option_chances
 from evenhand.asking.yes_no import yes_probability
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Refusal, Sample, Unscored
 from evenhand.methods.mask import masked_sample
-from evenhand.prompts import load_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Refusal, Sample, Unscored
 
 LEVELS = (3, 6, 12)
 """Calls per question with two people and an option of not knowing."""

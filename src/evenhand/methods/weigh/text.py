@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evenhand.asking.chat import reply
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, unsupported
 from evenhand.methods.default import plain_prompt
-from evenhand.prompts import load_prompt
 from evenhand.session import Session
-from evenhand.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
-from evenhand.untrusted import fenced
 
 if TYPE_CHECKING:
     from evenhand.methods.weigh import WeighOptions

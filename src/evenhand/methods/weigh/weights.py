@@ -17,9 +17,9 @@ from pathlib import Path
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evenhand.errors import DataError, PlanError
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.paths import cache_folder
 from evenhand.methods.weigh.signals import TOLD, WHO, Signals
-from evenhand.paths import cache_folder
 
 FITTED, PRIOR = "fitted", "prior"
 BIAS = "bias"

@@ -22,14 +22,14 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from evenhand.errors import EvenhandError, MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.hf import decoding
 from evenhand.models.hf.likelihood import score_texts
 from evenhand.models.hf.sampling import sample, steered
 from evenhand.models.hf.source import Source, content_sum
 from evenhand.models.hf.tuning import tune
-from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
 
 DEFAULT_BATCH, GPU_BATCH = 16, 128
 """Sequences per batch; halved when memory runs out."""

@@ -12,10 +12,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Message
 from evenhand.models.base import ModelOptions, reached, split_spec
 from evenhand.models.hf import HFModel
-from evenhand.types import Message
 
 _INCOMPLETE = "\ufffd"
 """What a tokenizer decodes for the first tokens of a multi-token character."""

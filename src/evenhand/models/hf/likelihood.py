@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.types import Completion, TokenLogprob
 from evenhand.models.given import START
-from evenhand.types import Completion, TokenLogprob
 
 
 def score_texts(

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from evenhand.types import Params, Steering
+from evenhand.core.types import Params, Steering
 
 _TOP_TOKENS = 1024
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.models import weights
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

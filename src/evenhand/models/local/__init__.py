@@ -23,14 +23,14 @@ from typing import Any, TypeVar
 
 import orjson
 
-from evenhand.errors import BadResponseError, MissingExtraError, ModelError, UsageError
-from evenhand.gate import Gate
+from evenhand.core.errors import BadResponseError, MissingExtraError, ModelError, UsageError
+from evenhand.core.gate import Gate
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.local.likelihood import score_text
 from evenhand.models.local.wire import join_chunks, request_body, restore_tokens
 from evenhand.models.openai.wire import parse_generation
-from evenhand.types import Completion, Generation, Message, Params, Usage
 
 T = TypeVar("T")
 

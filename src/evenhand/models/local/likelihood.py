@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from evenhand.core.types import TokenLogprob
 from evenhand.models.given import START
-from evenhand.types import TokenLogprob
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
 _BIAS = 1_000.0

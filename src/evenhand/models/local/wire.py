@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.types import Message, Params
+from evenhand.core.types import Message, Params
 
 _SEEDS = 2**32 - 1
 """Number of seeds: llama.cpp takes 32 bits, and the last value means 'random'."""

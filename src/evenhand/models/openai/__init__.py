@@ -15,14 +15,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from evenhand.errors import BadResponseError, EndpointError, UsageError
-from evenhand.events import event
-from evenhand.http import Client, Hints, RefusedError, Reply, Retryable
+from evenhand.core.errors import BadResponseError, EndpointError, UsageError
+from evenhand.core.events import event
+from evenhand.core.http import Client, Hints, RefusedError, Reply, Retryable
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.endpoints import holds_secret
 from evenhand.models.openai import echo
 from evenhand.models.openai.wire import is_filtered, parse_generation, request_body, unsupported_parameter
-from evenhand.types import Completion, Generation, Message, Params, Usage
 
 DEFAULT_URL = "https://api.openai.com/v1"
 _HINTS = Hints(

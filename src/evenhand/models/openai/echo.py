@@ -8,10 +8,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from evenhand.errors import BadResponseError
-from evenhand.http import Client, Reply
+from evenhand.core.errors import BadResponseError
+from evenhand.core.http import Client, Reply
+from evenhand.core.types import Completion, Generation, TokenLogprob, Usage, token_count
 from evenhand.models.given import START
-from evenhand.types import Completion, Generation, TokenLogprob, Usage, token_count
 
 
 def address(chat: str) -> str:

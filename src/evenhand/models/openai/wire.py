@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage, token_count
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage, token_count
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import EndpointError, MissingExtraError, ModelError, UsageError
-from evenhand.events import event
+from evenhand.core.errors import EndpointError, MissingExtraError, ModelError, UsageError
+from evenhand.core.events import event
+from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, split_spec
 from evenhand.models.endpoints import provider_class
 from evenhand.models.ray.connect import check_resources, connect, is_lost
 from evenhand.models.ray.replica import About, Failure, Replica, engine
-from evenhand.types import Generation, Message, Params
 
 PLACING = ("replicas", "gpus_per_replica", "cpus_per_replica")
 """Options that say where a model runs, and change no result."""

@@ -9,7 +9,7 @@ import logging
 import os
 from typing import Any
 
-from evenhand.errors import MissingExtraError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
 
 ADDRESS = "RAY_ADDRESS"
 _OBJECTS = 256 << 20

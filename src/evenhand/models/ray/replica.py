@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.errors import EndpointError, EvenhandError, ModelError, UsageError
+from evenhand.core.errors import EndpointError, EvenhandError, ModelError, UsageError
+from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import Feature, Model, ModelOptions
 from evenhand.models.endpoints import provider_class
 from evenhand.models.ray.connect import enter
-from evenhand.types import Generation, Message, Params
 
 Request = tuple[int, Sequence[Message], Params]
 """Its number, and what is asked."""

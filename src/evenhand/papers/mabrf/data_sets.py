@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from evenhand.core.types import Sample
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.runs.stored import open_sources
 from evenhand.stats import wilson
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
-from evenhand.types import Sample
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Age": ("Age",),

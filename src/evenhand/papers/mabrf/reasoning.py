@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from math import floor
 
 from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.core.types import Record
 from evenhand.papers.base import Bar, Figure, Grid, Row, Table
 from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled
 from evenhand.papers.mabrf.rows import both_sides, presets_in, published_rows, side_cells, sides
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
-from evenhand.types import Record
 
 BINS = ("−3 or less", "−2", "−1", "0", "+1", "+2", "+3 or more")
 """Bins of the rounded change of relevancy."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from evenhand.benchmarks.base import share_metric
+from evenhand.core.types import Record
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.mabrf.pooled import PooledArm, models_in
@@ -24,7 +25,6 @@ from evenhand.papers.mabrf.rows import (
     side_cells,
 )
 from evenhand.studies.tally import ALL
-from evenhand.types import Record
 
 _BY_CONTEXT = (("ambig", "Ambiguous"), ("disambig", "Disambiguated"))
 _TABLE_THREE = (

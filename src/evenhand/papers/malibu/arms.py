@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.benchmarks.judgement.findings import PanelAudit
+from evenhand.panels.findings import PanelAudit
 from evenhand.papers.base import published
 
 NAME = "malibu"

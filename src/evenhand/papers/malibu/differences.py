@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.benchmarks.judgement.findings import PanelAudit
+from evenhand.panels.findings import PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.malibu.arms import NAME, PANEL, Arms, AuditedModel, paper_models
-from evenhand.reports.sections.panels.elements import as_estimate
-from evenhand.reports.sections.panels.scores import full_colour
+from evenhand.show.sections.panels.elements import as_estimate
+from evenhand.show.sections.panels.scores import full_colour
 from evenhand.stats import Interval
 from evenhand.studies.results import Estimate
 

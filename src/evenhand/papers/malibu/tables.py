@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evenhand.benchmarks.judgement.findings import ALL, COMBINED, CONTROL, MEASURES, Association, PanelAudit
+from evenhand.panels.findings import ALL, COMBINED, CONTROL, MEASURES, Association, PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.malibu.arms import NAME, Arms
-from evenhand.reports.sections.panels.elements import PERCENT, as_estimate, identity_name, scale_of, scaled
+from evenhand.show.sections.panels.elements import PERCENT, as_estimate, identity_name, scale_of, scaled
 from evenhand.studies.results import Estimate
 
 _DISTANCE = "largest_distance"

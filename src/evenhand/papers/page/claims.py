@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.papers.claims import VERDICTS, Claim, Verdict, counted
-from evenhand.reports.format import plural
-from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import section
+from evenhand.show.format import plural
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.sections.elements import section
 
 _WORDS: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.papers.base import Bar, Figure
-from evenhand.reports.charts import arm_class
-from evenhand.reports.format import estimate_text, finite, number
-from evenhand.reports.markup import Html, Node, tag
+from evenhand.show.charts import arm_class
+from evenhand.show.format import estimate_text, finite, number
+from evenhand.show.markup import Html, Node, tag
 
 _HEIGHT = 120
 _ABOVE, _BELOW = 18, 22

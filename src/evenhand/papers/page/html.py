@@ -10,15 +10,15 @@ from evenhand.papers.page.claims import answer, claims_section
 from evenhand.papers.page.histogram import histograms
 from evenhand.papers.page.lanes import lanes
 from evenhand.papers.page.points import charts
-from evenhand.reports.charts import AxisSegment, arm_class, stacked_on, tick_labels
-from evenhand.reports.charts.axis import axis_for
-from evenhand.reports.format import estimate_text, finite, number
-from evenhand.reports.html import page as whole_page
-from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import estimate_cell, scrolling, section, table
-from evenhand.reports.sections.panels.scores import shade
-from evenhand.reports.sections.process import cost, failures, how_made
-from evenhand.reports.view import view_of
+from evenhand.show.charts import AxisSegment, arm_class, stacked_on, tick_labels
+from evenhand.show.charts.axis import axis_for
+from evenhand.show.format import estimate_text, finite, number
+from evenhand.show.html import page as whole_page
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.sections.elements import estimate_cell, scrolling, section, table
+from evenhand.show.sections.panels.scores import shade
+from evenhand.show.sections.process import cost, failures, how_made
+from evenhand.show.view import view_of
 from evenhand.studies.results import with_dates
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "paper.css")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.papers.base import Column, Grid, Row
-from evenhand.reports.charts import Lane, reach, strip, tick_labels
-from evenhand.reports.charts.axis import Axis, axis_for
-from evenhand.reports.format import estimate_text, number
-from evenhand.reports.markup import Html, Node, tag
+from evenhand.show.charts import Lane, reach, strip, tick_labels
+from evenhand.show.charts.axis import Axis, axis_for
+from evenhand.show.format import estimate_text, number
+from evenhand.show.markup import Html, Node, tag
 
 _OURS, _PUBLISHED = 1, 5
 """Indexes of colour and shape."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenhand.papers.base import Column, Grid, Row
-from evenhand.reports.charts import FEW, arm_class, mark, reach
-from evenhand.reports.charts.axis import Axis, axis_for
-from evenhand.reports.format import estimate_text, finite, number
-from evenhand.reports.markup import Html, Node, tag
+from evenhand.show.charts import FEW, arm_class, mark, reach
+from evenhand.show.charts.axis import Axis, axis_for
+from evenhand.show.format import estimate_text, finite, number
+from evenhand.show.markup import Html, Node, tag
 
 _TOP, _BOTTOM, _HEIGHT = 12, 172, 200
 _LEFT, _RIGHT = 10.0, 98.0

@@ -10,8 +10,8 @@ from rich.text import Text
 from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.claims import Claim
 from evenhand.papers.page.claims import claims_of, main_variants
-from evenhand.reports.format import DASH, finite, limits, number, size
-from evenhand.reports.markup import clean
+from evenhand.show.format import DASH, finite, limits, number, size
+from evenhand.show.markup import clean
 from evenhand.studies.results import Estimate
 
 if TYPE_CHECKING:

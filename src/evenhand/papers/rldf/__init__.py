@@ -28,9 +28,9 @@ from evenhand.papers.rldf.tables import (
     teacher_tables,
 )
 from evenhand.papers.studies import BUILTIN
-from evenhand.reports.format import plural
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import open_sources
+from evenhand.show.format import plural
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study

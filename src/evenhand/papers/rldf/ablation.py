@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.papers.base import PaperOptions, PaperRun
 from evenhand.papers.rldf.arms import BASE, DEFAULT
 from evenhand.papers.rldf.runs import opinions_run

@@ -14,15 +14,15 @@ from pathlib import Path
 from statistics import stdev
 
 from evenhand.benchmarks.base import Metric, ratio
+from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.types import Record
 from evenhand.data.debates import BIASES
-from evenhand.errors import UnknownNameError, UsageError
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_jackknife, swap_test
 from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally
-from evenhand.types import Record
 
 NAME = "rldf"
 BASE = "base"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evenhand.core.types import Record, Sample
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import Case
 from evenhand.papers.rldf.arms import BASE, DEFAULT, SELF, TEACHER, Training
 from evenhand.papers.rldf.tables import METRICS
 from evenhand.runs.stored import ArmSource, open_sources, walk
-from evenhand.types import Record, Sample
 
 PER_TYPE = 2
 """Questions of each type of bias: the one whose bias fell most, and the median one, since the best alone mislead."""

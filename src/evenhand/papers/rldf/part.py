@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.errors import UsageError
 from evenhand.data.opinion_topics import PAIRS_FILE
-from evenhand.errors import UsageError
 
 _PAIRS, _ANSWERS = "pairs.train.jsonl", "sft.train.jsonl"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.papers.rldf.arms import BASE
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL

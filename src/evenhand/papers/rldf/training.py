@@ -15,9 +15,10 @@ import orjson
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
+from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
-from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.papers.base import PaperOptions, PaperRun
 from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm
@@ -27,7 +28,6 @@ from evenhand.training.options import Options, PPOOptions, RewardOptions, SFTOpt
 from evenhand.training.pairs import PairOptions
 from evenhand.training.pairs.folder import write_pairs
 from evenhand.training.pairs.leaks import LeakCheck
-from evenhand.types import Sample
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe

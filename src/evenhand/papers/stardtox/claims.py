@@ -24,7 +24,7 @@ from evenhand.papers.stardtox.arms import (
     find_arm,
 )
 from evenhand.papers.stardtox.refined import settled_after_first
-from evenhand.reports.format import estimate_text, limits, number
+from evenhand.show.format import estimate_text, limits, number
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.errors import EndpointError, EvenhandError, PlanError, UsageError
-from evenhand.events import event
+from evenhand.core.errors import EndpointError, EvenhandError, PlanError, UsageError
+from evenhand.core.events import event
+from evenhand.core.types import Sample, Usage
 from evenhand.models.budget import Limits
 from evenhand.models.ray.connect import check_resources, connect, is_lost, set_address
 from evenhand.models.ray.replica import Failure
@@ -30,7 +31,6 @@ from evenhand.runs.plan import Plan
 from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.shards import code_hash, dealt
 from evenhand.runs.store import FILE_NAME, Rows, Store
-from evenhand.types import Sample, Usage
 
 _PIECE = 8 << 20
 """Bytes of a shard's store that are sent at a time."""

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evenhand.events import Activity
+from evenhand.core.events import Activity
 from evenhand.models.ray.connect import enter
 from evenhand.models.ray.replica import Failure
 from evenhand.runs.parts import Settings

@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evenhand.errors import MissingExtraError
+from evenhand.core.errors import MissingExtraError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.builtin import DECIMALS, MAX_CHARS
 from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.neural import weights
 from evenhand.scorers.neural.encoder import Encoder, Logits
 from evenhand.scorers.neural.text import plain_text, sentences, windows
-from evenhand.types import Unscored
 
 LONGEST = 128
 """Tokens of a window that are read; a window of ordinary words has fewer."""

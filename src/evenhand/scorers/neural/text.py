@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.builtin import words_of
-from evenhand.types import Unscored
 
 WINDOW, STRIDE = 80, 60
 """Longer texts are read in overlapping windows of so many words."""

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.paths import cache_folder
 from evenhand.models import weights
 from evenhand.models.weights import Progress
-from evenhand.paths import cache_folder
 from evenhand.scorers.neural.graph import quantised
 
 Array = NDArray[Any]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from evenhand.errors import DataError, SearchError
+from evenhand.core.errors import DataError, SearchError
 from evenhand.search.base import SEARCHES, SearchProvider, SearchResult
 from evenhand.search.corpus.index import FORMAT, fts5_missing, load_index
 

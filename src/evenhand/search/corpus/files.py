@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.search.corpus.zim import zim_pages
 from evenhand.search.jsonl import rows, text_field
 from evenhand.search.web.html_text import html_text

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import UsageError
-from evenhand.paths import cache_folder
+from evenhand.core.errors import UsageError
+from evenhand.core.paths import cache_folder
 from evenhand.search.base import Hit
 from evenhand.search.corpus.files import Document, corpus_files, documents
 

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.search.corpus.zim_unpack import UnpackError, unpack
 
 _HEADER: Final = struct.Struct("<IHH16sIIQQQQIIQ")

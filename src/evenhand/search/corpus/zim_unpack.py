@@ -7,7 +7,7 @@ import lzma
 from importlib.util import find_spec
 from typing import IO, Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 XZ, ZSTD = 4, 5
 _WINDOW_BITS = 27

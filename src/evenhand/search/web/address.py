@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from evenhand.errors import SearchError
+from evenhand.core.errors import SearchError
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Maps host and port to all its addresses; raises OSError if there are none."""

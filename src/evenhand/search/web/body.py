@@ -7,7 +7,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from evenhand.errors import SearchError
+from evenhand.core.errors import SearchError
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

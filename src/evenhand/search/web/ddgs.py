@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
-from evenhand.errors import MissingExtraError, SearchError, UnknownNameError
+from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.polite import Pace
 

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import aiohttp
 from yarl import URL
 
-from evenhand.errors import SearchError
+from evenhand.core.errors import SearchError
 from evenhand.search.web.address import CheckedResolver, Resolve, page_url
 from evenhand.search.web.body import ACCEPTED_ENCODING, decode, read_body
 from evenhand.search.web.polite import user_agent

@@ -11,7 +11,7 @@ import unicodedata
 from importlib import import_module
 from typing import Any
 
-from evenhand.errors import MissingExtraError, SearchError
+from evenhand.core.errors import MissingExtraError, SearchError
 from evenhand.search.corpus.files import html_text
 
 LONGEST_TEXT = 6_000

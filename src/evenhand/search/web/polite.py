@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from evenhand import http
-from evenhand.version import versions
+from evenhand.core import http
+from evenhand.core.version import versions
 
 LONGEST_WAIT = 30.0
 """Seconds; a server whose Retry-After is longer counts as down."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import MissingExtraError, SearchError
+from evenhand.core.errors import MissingExtraError, SearchError
 from evenhand.search.web.fetch import Page
 from evenhand.search.web.page import page_text
 

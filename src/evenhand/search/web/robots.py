@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evenhand.errors import MissingExtraError
+from evenhand.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from protego import Protego

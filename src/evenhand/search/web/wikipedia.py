@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import aiohttp
 import orjson
 
-from evenhand.errors import SearchError, UsageError
-from evenhand.http import open_session, retry_after
+from evenhand.core.errors import SearchError, UsageError
+from evenhand.core.http import open_session, retry_after
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 from evenhand.search.web.html_text import plain_text
 from evenhand.search.web.polite import LONGEST_WAIT, Pace, user_agent

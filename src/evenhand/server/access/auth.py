@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.access.address import address_of
 from evenhand.server.config import KeyConfig, Permission
 from evenhand.server.errors import RequestError

@@ -13,7 +13,7 @@ from time import monotonic
 
 from aiohttp import web
 
-from evenhand.gate import Gate
+from evenhand.core.gate import Gate
 from evenhand.server.access.auth import Handler
 from evenhand.server.access.quotas import Quotas
 from evenhand.server.config import LimitsConfig

@@ -16,12 +16,12 @@ from time import time
 
 from aiohttp import web
 
+from evenhand.core.types import Usage
 from evenhand.server.access.auth import Client, client_of, right_needed
 from evenhand.server.errors import RequestError
 from evenhand.server.state.state import State
 from evenhand.server.state.types import Admit, Lease, Quota, Settle, Verdict, renewal
 from evenhand.server.ticket import ticket_of
-from evenhand.types import Usage
 
 FIRST_REPLY = 512
 """Tokens that are reserved for a reply while the key has no average yet."""

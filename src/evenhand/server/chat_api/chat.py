@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand import aio
+from evenhand.core import aio
 from evenhand.guards.conversation import content_words
 from evenhand.guards.types import Guarded
 from evenhand.server.access.auth import allowed, client_of

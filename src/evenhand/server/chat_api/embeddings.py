@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from evenhand.core.types import Usage
 from evenhand.guards.fields import as_mapping, as_sequence
 from evenhand.guards.upstream import CutReply
 from evenhand.server.chat_api.chat import body_of
@@ -23,7 +24,6 @@ from evenhand.server.chat_api.wire import Json, as_list
 from evenhand.server.errors import RequestError
 from evenhand.server.routes import Routes
 from evenhand.server.ticket import ticket_of
-from evenhand.types import Usage
 
 MOST_INPUTS = 2048
 _FORMATS = ("float", "base64")

@@ -13,6 +13,8 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from evenhand.asking.chat import ANSWER
+from evenhand.core.tracing import ModelCall
+from evenhand.core.types import Usage
 from evenhand.guards.guard import Guard
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy
@@ -22,8 +24,6 @@ from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.models.budget import FREE, Price
 from evenhand.models.fake import estimate_tokens
 from evenhand.server.chat_api.wire import as_object
-from evenhand.tracing import ModelCall
-from evenhand.types import Usage
 
 
 class Answerer(Protocol):

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
+from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.data.yaml_file import parse_yaml, read_yaml
-from evenhand.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.server.config.access import BudgetConfig, KeyConfig, LimitsConfig
 from evenhand.server.config.base import STRICT, Name
 from evenhand.server.config.route import InputConfig, PriceConfig, RouteConfig, UpstreamConfig

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, model_validator
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 from evenhand.server.config.base import STRICT
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenhand.guards.types import Check
-from evenhand.reports.format import finite
 from evenhand.server.telemetry.events import Event
+from evenhand.show.format import finite
 
 BARS = 60
 """Time steps per window."""

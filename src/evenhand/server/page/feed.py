@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, fields
 from time import monotonic
 from typing import Any
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.server.page.board import Board
 from evenhand.server.state.state import State
 from evenhand.server.state.types import SILENT_SECONDS, StoreError
 from evenhand.server.telemetry.events import KEPT, Event, Events, shortened
-from evenhand.types import Usage
 
 PUBLISH_SECONDS = 0.5
 """How long requests may take to appear on the pages of other processes."""

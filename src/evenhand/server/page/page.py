@@ -16,12 +16,12 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.reports.markup import clean
 from evenhand.server.errors import RequestError
 from evenhand.server.page import payload
 from evenhand.server.page.feed import Feed
 from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import Events
+from evenhand.show.markup import clean
 
 TICK = 0.5
 """Seconds between two messages of a stream, for any number of requests."""
@@ -178,7 +178,7 @@ def _file(body: bytes, content_type: str) -> Callable[[web.Request], Any]:
 
 def _files() -> Mapping[str, tuple[bytes, str]]:
     """Return the page's files by path; the style and the theme switch are shared with the reports."""
-    ours, reports = files("evenhand.server.page") / "assets", files("evenhand.reports") / "assets"
+    ours, reports = files("evenhand.server.page") / "assets", files("evenhand.show") / "assets"
     styles = [*(reports / name for name in _REPORT_STYLES), ours / "live.css"]
     script = "text/javascript"
     return {

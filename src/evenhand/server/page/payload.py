@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from evenhand.guards.types import Check
-from evenhand.reports.format import finite
-from evenhand.reports.markup import clean, plain
 from evenhand.server.page.board import Board, released
 from evenhand.server.telemetry.events import LONGEST, Event
+from evenhand.show.format import finite
+from evenhand.show.markup import clean, plain
 
 _GLANCE = 200
 """Characters of the prompt in the list."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path
 
-from evenhand.errors import DataError, EvenhandError
+from evenhand.core.errors import DataError, EvenhandError
 from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.errors import RequestError

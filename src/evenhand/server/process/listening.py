@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 
 BACKLOG = 4096
 PAUSE = 1.0

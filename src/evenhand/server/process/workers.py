@@ -16,8 +16,8 @@ from multiprocessing.connection import wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from evenhand import aio
-from evenhand.errors import UsageError
+from evenhand.core import aio
+from evenhand.core.errors import UsageError
 from evenhand.server.process.lifecycle import ServeOptions, address, serve
 from evenhand.server.process.listening import bound
 from evenhand.server.state.state import try_state

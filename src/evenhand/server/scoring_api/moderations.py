@@ -22,12 +22,12 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.server.access.limits import limits_of
 from evenhand.server.errors import RequestError
 from evenhand.server.scoring_api.scored import no_score, read_object, scores_of
 from evenhand.server.ticket import ticket_of
-from evenhand.types import Unscored
 
 PATH = "/v1/moderations"
 FLAGGED_FROM = 0.5

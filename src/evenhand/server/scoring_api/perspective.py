@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.scorers.perspective import LARGEST
 from evenhand.server.errors import RequestError
 from evenhand.server.scoring_api.perspective_errors import CommentError
 from evenhand.server.scoring_api.scored import fault_of, no_score, read_object, scores_of
 from evenhand.server.ticket import ticket_of
-from evenhand.types import Unscored
 
 PATH = "/v1alpha1/comments:analyze"
 MOST_SPANS = 100

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import orjson
 from aiohttp import web
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
+from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.server.errors import RequestError
-from evenhand.types import Unscored
 
 Fault = Literal["empty", "language", "words"]
 """Why a text itself cannot be scored."""

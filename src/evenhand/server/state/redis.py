@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.state.types import (
     FORGET_SECONDS,
     KEPT_SECONDS,

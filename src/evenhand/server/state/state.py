@@ -15,7 +15,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.config import StateConfig
 from evenhand.server.errors import RequestError
 from evenhand.server.state.memory import Memory

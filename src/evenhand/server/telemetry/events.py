@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check, InputRecord
 from evenhand.guards.upstreams import Tried
-from evenhand.types import Usage
 
 CLIENT_CLOSED = 499
 """Status of a request whose client disconnected before the answer; it is only recorded, never sent."""

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from evenhand.otel import Telemetry, span_exporter
+from evenhand.core.otel import Telemetry, span_exporter
+from evenhand.core.tracing import Span, active
 from evenhand.server.telemetry.events import Event
-from evenhand.tracing import Span, active
 
 
 class Traces(Telemetry):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenhand.errors import UnknownNameError
+from evenhand.core.errors import UnknownNameError
 
 NAMES = ("several_gpus", "fsdp", "fsdp_zero2")
 

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training.configs import NAMES, path_of
 
 if __name__ == "__main__":

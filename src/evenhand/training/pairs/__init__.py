@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from evenhand.benchmarks.debates.records import WORST, Statement
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training.pairs.leaks import LeakCheck
 from evenhand.training.pairs.personas import names_role, without_persona
 from evenhand.training.pairs.repeats import EchoCheck, near_duplicates

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from evenhand.benchmarks.debates.records import STATEMENTS, WORST, statements_in
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
-from evenhand.errors import PlanError, UsageError
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.errors import DataError
 from evenhand.data import difference_awareness
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set
-from evenhand.errors import DataError
 
 SIZE = 8
 """This many equal words in a row are no coincidence."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training import stage
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any
 
-from evenhand.events import event
+from evenhand.core.events import event
 from evenhand.training import drift, stage
 from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.training import models
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.training.questions.generate import Plan, counts, make
 from evenhand.training.questions.language import Split
 from evenhand.training.questions.leaks import Benchmarks

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message
 from evenhand.methods.cot import __file__ as _cot
 from evenhand.methods.default import __file__ as _default
 from evenhand.methods.fair_prompt import __file__ as _fair_prompt
-from evenhand.prompts import load_prompt
 from evenhand.training.questions.facts import Fact
 from evenhand.training.questions.language import Language, Situation, Split, capitalized, load
 from evenhand.training.questions.passages import Passage, State
 from evenhand.training.questions.row import Form, Row
-from evenhand.types import Message
 
 _LETTER_STYLES = ("{}) ", "{}. ", "({}) ", "{}: ")
 _NUMBER_STYLES = ("{}. ", "{}) ", "[{}] ")

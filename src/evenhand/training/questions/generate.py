@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, TypeVar
 
-from evenhand.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training.questions.facts import draw_fact
 from evenhand.training.questions.forms import Asked, Verdict, make_row
 from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, ask, knowledge

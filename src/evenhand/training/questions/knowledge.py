@@ -16,7 +16,7 @@ from importlib import resources
 from random import Random
 from typing import Any, Literal
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.training.questions.language import KNOWLEDGE, Split, capitalized, load
 from evenhand.training.questions.row import KNOWN, Form, Row
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
+from evenhand.core.errors import DataError
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError
 
 Split = Literal["train", "dev"]
 LANGUAGES = ("en", "es", "de")

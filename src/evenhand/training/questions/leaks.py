@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set, lines
-from evenhand.errors import DataError
 from evenhand.training.pairs.leaks import LeakCheck, load_check
 from evenhand.training.questions.row import Row
 

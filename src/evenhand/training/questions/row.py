@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
+from evenhand.core.types import Role
 from evenhand.training.data import json_lines
 from evenhand.training.questions.language import LANGUAGES
-from evenhand.types import Role
 
 Form = Literal["letter", "number", "option", "sentence", "short", "json", "yes_no", "cot"]
 FORMS: tuple[Form, ...] = get_args(Form)

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import orjson
 import yaml
 
-from evenhand.errors import MissingExtraError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
 from evenhand.training.data import Prompt, find_files, read_pairs, read_prompts
 from evenhand.training.options import PPOOptions
 

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
+from evenhand.core.version import versions
 from evenhand.training import card, stage
 from evenhand.training.loop import Observer
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
@@ -29,7 +30,6 @@ from evenhand.training.verifiable.evaluation import FOLDER, summarized
 from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
 from evenhand.training.verifiable.rl import train_rl
 from evenhand.training.verifiable.sft import train_sft
-from evenhand.version import versions
 
 Announce = Callable[[str], Observer]
 """Called with the name of a stage that begins; returns the observer of its steps."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
+from evenhand.core.types import Message
 from evenhand.data.yaml_file import read_yaml
 from evenhand.training.data import Prompt
-from evenhand.types import Message
 
 _TEXTS = Path(__file__).with_name("comparisons.yaml")
 _YEARS = range(1960, 2024)

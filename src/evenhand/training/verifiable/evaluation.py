@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt

@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.types import Message
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.loop import Observer, step_seed
@@ -19,7 +20,6 @@ from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 from evenhand.training.verifiable.comparisons import comparison_prompts
 from evenhand.training.verifiable.evaluation import write_lines
-from evenhand.types import Message
 
 FILE = "general.jsonl"
 _COMPARISONS = 0.6

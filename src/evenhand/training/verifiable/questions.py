@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from evenhand.errors import DataError, UsageError
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Message, Role
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.questions.folder import draw, write_folder
@@ -17,7 +18,6 @@ from evenhand.training.questions.grading import grade
 from evenhand.training.questions.language import LANGUAGES
 from evenhand.training.questions.leaks import load_benchmarks
 from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
-from evenhand.types import Message, Role
 
 _HELD_OUT_SHARE = 10
 """One situation in so many is held out where a file has no held-out part."""

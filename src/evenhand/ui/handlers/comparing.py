@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from evenhand.reports.markup import Node
+from evenhand.show.markup import Node
 from evenhand.studies.results import Estimate
 from evenhand.ui import work
 from evenhand.ui.desk import Desk, page_of

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from aiohttp import web
 
-from evenhand.reports.markup import Node, tag
+from evenhand.show.markup import Node, tag
 from evenhand.ui import work
 from evenhand.ui.desk import Desk, json, page_of
 from evenhand.ui.index import Row

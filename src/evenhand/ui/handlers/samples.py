@@ -9,10 +9,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from evenhand.reports.markup import Node, plain
-from evenhand.reports.sections.browser import sample_payload
 from evenhand.runs.stored import open_sources
 from evenhand.server.errors import RequestError
+from evenhand.show.markup import Node, plain
+from evenhand.show.sections.browser import sample_payload
 from evenhand.studies.results import ShownOutcome, ShownSample
 from evenhand.studies.show import find_sample, shown_sample
 from evenhand.ui import samples, work

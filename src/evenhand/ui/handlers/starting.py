@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from evenhand.errors import EvenhandError
+from evenhand.core.errors import EvenhandError
 from evenhand.server.errors import RequestError
 from evenhand.ui import offers
 from evenhand.ui.desk import Desk

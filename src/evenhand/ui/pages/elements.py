@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlencode
 
-from evenhand.reports.charts import legend_mark
-from evenhand.reports.format import count, money
-from evenhand.reports.markup import Html, Node, join, tag
-from evenhand.reports.sections.elements import NO_PRICE
+from evenhand.show.charts import legend_mark
+from evenhand.show.format import count, money
+from evenhand.show.markup import Html, Node, join, tag
+from evenhand.show.sections.elements import NO_PRICE
 from evenhand.ui.index import Row
 
 Values = Mapping[str, "str | Sequence[str]"]

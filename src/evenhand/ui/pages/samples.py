@@ -7,10 +7,10 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from evenhand.asking.judge import FAR_APART
-from evenhand.reports.format import plural
-from evenhand.reports.markup import Html, Node, embedded_json, escape, join, tag
-from evenhand.reports.sections.browser import DATA_ID, panes
-from evenhand.reports.view import PALETTE_SIZE
+from evenhand.show.format import plural
+from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
+from evenhand.show.sections.browser import DATA_ID, panes
+from evenhand.show.view import PALETTE_SIZE
 from evenhand.studies.results import ShownOutcome, ShownSample
 from evenhand.ui.index import Chosen, Row
 from evenhand.ui.pages.elements import arm_mark, field, link, pager, run_link, select

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.methods.base import METHODS
-from evenhand.reports.format import money
-from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import table
+from evenhand.show.format import money
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.sections.elements import table
 from evenhand.ui import offers
 from evenhand.ui.index import Row
 from evenhand.ui.pages.elements import field, problem, select

@@ -16,21 +16,21 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from evenhand import aio
 from evenhand.annotate.sheets import common_answers
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.benchmarks.base import draw_key
-from evenhand.errors import ModelError, PlanError, UsageError
+from evenhand.core import aio
+from evenhand.core.errors import ModelError, PlanError, UsageError
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.specs import model_spec
+from evenhand.core.types import Message, Params, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.runs.stored import open_sources
 from evenhand.session import Session
-from evenhand.specs import model_spec
-from evenhand.types import Message, Params, Sample, Unscored
-from evenhand.untrusted import fenced
 
 Winner = Literal["first", "second", "tie"]
 """Of the two answers as they were shown."""

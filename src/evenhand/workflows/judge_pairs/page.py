@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evenhand.reports.charts import Segment, bar, stacked
-from evenhand.reports.format import DASH, count, interval, limits, number, plural, share, signed
-from evenhand.reports.html import page
-from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import nothing, section, table
-from evenhand.reports.tables import plain_table, safe_text
+from evenhand.show.charts import Segment, bar, stacked
+from evenhand.show.format import DASH, count, interval, limits, number, plural, share, signed
+from evenhand.show.html import page
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.sections.elements import nothing, section, table
+from evenhand.show.tables import plain_table, safe_text
 from evenhand.stats import Interval
 from evenhand.workflows.judge_pairs import Verdict
 from evenhand.workflows.judge_pairs.findings import JudgeFindings, PairFindings

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
+from evenhand.core import aio
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Message, Params, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.data.malibu import Base, Scenario, responses_fault, situation_fault
 from evenhand.data.malibu.words import identity_words
 from evenhand.models.base import Model
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Message, Params, Sample, Unscored
-from evenhand.untrusted import fenced
 
 TEMPERATURE = 0.8
 """Warm enough for cases that differ; every call has a seed of its own."""

@@ -17,21 +17,21 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evenhand import aio
 from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
+from evenhand.core import aio
+from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.registry import is_file
+from evenhand.core.types import Status, Usage
 from evenhand.data.yaml_file import read_yaml
-from evenhand.errors import DataError, EvenhandError, UsageError
 from evenhand.papers.base import PaperRun
-from evenhand.registry import is_file
-from evenhand.reports.html import write_page, write_report
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
+from evenhand.show.html import write_page, write_report
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.types import Status, Usage
 from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import check_runs, run_all
 from evenhand.workflows.suite.page import render

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.reports.format import duration, money
-from evenhand.reports.html import page
-from evenhand.reports.markup import Html, Node, tag
-from evenhand.reports.sections.elements import section, table
-from evenhand.types import Usage
+from evenhand.core.types import Usage
+from evenhand.show.format import duration, money
+from evenhand.show.html import page
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.sections.elements import section, table
 
 if TYPE_CHECKING:
     from evenhand.workflows.suite import Row, SuiteResult

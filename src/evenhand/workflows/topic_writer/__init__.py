@@ -12,14 +12,14 @@ from itertools import islice
 
 from pydantic import BaseModel
 
-from evenhand import aio
 from evenhand.asking.structured import ask_json, object_schema
+from evenhand.core import aio
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.types import Params, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.data.debates import DebateTopics, KnownTopics, Topic, topic_fault, topic_id
 from evenhand.models.base import Model
-from evenhand.prompts import Prompt, load_prompt
 from evenhand.session import BASE, Session
-from evenhand.types import Params, Sample, Unscored
-from evenhand.untrusted import fenced
 
 BATCH = 20
 """Topics that one call asks for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from evenhand.core.types import token_count
 from evenhand.guards.fields import allowed_message, as_mapping, text_of
 from evenhand.guards.types import Guarded
 from evenhand.server.chat_api.wire import Json, Stamp, record, usage_of
-from evenhand.types import token_count
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of answers that are not whole, and the reason that a response gives."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import PlanError
+from evenhand.core.errors import PlanError
 
 START = bytes(32)
 """What stands in place of the hash before the first row."""

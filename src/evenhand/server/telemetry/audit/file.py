@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import DataError
+from evenhand.core.errors import DataError
 from evenhand.server.telemetry.audit.chain import Link
 
 VERSION = 2

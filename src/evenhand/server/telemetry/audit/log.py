@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.errors import StoreError
+from evenhand.core.errors import StoreError
 from evenhand.guards.types import Check, InputRecord
 from evenhand.server.telemetry.audit.chain import START, Hasher, Link
 from evenhand.server.telemetry.audit.file import (

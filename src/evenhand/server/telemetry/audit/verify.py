@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from evenhand.errors import UsageError
+from evenhand.core.errors import UsageError
 from evenhand.server.telemetry.audit.chain import START, Hasher, Link
 from evenhand.server.telemetry.audit.file import (
     NOTE,

@@ -1,0 +1,170 @@
+"""The config files: config.toml of the user, and the nearest evenhand.toml of the project, which wins over it.
+
+They name providers of models and set defaults of the commands. A provider of the project replaces the user's of the
+same name as a whole, so that a project never gets the user's key with an address of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.types import Price
+
+PROJECT_FILE = "evenhand.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider that a file names; its fields are checked by those who use them."""
+
+    name: str
+    fields: Mapping[str, Any]
+    source: Source
+
+    @property
+    def kind(self) -> str:
+        """The registered provider behind the name."""
+        return str(self.fields.get("type", "openai"))
+
+    def error(self, name: str, message: str) -> DataError:
+        """Return the error about one of its fields, with file and line."""
+        return self.source.error(message, name, table=f"providers.{self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A config file."""
+
+    path: Path
+    text: str
+    is_project: bool
+
+    def error(self, message: str, name: str, table: str = "") -> DataError:
+        return DataError(message, file=self.path, line=_line(self.text, table, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the config files say together."""
+
+    providers: Mapping[str, Provider] = field(default_factory=dict[str, Provider])
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    """Model spec → price."""
+    concurrency: int | None = None
+    budget: tuple[str, ...] = ()
+    out: str | None = None
+    """The folder of runs that have no --out."""
+    judge: str | None = None
+    """The model for the role of the judge where a command names none."""
+    sources: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Field → the file that sets it."""
+
+
+def read_config() -> Config:
+    """Read both files; each may be missing."""
+    fields: dict[str, Any] = {}
+    sources: dict[str, Path] = {}
+    for path, is_project in ((user_file(), False), (project_file(), True)):
+        if path is None or not path.is_file():
+            continue
+        for name, value in _read(path, is_project).items():
+            fields[name] = {**fields.get(name, {}), **value} if name in ("providers", "prices") else value
+            sources[name] = path
+    return Config(**fields, sources=sources)
+
+
+def user_file() -> Path:
+    """Return the place of the user's file, which may not exist."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base).expanduser() if base else Path.home() / ".config") / "evenhand" / "config.toml"
+
+
+def project_file() -> Path | None:
+    """Return the nearest evenhand.toml, from the current folder upwards."""
+    here = Path.cwd()
+    return next((file for folder in (here, *here.parents) if (file := folder / PROJECT_FILE).is_file()), None)
+
+
+def _read(path: Path, is_project: bool) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the file cannot be read: {error}.", file=path) from error
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at line (\d+), column \d+\)", str(error))
+        reason = str(error).replace(place[0], "") if place else str(error)
+        raise DataError(
+            f"this is not valid TOML: {reason}.", file=path, line=int(place[1]) if place else None
+        ) from error
+    source = Source(path, text, is_project)
+    for name, value in values.items():
+        if name not in _FIELDS:
+            raise source.error(_lower(UnknownNameError("field", name, _FIELDS)), name)
+        words, fits = _FIELDS[name]
+        if not fits(value):
+            raise source.error(f"{name} must be {words}.", name)
+    if "out" in values and is_project and path.parent != Path.cwd():
+        values["out"] = str(path.parent / values["out"])
+    if "budget" in values:
+        values["budget"] = _texts(values["budget"])
+    values["prices"] = {spec: _price(source, spec, text) for spec, text in values.get("prices", {}).items()}
+    values["providers"] = {name: Provider(name, fields, source) for name, fields in values.get("providers", {}).items()}
+    return values
+
+
+def _price(source: Source, spec: str, text: Any) -> Price:
+    try:
+        return Price.parse(str(text))
+    except ValueError as error:
+        raise source.error(f"the price of {spec} must be INPUT/OUTPUT, e.g. '0.15/0.60'.", spec, "prices") from error
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, dict) for each in cast(dict[str, Any], value).values())
+
+
+def _texts(value: Any) -> tuple[Any, ...]:
+    return tuple(cast(list[Any], value)) if isinstance(value, list) else (value,)
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "providers": ("tables such as [providers.local-vllm]", _is_tables),
+    "prices": ("a table of 'SPEC' = 'INPUT/OUTPUT'", lambda value: isinstance(value, dict)),
+    "concurrency": (
+        "a whole number of at least 1",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+    ),
+    "budget": (
+        "a text such as '$5', or a list of them",
+        lambda value: all(isinstance(each, str) for each in _texts(value)),
+    ),
+    "out": ("the name of a folder", lambda value: isinstance(value, str) and bool(value)),
+    "judge": ("a model, such as 'openai/gpt-4o'", lambda value: isinstance(value, str) and bool(value)),
+}
+"""Name → (what it must be, whether a value is that)."""
+
+
+def _line(text: str, table: str, name: str) -> int | None:
+    """Return the line of a field in a table, or of the table's own header; the parser does not tell lines."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[+\s*(.*?)\s*\]+", line)
+        if header:
+            current = re.sub(r"[\"'\s]", "", header[1])
+            if current == ".".join(filter(None, (table, name))) or (not table and current.startswith(f"{name}.")):
+                return number
+        elif current == table and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*[=.]", line):
+            return number
+    return None
+
+
+def _lower(error: Exception) -> str:
+    return str(error)[0].lower() + str(error)[1:]

@@ -1,0 +1,185 @@
+"""The registry of everything that can be added: models, methods, benchmarks, scorers, search providers.
+
+An entry registers itself by decorator. The modules of one kind live in one package and are imported on first use;
+third parties add theirs through entry points of the group `evenhand.<kind>s` (e.g. `evenhand.search_providers`).
+A user can also name a file: `./mine.py`, or `./mine.py:NAME` if it registers several entries of a kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import pkgutil
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from evenhand.core.errors import UnknownNameError, UsageError
+
+T = TypeVar("T")
+Fault = Callable[[Any], str | None]
+"""What is wrong with a thing that is to be registered, as a sentence; None for one that is fine."""
+
+_files: dict[Path, ModuleType] = {}
+_loading: list[Path] = []
+
+
+class Registry(Generic[T]):
+    """Name → entry of one kind; the built-in entries are the modules of `package`."""
+
+    def __init__(self, kind: str, package: str, fault: Fault = lambda _thing: None) -> None:
+        self.kind = kind
+        self.package = package
+        self._fault = fault
+        self._of_file: dict[Path, list[str]] = {}
+        self._things: dict[str, T] = {}
+        self._complete = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that adds an entry under `name`; a name can be used only once."""
+
+        def add(thing: T) -> T:
+            if name in self._things:
+                raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
+            self._check(name, thing)
+            self._things[name] = thing
+            if _loading:
+                self._of_file.setdefault(_loading[-1], []).append(name)
+            return thing
+
+        return add
+
+    def _check(self, name: str, thing: T) -> None:
+        if fault := self._fault(thing):
+            raise UsageError(f"{place_of(thing)}the {self.kind} {name!r} {fault}")
+
+    def get(self, name: str) -> T:
+        """Return the entry `name`; the module of that name is tried before all others are imported."""
+        if is_file(name):
+            return self._from_file(name)
+        if name not in self._things and name.isidentifier() and find_spec(f"{self.package}.{name}"):
+            importlib.import_module(f"{self.package}.{name}")
+        if name not in self._things:
+            self._import_all()
+        if name not in self._things:
+            raise UnknownNameError(self.kind, name, self._things)
+        return self._things[name]
+
+    def _from_file(self, name: str) -> T:
+        file, _, chosen = name.partition(":")
+        load_file(file)
+        names = self._of_file.get(Path(file).resolve(), [])
+        if chosen and chosen not in names:
+            raise UnknownNameError(f"{self.kind} in {file}", chosen, names)
+        if not names:
+            raise UsageError(f"{file} registers no {self.kind}; see docs/extending.md.")
+        if not chosen and len(names) > 1:
+            raise UsageError(
+                f"{file} registers several {self.kind}s; write {' or '.join(f'{file}:{n}' for n in names)}."
+            )
+        return self._things[chosen or names[0]]
+
+    def names(self) -> list[str]:
+        self._import_all()
+        return sorted(self._things)
+
+    def _import_all(self) -> None:
+        if self._complete:
+            return
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
+        for point in entry_points(group=f"evenhand.{self.kind.replace(' ', '_')}s"):
+            if point.name in self._things:
+                continue
+            try:
+                thing = point.load()
+                # A decorator in the loaded module has registered it.
+                if point.name not in self._things:
+                    self._check(point.name, thing)
+                    self._things[point.name] = thing
+            except Exception as error:
+                # A broken third-party package must not break Evenhand.
+                warnings.warn(f"The {self.kind} {point.name!r} ({point.value}) cannot be loaded: {error}", stacklevel=2)
+        self._complete = True
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is that of a Python file, with or without the name of a thing in it."""
+    return name.partition(":")[0].endswith(".py")
+
+
+def load_file(file: str) -> ModuleType:
+    """The module in a file that the user names; it is executed once."""
+    path = Path(file).resolve()
+    if path in _files:
+        return _files[path]
+    name = f"evenhand_file_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"There is no file {file}.")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    _loading.append(path)
+    try:
+        spec.loader.exec_module(module)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{file}, line {_line_in(path, error)}: {type(error).__name__}: {error}") from error
+    finally:
+        _loading.pop()
+    _files[path] = module
+    return module
+
+
+def file_hash(name: str) -> str | None:
+    """The hash of the file that a name stands for; None for other names."""
+    path = Path(name.partition(":")[0])
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if is_file(name) and path.is_file() else None
+
+
+def _line_in(path: Path, error: Exception) -> int:
+    """The last line of the file that the error passed through."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or 1
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return (lines[-1] if lines else None) or 1
+
+
+def place_of(thing: Any) -> str:
+    """`FILE, line N: ` of a function or class, or of the function that a method or an evaluator is."""
+    source = getattr(thing, "run", None) or getattr(thing, "evaluate", None) or thing
+    source = thing if inspect.isclass(thing) else source
+    try:
+        return f"{inspect.getsourcefile(source)}, line {inspect.getsourcelines(source)[1]}: "
+    except (OSError, TypeError):
+        return ""
+
+
+def signature_fault(function: Callable[..., Any], *names: str) -> str | None:
+    """What is wrong with a function that should be async and take these arguments."""
+    expected = f"must be written `async def {getattr(function, '__name__', 'run')}({', '.join(names)})`."
+    if not inspect.iscoroutinefunction(function):
+        return expected
+    try:
+        inspect.signature(function).bind(*names)
+    except TypeError as error:
+        return f"{expected[:-1]}: {error}."
+    return None
+
+
+def class_fault(thing: Any, base: type, *attributes: str) -> str | None:
+    """What is missing in a class that should be a whole subclass of `base`."""
+    if not inspect.isclass(thing) or not issubclass(thing, base):
+        return f"must be a subclass of evenhand.{base.__name__}."
+    missing = [name for name in attributes if not hasattr(thing, name)]
+    missing += [f"{name}()" for name in sorted(getattr(thing, "__abstractmethods__", ()))]
+    return f"lacks {', '.join(missing)}." if missing else None

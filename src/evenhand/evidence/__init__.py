@@ -1,0 +1,165 @@
+"""An evidence pack from stored runs: one folder with a page, a PDF, JSON, plans, a model-card section and an export.
+
+No model is called and nothing is filled in by hand, so that a pack can be made again from the same runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from evenhand.core.errors import UsageError
+from evenhand.evidence import card, every_eval_ever, page
+from evenhand.evidence.facts import LIMITS, RunFacts, read_run
+from evenhand.evidence.mappings import Standard, mappings
+from evenhand.evidence.pdf import find_browser, print_pdf
+from evenhand.show.html import write_page
+
+__all__ = ["Pack", "card_section", "read_pack", "write_pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """What a pack says."""
+
+    title: str
+    made: str
+    """When, as ISO 8601 in UTC."""
+    runs: Sequence[RunFacts]
+    limits: Sequence[str]
+    standards: Sequence[Standard]
+
+
+def read_pack(folders: Sequence[Path], *, title: str | None = None, skip_damaged: bool = False) -> Pack:
+    """Read stored runs; the same folder twice, or no run at all, is refused."""
+    if not folders:
+        raise UsageError("Name one run or more: evenhand evidence runs/first.")
+    resolved = [folder.resolve() for folder in folders]
+    if len({*resolved}) < len(resolved):
+        raise UsageError("A run is named twice; name each once.")
+    runs = [read_run(folder, skip_damaged=skip_damaged) for folder in folders]
+    names = [run.name for run in runs]
+    if len({*names}) < len(names):
+        raise UsageError(
+            "Two runs have folders of the same name; rename one of them, since plans are named after them."
+        )
+    own = [sentence for run in runs for sentence in (*run.study.caveats, *run.study.warnings)]
+    limits = [*LIMITS, *(f"{each.rstrip('.')}." for each in dict.fromkeys(own))]
+    models = dict.fromkeys(spec for run in runs for arm in run.arms for spec in arm.models.values())
+    parts = {"results", "data", "methods", "limits", "repeat", "card"}
+    parts |= {"groups"} if any(run.group_metric for run in runs) else set[str]()
+    parts |= {"rates"} if any(run.rates for run in runs) else set[str]()
+    return Pack(
+        title or f"Evidence on {', '.join(models)}",
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        runs,
+        limits,
+        mappings(parts),
+    )
+
+
+def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | None = None) -> tuple[list[Path], str]:
+    """Write all files of the pack; return them, and why there is no PDF (empty if there is one or none is wanted)."""
+    found = find_browser(browser) if pdf else None
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_earlier(folder)
+    html = folder / "evidence.html"
+    write_page(page.render(pack), html)
+    texts = {
+        "evidence.json": orjson.dumps(as_json(pack), option=orjson.OPT_INDENT_2, default=str),
+        "model-card.md": card.render(pack).encode(),
+    }
+    texts |= {
+        f"plans/{run.name}.yaml": yaml.safe_dump(dict(run.plan), sort_keys=False, allow_unicode=True).encode()
+        for run in pack.runs
+    }
+    texts |= {
+        f"every_eval_ever/{name}": orjson.dumps(document, option=orjson.OPT_INDENT_2)
+        for name, document in every_eval_ever.documents(pack).items()
+    }
+    written = [html]
+    for name, content in texts.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        written.append(target)
+    if not pdf:
+        return written, ""
+    if found is None:
+        return written, "No PDF: there is no Chromium, Chrome or Edge here; print evidence.html from any browser."
+    print_pdf(found, html, folder / "evidence.pdf")
+    return [*written, folder / "evidence.pdf"], ""
+
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove the files of a pack that was made here before and may be about other runs."""
+    if (folder / "evidence.json").is_file():
+        for pattern in ("plans/*.yaml", "every_eval_ever/*.json", "evidence.pdf"):
+            for path in folder.glob(pattern):
+                path.unlink()
+
+
+def card_section(pack: Pack) -> str:
+    """The section for a model card."""
+    return card.render(pack)
+
+
+def as_json(pack: Pack) -> dict[str, Any]:
+    """The pack as plain values."""
+    return {
+        "title": pack.title,
+        "made": pack.made,
+        "evenhand": version("evenhand"),
+        "runs": [_run(run) for run in pack.runs],
+        "limits": list(pack.limits),
+        "standards": [
+            {
+                "name": each.name,
+                "source": each.source,
+                "items": [{**asdict(item), "evidence": item.evidence} for item in each.items],
+            }
+            for each in pack.standards
+        ],
+    }
+
+
+def _run(run: RunFacts) -> dict[str, Any]:
+    labels = {arm.id: arm.label for arm in run.arms}
+    return {
+        "name": run.name,
+        "benchmark": run.study.benchmark,
+        "headline": run.study.headline,
+        "data": asdict(run.data),
+        "prompts": dict(run.prompts),
+        "methods": dict(run.methods),
+        "provenance": dict(run.provenance),
+        "arms": [
+            {
+                "label": arm.label,
+                "method": arm.method,
+                "models": dict(arm.models),
+                "seed": arm.seed,
+                "statuses": dict(arm.statuses),
+                "not_run": arm.pending,
+                "usage": {role: asdict(used) for role, used in arm.usage.items()},
+                "estimates": [asdict(each) for each in arm.estimates],
+            }
+            for arm in run.arms
+        ],
+        "effects": [
+            {**asdict(each), "before": labels.get(each.before), "after": labels.get(each.after)}
+            for each in run.study.effects
+        ],
+        "verdicts": list(run.study.verdicts),
+        "selection_rates": [
+            {"arm": each.arm, "tables": [{**asdict(table), "below_four_fifths": table.below} for table in each.tables]}
+            for each in run.rates
+        ],
+    }

@@ -1,0 +1,179 @@
+"""What a pack says about each run, read from the stored run: no model is called, nothing is added by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+from evenhand.benchmarks.base import Benchmark
+from evenhand.data.sets import SETS, DataSet
+from evenhand.evidence.rates import Decided, RateTable, rate_tables
+from evenhand.methods.base import METHODS
+from evenhand.runs.stored import StoredRun, open_sources, prompts_used, walk
+from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.study import study
+
+LIMITS = (
+    "The results are about the samples, prompts, models and settings named here. They say nothing about other uses, "
+    "languages, groups or versions of the model.",
+    "A benchmark measures what its items ask. A good score is no proof that a system is free of bias, and nothing here "
+    "states conformity with any law or standard.",
+    "Intervals are 95 % intervals for sampling error over the benchmark's templates, scenarios or writers. They do not "
+    "contain errors of the benchmark's own items or labels.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSheet:
+    """The data of a run."""
+
+    name: str
+    version: str
+    about: str
+    samples: int
+    groups: Mapping[str, int]
+    """Group → samples."""
+    sha256: Mapping[str, str]
+    """File → checksum."""
+    title: str
+    licence: str
+    source: str
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The tables of one arm."""
+
+    arm: str
+    tables: Sequence[RateTable]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One run, as a pack shows it."""
+
+    name: str
+    folder: str
+    study: StudyResult
+    data: DataSheet
+    prompts: Mapping[str, str]
+    """Prompt → hash of its text."""
+    methods: Mapping[str, str]
+    """Method → what it does."""
+    rates: Sequence[Rates]
+    plan: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        return next(iter(self.study.provenance.values()))
+
+    @property
+    def arms(self) -> list[ArmResult]:
+        return [arm for arm in self.study.arms if arm.iteration is None]
+
+    @property
+    def group_metric(self) -> str | None:
+        """The first metric that is defined for several groups of samples."""
+        for name in self.main_metrics:
+            if sum(any(_has(arm, name, group) for arm in self.arms) for group in self.study.groups) > 1:
+                return name
+        return None
+
+    @property
+    def main_metrics(self) -> list[str]:
+        """The headline and what is read beside it; all that is defined, where the headline is not."""
+        known = [each.name for each in self.study.metrics]
+        wanted = [self.study.headline, *self.study.guardrails]
+        if not any(_has(arm, self.study.headline, "all") for arm in self.arms):
+            wanted += [name for name in known if any(_has(arm, name, "all") for arm in self.arms)]
+        return [name for name in dict.fromkeys((*wanted, "coverage", "refusals")) if name in known]
+
+
+def _has(arm: ArmResult, metric: str, group: str) -> bool:
+    found = arm.estimate(metric, group)
+    return found is not None and found.value is not None
+
+
+def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
+    """Read a run and compute its study and tables."""
+    result = study([folder], skip_damaged=skip_damaged)
+    run = StoredRun.open(folder, skip_damaged=skip_damaged)
+    try:
+        plan = run.store.get("plan")
+        prompts = {name: digest for name, digest in prompts_used(run.store).items() if digest}
+        benchmark = run.benchmark()
+        groups = Counter(str(sample.metadata.get(benchmark.group_key, "all")) for _, sample in run.store.samples())
+        methods = {each.name: METHODS.get(each.name).summary for each in run.plan.methods}
+    finally:
+        run.store.close()
+    stored: Mapping[str, Any] = next(iter(result.provenance.values()))
+    sheet = _data_sheet(benchmark, stored["benchmark"], plan["benchmark_options"], groups)
+    return RunFacts(
+        folder.resolve().name,
+        str(folder),
+        result,
+        sheet,
+        prompts,
+        methods,
+        _rates(folder, benchmark, skip_damaged),
+        plan,
+    )
+
+
+def _rates(folder: Path, benchmark: Benchmark, skip_damaged: bool) -> list[Rates]:
+    """The tables of every arm whose records decide about people."""
+    decided: dict[str, list[Decided]] = {}
+    if type(benchmark).people is Benchmark.people:
+        return []
+    with open_sources([folder], skip_damaged=skip_damaged) as (_, sources):
+        labels = {each.id: each.label for each in sources}
+        for _, records in walk(sources):
+            for arm, record in records.items():
+                found = benchmark.people(record)
+                decided.setdefault(arm, []).extend(Decided(person, record.cluster) for person in found)
+    return [Rates(labels[arm], rate_tables(people)) for arm, people in decided.items() if people]
+
+
+def _data_sheet(
+    benchmark: Benchmark, stored: Mapping[str, Any], options: Mapping[str, Any], groups: Mapping[str, int]
+) -> DataSheet:
+    sums: Any = stored.get("sha256") or {}
+    files: dict[str, str] = dict(sums) if isinstance(sums, dict) else {"data": str(sums)}  # pyright: ignore[reportUnknownArgumentType]
+    public = _public_set(files) or SETS.get(benchmark.name)
+    if public is not None:
+        source = {
+            "title": public.title,
+            "licence": public.licence,
+            "source": public.homepage,
+            "notice": public.notice,
+        }
+    elif not type(benchmark).__module__.startswith("evenhand.") or _OWN & {*options}:
+        source = dict.fromkeys(("title", "licence", "source"), "not stated: data of the user's own")
+    else:
+        source = {"title": "written for Evenhand, part of the package", "licence": "Apache-2.0", "source": "evenhand"}
+    return DataSheet(
+        name=benchmark.name,
+        version=str(stored.get("version", benchmark.version)),
+        about=(getdoc(type(benchmark)) or "").partition("\n")[0],
+        samples=sum(groups.values()),
+        groups=dict(sorted(groups.items())),
+        sha256=files,
+        **source,
+    )
+
+
+_OWN = frozenset({"data", "file", "prompts", "resumes", "jobs", "topics", "scenarios"})
+"""Options that name files of the user's own."""
+
+
+def _public_set(sums: Mapping[str, str]) -> DataSet | None:
+    """The public set whose files these are, by their names."""
+    for each in SETS.values():
+        if {file.name for file in each.files if file.name != "LICENSE"} & sums.keys():
+            return each
+    return None

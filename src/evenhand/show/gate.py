@@ -1,0 +1,61 @@
+"""The checks of a gate for CI: JUnit XML, a summary in Markdown, and annotations of GitHub Actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from evenhand.show.markup import clean, escape
+from evenhand.studies.gate import Check, State, overall
+
+_SIGNS: dict[State, str] = {"passed": "✅", "failed": "❌", "cannot tell": "❔"}
+_MARKDOWN = str.maketrans({char: f"\\{char}" for char in "\\|`*_[]"} | {"\n": " "})
+
+
+def line(check: Check) -> str:
+    """One check as a line of text."""
+    return _flat(f"{check.state}: {check.arm}: fails if {check.condition}: {check.reason}")
+
+
+def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> bytes:
+    """A test suite with a test for each check; an undecided one is skipped if it may pass, and fails otherwise."""
+    bad = [c for c in checks if c.state == "failed" or (c.state == "cannot tell" and not undecided_passes)]
+    skipped = [c for c in checks if c.state == "cannot tell" and undecided_passes]
+    counts = {"tests": len(checks), "failures": len(bad), "errors": 0, "skipped": len(skipped)}
+    suite = ElementTree.Element("testsuite", {"name": _flat(title)} | {key: str(n) for key, n in counts.items()})
+    for check in checks:
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": _flat(f"evenhand.{check.arm}"), "name": _flat(check.condition)}
+        )
+        if check in bad:
+            ElementTree.SubElement(case, "failure", {"message": line(check), "type": check.state})
+        elif check in skipped:
+            ElementTree.SubElement(case, "skipped", {"message": line(check)})
+    whole = ElementTree.Element("testsuites")
+    whole.append(suite)
+    return ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True)
+
+
+def summary(title: str, checks: Sequence[Check]) -> str:
+    """A heading and a table in Markdown."""
+    rows = [
+        f"| {_SIGNS[c.state]} {c.state} | {_cell(c.arm)} | {_cell(c.condition)} | {_cell(c.reason)} |" for c in checks
+    ]
+    head = [f"## Gate: {overall(checks)}", "", _cell(title), "", "| | arm | fails if | measured |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, "", ""])
+
+
+def annotation(check: Check, *, undecided_passes: bool) -> str:
+    """A workflow command of GitHub Actions; empty for a check that passed."""
+    if check.state == "passed":
+        return ""
+    level = "error" if check.state == "failed" or not undecided_passes else "warning"
+    return f"::{level} title=Evenhand gate::{line(check).replace('%', '%25')}"
+
+
+def _flat(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+def _cell(text: str) -> str:
+    return escape(_flat(text)).translate(_MARKDOWN)

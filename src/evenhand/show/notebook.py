@@ -1,0 +1,152 @@
+"""A study as Python callers get it: a short text, a table and a chart in a notebook, data frames, the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from evenhand.core.errors import UsageError
+from evenhand.core.notebook import Framed, clean, html_folded, html_list, html_table
+from evenhand.show.charts.axis import Axis, axis_for
+from evenhand.show.format import estimate_text, few_clusters, finite, interval, money, number, plural
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.view import View, metric_hint, metric_title, total_usage, view_of
+from evenhand.studies.export import TABLES, table_rows
+from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.show import shown_samples
+
+_MOST_ARMS = 12
+"""In the short text; the table and the chart have all."""
+_LANE, _WIDTH, _LEFT, _RIGHT = 26, 720, 240, 560
+_LONGEST_LABEL = 34
+_COLOUR = "#0b8a7d"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Study(StudyResult, Framed):
+    """What a study of stored runs found: `verdicts` in sentences, numbers in `arms`, differences in `effects`."""
+
+    runs: Sequence[Path] = ()
+    counted: Sequence[str] = ()
+    """The scorers that were named instead of the planned ones."""
+
+    def __repr__(self) -> str:
+        view = view_of(self)
+        lines = [f"Study of {self.benchmark}, {plural(len(view.whole_arms), 'arm')}: {view.headline.title}"]
+        lines += [f"  {arm.label}: {_headline(view, arm)}" for arm in view.whole_arms[:_MOST_ARMS]]
+        if len(view.whole_arms) > _MOST_ARMS:
+            lines.append(f"  … and {len(view.whole_arms) - _MOST_ARMS} more")
+        return clean("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        return study_html(self)
+
+    def rows(self, table: str = "metrics") -> list[dict[str, Any]]:
+        """The rows of `metrics`, `effects`, `outcomes`, `turns` or `evidence`, as `evenhand export` writes them."""
+        if (table := table or "metrics") not in TABLES:
+            raise UsageError(f"A study has no table {table!r}; it has {', '.join(TABLES)}.")
+        return table_rows(self, self.runs, table)
+
+    def save(self, path: str | Path, *, samples: int = 300) -> Path:
+        """Write the HTML report, with up to `samples` samples in it."""
+        from evenhand.show.html import write_report
+
+        target = html_file(path)
+        write_report(self, shown_samples(list(self.runs), samples, scorers=self.counted), target)
+        return target
+
+
+def study_of(result: StudyResult, runs: Sequence[Path], counted: Sequence[str]) -> Study:
+    values = {each.name: getattr(result, each.name) for each in fields(StudyResult)}
+    return Study(**values, runs=tuple(runs), counted=tuple(counted))
+
+
+def html_file(path: str | Path) -> Path:
+    """The path of a page that is to be written."""
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"A report is an HTML file; write save('{target.with_suffix('.html')}').")
+    return target
+
+
+def study_html(study: StudyResult) -> str:
+    """Verdicts, chart, table and warnings, without a stylesheet."""
+    view = view_of(study)
+    head = ["Arm", *(metric_title(metric) for metric in view.main_metrics), "n", "Calls", "Money"]
+    parts = [tag("p", tag("b", study.title)), html_list(study.verdicts), headline_chart(view)]
+    parts.append(html_table(head, [_cells(view, arm) for arm in view.arms]))
+    if study.warnings:
+        parts.append(html_folded(plural(len(study.warnings), "warning"), html_list(study.warnings), is_open=True))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _headline(view: View, arm: ArmResult) -> str:
+    return estimate_text(arm.estimate(view.headline.name), view.digits[view.headline.name])
+
+
+def _cells(view: View, arm: ArmResult) -> list[str]:
+    found = [(metric, arm.estimate(metric.name)) for metric in view.main_metrics]
+    shown = [interval(e.value, e.low, e.high, view.digits[m.name]) if e else number(None) for m, e in found]
+    headline, used = arm.estimate(view.headline.name), total_usage(arm)
+    whole = [each.replace(", ", ",\u00a0") for each in shown]
+    n = f"{headline.n:,}{few_clusters(headline)}" if headline else "0"
+    return [arm.label, *whole, n, f"{used.calls:,}", money(used.cost)]
+
+
+def headline_chart(view: View) -> Html:
+    """The headline metric of every arm with its interval."""
+    metric = view.headline
+    found = [(arm, arm.estimate(metric.name)) for arm in view.arms]
+    values = [value for _, e in found if e is not None for value in (e.value, e.low, e.high)]
+    if not any(finite(value) is not None for value in values):
+        return Html("")
+    axis = axis_for(values, include_zero=metric.better == "zero", reference=metric.chance)
+    height = _LANE * (len(found) + 2)
+    hint = metric_hint(metric)
+    return tag(
+        "svg",
+        _label(metric_title(metric) + (f" ({hint})" if hint else ""), 0, 16, bold=True),
+        [_tick(axis, tick, height) for tick in axis.ticks],
+        [_lane(view, axis, arm, _LANE * (place + 1.5)) for place, (arm, _) in enumerate(found)],
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {height}",
+        width=_WIDTH,
+        height=height,
+        role="img",
+        aria_label=f"{metric.title} by arm",
+        style="max-width:100%;font:13px sans-serif",
+    )
+
+
+def _x(axis: Axis, value: float) -> str:
+    return f"{_LEFT + (_RIGHT - _LEFT) * axis.fraction(value):.1f}"
+
+
+def _label(text: str, x: float | str, y: float, *, bold: bool = False, anchor: str | None = None) -> Html:
+    weight = "bold" if bold else None
+    return tag("text", text, x=x, y=f"{y:g}", fill="currentColor", font_weight=weight, text_anchor=anchor)
+
+
+def _tick(axis: Axis, tick: float, height: float) -> list[Node]:
+    x = _x(axis, tick)
+    strength = "0.6" if tick == 0 else "0.15"
+    line = tag("line", x1=x, x2=x, y1=_LANE, y2=height - _LANE, stroke="currentColor", stroke_opacity=strength)
+    return [line, _label(number(tick, axis.digits), x, height - 8, anchor="middle")]
+
+
+def _lane(view: View, axis: Axis, arm: ArmResult, y: float) -> list[Node]:
+    label = arm.label if len(arm.label) <= _LONGEST_LABEL else f"{arm.label[: _LONGEST_LABEL - 1]}…"
+    estimate = arm.estimate(view.headline.name)
+    value, low, high = (finite(getattr(estimate, name, None)) for name in ("value", "low", "high"))
+    shown = interval(value, low, high, view.digits[view.headline.name])
+    parts: list[Node] = [_label(label, 0, y + 4), _label(shown, _RIGHT + 14, y + 4)]
+    if low is not None and high is not None:
+        ends = {"x1": _x(axis, low), "x2": _x(axis, high), "y1": f"{y:g}", "y2": f"{y:g}"}
+        parts.append(tag("line", **ends, stroke=_COLOUR, stroke_width=2))
+    if value is not None:
+        parts.append(
+            tag("circle", tag("title", _headline(view, arm)), cx=_x(axis, value), cy=f"{y:g}", r=5, fill=_COLOUR)
+        )
+    return parts

@@ -1,0 +1,71 @@
+"""The tables in the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sample_study
+from hostile import poisoned
+from rich.console import Console
+from rich.table import Table
+
+from evenhand.show.tables import arm_table, effect_table
+from evenhand.studies.results import StudyResult
+
+
+def printed(table: Table, width: int = 100) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_the_arm_table_fits_a_hundred_columns_with_intervals_unbroken() -> None:
+    text = printed(arm_table(sample_study.study()))
+    assert max(map(len, text.splitlines())) <= 100
+    for shown in ("fair_prompt", "[15.2, 22.0]", "n = 660", "1,320", "842,319", "$0.05", "$0.00"):
+        assert shown in text
+
+
+def test_an_unknown_price_is_a_dash() -> None:
+    row = next(line for line in printed(arm_table(sample_study.study())).splitlines() if "Money" in line)
+    assert row.split()[-1] == "–"
+
+
+def test_undefined_values_keep_their_n() -> None:
+    study = sample_study.study()
+    arm = study.arms[0]
+    blank = [replace(e, value=None, low=None, high=None) if e.group == "all" else e for e in arm.estimates]
+    text = printed(arm_table(replace(study, arms=[replace(arm, estimates=blank)])))
+    assert "–" in text
+    assert "n = 660" in text
+    assert "[–" not in text
+
+
+def test_the_effect_table_says_what_moved() -> None:
+    text = printed(effect_table(sample_study.study()))
+    assert "Paired differences from default" in text
+    assert "−11.7 [−15.1, −8.2]" in text
+    assert "<0.001" in text
+    assert "undecided" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_two_baselines_are_both_named() -> None:
+    study = sample_study.study()
+    other = replace(study.effects[0], before="cot-0")
+    assert "fair_prompt − cot" in printed(effect_table(replace(study, effects=[*study.effects, other])), 140)
+
+
+def test_text_is_neither_markup_nor_an_escape_sequence() -> None:
+    study: StudyResult = poisoned(replace(sample_study.study(), benchmark="[bold red]title[/]"))
+    text = printed(arm_table(study)) + printed(effect_table(study))
+    assert "[bold" in text
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+def test_a_study_without_arms_or_effects_still_prints() -> None:
+    study = replace(sample_study.study(), arms=[], effects=[], guardrails=())
+    assert "Calls" in printed(arm_table(study))
+    assert "Paired differences" in printed(effect_table(study))
