@@ -74,12 +74,12 @@ def drive(count: int) -> dict[str, Any]:
     """Run samples of one call each on `count` simulated replicas; the driver is this process."""
     import ray
 
+    from evenhand.core.progress import Progress
     from evenhand.core.types import Completion, Generation, Usage
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.ray import RayModel
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import make_plan
-    from evenhand.runs.progress import Progress
     from evenhand.runs.runner import Runner
 
     processes = min(ACTORS, count)

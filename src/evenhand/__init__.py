@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from evenhand.core.options import Options
+    from evenhand.core.progress import Listener
     from evenhand.core.prompts import Prompt, load_prompt, parse_prompt
     from evenhand.core.types import (
         Answer,
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from evenhand.session import Session
     from evenhand.show.notebook import Study
     from evenhand.show.sections.base import Section, add_section
-    from evenhand.workflows.listener import Listener
 
 _HOME = {
     "evenhand.api": (
@@ -226,7 +226,7 @@ _HOME = {
         "Usage",
     ),
     "evenhand.core.untrusted": ("fenced",),
-    "evenhand.workflows.listener": ("Listener",),
+    "evenhand.core.progress": ("Listener",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

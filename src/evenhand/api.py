@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, Progress, ignore
 from evenhand.core.prompts import read_templates
 from evenhand.methods import GUARD_METHOD
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, default_folder, make_plan
-from evenhand.runs.progress import Progress
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -23,6 +23,7 @@ from evenhand.studies.study import study
 
 if TYPE_CHECKING:
     from evenhand.annotate.judges import JudgesAgainstPeople
+    from evenhand.core.progress import Listener
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from evenhand.models.budget import Price
     from evenhand.runs.rescore import Rescored
     from evenhand.workflows.judge_pairs.findings import PairFindings
-    from evenhand.workflows.listener import Listener
     from evenhand.workflows.paper import PaperResult
     from evenhand.workflows.train import Record, Stage
 
@@ -172,7 +172,7 @@ def rescore(
     scorers: Sequence[str],
     *,
     settings: Settings | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count = ignore,
     templates: str | Path | None = None,
 ) -> list[Rescored]:
     """Score the stored answers of a run with other scorers; the models that answered are not asked again.
@@ -223,7 +223,7 @@ def check_judges(
     limit: int | None = None,
     seed: int = 0,
     settings: Settings | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Count = ignore,
 ) -> PairFindings:
     """Have judges compare the stored answers of two or more arms, each pair in both orders.
 
@@ -234,7 +234,7 @@ def check_judges(
         runs: Runs with text answers, of two arms or more in all.
         judges: Models; name those that wrote the answers, and others to compare them with.
         limit: This many questions, drawn by the seed; None: all.
-        progress: Called with the number of verdicts so far.
+        progress: Called with how many verdicts are done, and of how many.
     """
     from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
     from evenhand.workflows.judge_pairs.findings import findings
@@ -242,7 +242,7 @@ def check_judges(
     specs, settings = with_specs(list(judges), settings or Settings())
     plans = [each["base"] for each in make_plan({"models": specs}).models]
     material = read_pairs([Path(run) for run in runs], limit, seed)
-    return findings(material, aio.run(judge_pairs(plans, material.pairs, settings, progress or (lambda _done: None))))
+    return findings(material, aio.run(judge_pairs(plans, material.pairs, settings, progress)))
 
 
 @aio.facade
@@ -322,8 +322,8 @@ def paper(
         listener: Hears of runs and stages as they begin and end.
         plan: More fields of every plan, e.g. `temperature` or `templates`.
     """
+    from evenhand.core.progress import Listener
     from evenhand.papers.base import PAPERS, PaperOptions
-    from evenhand.workflows.listener import Listener
     from evenhand.workflows.paper import check_choices, make_paper, plan_paper, read_presets, write_page
 
     folder = None if out is None else Path(out)
@@ -415,8 +415,8 @@ def debate(
         referee_tokens, scoring: The length of the referee's replies, and `numbers` (default) or `odds`.
         plan: More fields of the plan, e.g. `seeds`.
     """
+    from evenhand.core.progress import Listener
     from evenhand.workflows.debate import METHOD, debate_fields, missing_topics, run_debate
-    from evenhand.workflows.listener import Listener
 
     chosen: dict[str, Any] = {
         "bias": bias,

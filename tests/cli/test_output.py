@@ -14,8 +14,8 @@ from aiohttp import web
 from evenhand.cli.progress import describe
 from evenhand.core.events import Activity
 from evenhand.core.http import RetryPolicy
+from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
-from evenhand.runs.progress import Progress
 from support.server import Body, ChatServer, Reply, chat, raw, refuse
 
 Endpoint = Callable[..., ChatServer]

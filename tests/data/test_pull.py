@@ -77,14 +77,14 @@ async def host() -> AsyncIterator[tuple[Host, str]]:
 
 
 async def test_files_arrive_checked_with_licence_and_progress(host: tuple[Host, str], tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
+    seen: list[tuple[int, int | None]] = []
 
     pulled = await pull("toy", tmp_path, lambda *event: seen.append(event), base_url=host[1])
 
     assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
     assert (pulled.folder, pulled.fetched, pulled.present) == (tmp_path / "toy", ("one.txt", "two.txt"), ())
     assert (pulled.licence, pulled.notice) == ("CC0-1.0", "Nobody's.")
-    assert seen[-1] == ("two.txt", len(CONTENT["two.txt"]), len(CONTENT["two.txt"]))
+    assert seen[-1] == (len(CONTENT["two.txt"]), len(CONTENT["two.txt"]))
 
 
 async def test_what_is_there_and_right_is_not_fetched_again(host: tuple[Host, str], tmp_path: Path) -> None:

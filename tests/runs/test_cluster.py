@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import EndpointError, PlanError, UsageError
+from evenhand.core.progress import Progress
 from evenhand.core.types import Completion, Generation, Usage
 from evenhand.models.base import Model
 from evenhand.models.budget import Limits
@@ -17,7 +18,6 @@ from evenhand.runs import cluster
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.store import Store
 from support.local_ray import LocalRay
 from support.runs import Workshop

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import EndpointError
-from evenhand.runs.progress import Progress
+from evenhand.core.progress import Progress
 from support.fixtures import Serve
 from support.runs import Workshop
 from support.server import Body, Reply, chat, raw, refuse, reply_with

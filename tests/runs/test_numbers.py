@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import BadResponseError
+from evenhand.core.progress import Progress
 from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Unscored, Usage
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.runner import Runner
 from evenhand.runs.stored import StoredRun
 from evenhand.scorers.base import SCORERS, Scorer, Scores

@@ -145,7 +145,7 @@ async def test_texts_go_out_by_the_hundred(workshop: Workshop, letters: Any):
     run = await a_run(workshop, methods=["default"], limit=12, benchmark_options={"completions": 50})
 
     told: list[tuple[int, int]] = []
-    await rescore(run, ["letters"], tell=lambda done, total: told.append((done, total)))
+    await rescore(run, ["letters"], count=lambda done, total: told.append((done, total)))
 
     assert [len(texts) for texts in letters.seen] == [BATCH, BATCH, 600 - 2 * BATCH]
     assert told[-1] == (600, 600)

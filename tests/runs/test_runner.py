@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import BadResponseError, EndpointError, PlanError, UsageError
+from evenhand.core.progress import Progress
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, Unscored
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.runner import HOPELESS, Runner
 from evenhand.session import Session
 from support.runs import Workshop

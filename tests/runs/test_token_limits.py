@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import PlanError
+from evenhand.core.progress import Progress
 from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.store import Store
 from evenhand.studies.show import find_sample
 from evenhand.studies.study import study

@@ -14,9 +14,9 @@ from sample_study import study
 
 import evenhand
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check, Guarded
-from evenhand.runs.progress import Progress
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.export import TABLES
 from evenhand.workflows.paper import PaperResult

@@ -8,13 +8,13 @@ import orjson
 import pytest
 
 from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.core.progress import Progress
 from evenhand.core.types import Message, Outcome, Params, Sample
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import PROVIDERS, Model
 from evenhand.models.fake import FunctionModel, Reply
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.runner import Runner
 from evenhand.studies.export import export
 from support.toy import Toy

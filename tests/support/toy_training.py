@@ -5,7 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evenhand.training.loop import Observer, read_metrics
+from evenhand.core.progress import Count
+from evenhand.training.loop import read_metrics
 from support.tiny import make_model
 
 FILLERS = [f"w{i}" for i in range(20)]
@@ -62,8 +63,8 @@ class Interruption(Exception):  # noqa: N818 - it stands for a power cut
     """What ends a training in the middle."""
 
 
-def interrupt_after(steps: int) -> Observer:
-    def observe(done: int, total: int) -> None:
+def interrupt_after(steps: int) -> Count:
+    def observe(done: int, total: int | None) -> None:
         if done == steps:
             raise Interruption
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.progress import Count, ignore
 from evenhand.models.ray.replica import Failure
 from evenhand.training.cluster import Board, Workers, environment_of, placed
 from support.ray_cluster import pids
@@ -18,11 +19,10 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 
-from evenhand.training.loop import nobody  # noqa: E402 - they need torch
+from evenhand.core.progress import Listener  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
-from evenhand.workflows.listener import Count, Listener  # noqa: E402
 from evenhand.workflows.train import make_verifiable, train_stage, train_verifiable  # noqa: E402
 from evenhand.workflows.train import train_recipe as train_recipe_on  # noqa: E402
 from support.toy_training import assert_close  # noqa: E402
@@ -60,7 +60,7 @@ def test_a_recipe_by_two_workers_is_that_by_one_process(
     chosen = ("sft", "dpo") if algorithm == "dpo" else ("sft", "reward", "ppo")
     stages = {stage: {**STEPS, **own[stage]} for stage in chosen}
     recipes = [Recipe(tiny, pairs, tmp_path / name, {"device": "cpu"}, stages, algorithm) for name in ("one", "two")]
-    train_recipe(recipes[0], resume=False, announce=lambda _: nobody)
+    train_recipe(recipes[0], resume=False, announce=lambda _: ignore)
     shown = Shown()
 
     records = train_recipe_on(recipes[1], listener=shown, workers=Workers(2, parallel, "cpu"))
@@ -84,7 +84,7 @@ class Shown(Listener):
         self.stages.append(name)
         return self._step
 
-    def _step(self, done: int, total: int) -> None:
+    def _step(self, done: int, total: int | None) -> None:
         if self._kill_at is not None and done >= self._kill_at and not self.killed:
             self.killed = [pids("RayTrainWorker")[-1]]
             os.kill(self.killed[0], signal.SIGKILL)

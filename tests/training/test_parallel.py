@@ -11,6 +11,7 @@ import pytest
 
 import evenhand
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.progress import ignore
 from evenhand.training import parallel
 from evenhand.training.configs import NAMES, path_of
 from evenhand.training.parallel import Team
@@ -19,7 +20,6 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
-from evenhand.training.loop import nobody  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
@@ -45,7 +45,7 @@ def test_a_recipe_by_two_processes_is_that_by_one(tiny: str, pairs: Path, tmp_pa
     own = {"ppo": {"max_new_tokens": 4, "ppo_epochs": 2}, "sft": {}, "reward": {}}
     own = {stage: {**STEPS, **options} for stage, options in own.items()}
     recipe = Recipe(tiny, pairs, tmp_path / "one", {"device": "cpu"}, own)
-    train_recipe(recipe, resume=False, announce=lambda _: nobody)
+    train_recipe(recipe, resume=False, announce=lambda _: ignore)
     settings = [f"{stage}.{name}={value}" for stage, options in own.items() for name, value in options.items()]
     given = [part for setting in settings for part in ("--set", setting)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.training.options import PPOOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
@@ -18,7 +19,7 @@ pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 
 from ray.exceptions import RayActorError  # noqa: E402 - they need torch or Ray
 
-from evenhand.training.loop import Observer, nobody, read_metrics  # noqa: E402 - they need torch
+from evenhand.training.loop import read_metrics  # noqa: E402 - they need torch
 from evenhand.training.models import Machine  # noqa: E402
 from evenhand.training.ppo import train_ppo  # noqa: E402
 from evenhand.training.ppo.loaded import load_actor  # noqa: E402
@@ -78,12 +79,12 @@ def without_staleness(folder: Path) -> None:
 def test_answers_are_at_most_as_old_as_allowed_and_a_killed_replica_changes_nothing(
     local_ray: None, ending: str, pairs: Path, rewarding: Path, tmp_path: Path
 ):
-    def train(out: str, observe: Observer = nobody) -> list[dict[str, float]]:
+    def train(out: str, observe: Count = ignore) -> list[dict[str, float]]:
         chosen = options(tmp_path / out, ending, pairs, rewarding, rollout_replicas=1, staleness=2)
         train_ppo(chosen, observe=observe)
         return read_metrics(tmp_path / out)
 
-    def kill(done: int, total: int) -> None:
+    def kill(done: int, total: int | None) -> None:
         if done == 1:
             os.kill(pids("RolloutReplica")[0], signal.SIGKILL)
 

@@ -10,6 +10,7 @@ import pytest
 
 import evenhand
 from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.progress import Count, ignore
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
@@ -18,7 +19,6 @@ from evenhand.core.types import Message, Params  # noqa: E402
 from evenhand.models.base import ModelOptions, load_model  # noqa: E402 - they need torch
 from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
-from evenhand.training.loop import nobody  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.questions import Plan, Row, make  # noqa: E402
@@ -158,15 +158,15 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
             rl={"steps": 2, "batch": 4, "answers": 2, "save_every": 1},
         )
 
-    def interrupt(stage: str) -> Callable[[int, int], None]:
+    def interrupt(stage: str) -> Count:
         if stage == "rl":
             raise Interruption
-        return nobody
+        return ignore
 
-    train_verifiable(options("whole"), announce=lambda _: nobody)
+    train_verifiable(options("whole"), announce=lambda _: ignore)
     with pytest.raises(Interruption):
         train_verifiable(options("parts"), announce=interrupt)
-    train_verifiable(options("parts"), resume=True, announce=lambda _: nobody)
+    train_verifiable(options("parts"), resume=True, announce=lambda _: ignore)
 
     whole, parts = (tensors_of(tmp_path / name / "rl") for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
@@ -179,7 +179,7 @@ def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: 
             model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4,
             shared={"device": "cpu"}, sft={"steps": 2, "lr": 0.1},
         ),
-        announce=lambda _: nobody,
+        announce=lambda _: ignore,
     )  # fmt: skip
     adapted = models.load_adapted(str(tmp_path / "out" / "sft"), HERE)
     merged = models.load_causal(str(tmp_path / "out" / "sft"), HERE, trained=False)
@@ -204,7 +204,7 @@ def test_a_new_start_takes_nothing_from_a_finished_stage(rows: Callable[..., Pat
     (out / general.FILE).write_text("{}")
 
     with pytest.raises(PlanError, match="go on with --resume"):
-        train_verifiable(VerifiableOptions(model="m", out=out, data=rows()), announce=lambda _: nobody)
+        train_verifiable(VerifiableOptions(model="m", out=out, data=rows()), announce=lambda _: ignore)
 
     assert (out / general.FILE).is_file()
 
@@ -242,7 +242,7 @@ def test_every_row_counts_the_same(spelling: str, tmp_path: Path):
 def test_general_answers_are_sampled_once_and_a_truncated_one_has_no_end(spelling: str, tmp_path: Path):
     model = models.load_causal(spelling, HERE, trained=False)
     chat = models.load_chat(spelling, model)
-    settings: dict[str, Any] = {"count": 3, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": nobody}
+    settings: dict[str, Any] = {"count": 3, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": ignore}
     path = tmp_path / "general.jsonl"
 
     first = general.own_answers(model, chat, HERE, path, **settings)
@@ -259,7 +259,7 @@ def test_an_answer_with_a_line_separator_is_one_answer(spelling: str, tmp_path: 
     row = {"prompt": "Hello?", "answer": "One.\u2028Two.\x85Three.", "ended": True}
     path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    settings: dict[str, Any] = {"count": 1, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": nobody}
+    settings: dict[str, Any] = {"count": 1, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": ignore}
     assert len(general.own_answers(None, chat, HERE, path, **settings)) == 1
 
     line = {"form": "short", "state": "told", "language": "en", "situation": "one", "reply": row["answer"]}
@@ -417,15 +417,15 @@ def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callabl
             sft={"steps": 1},
         )  # fmt: skip
 
-    def interrupt(stage: str) -> Callable[[int, int], None]:
+    def interrupt(stage: str) -> Count:
         if stage == "sft":
             raise Interruption
-        return nobody
+        return ignore
 
     data = rows()
     with pytest.raises(Interruption):
         train_verifiable(options(0), announce=interrupt)
     old = (tmp_path / "out" / general.FILE).read_text()
-    train_verifiable(options(1), announce=lambda _: nobody)
+    train_verifiable(options(1), announce=lambda _: ignore)
 
     assert (tmp_path / "out" / general.FILE).read_text() != old

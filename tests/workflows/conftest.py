@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import evenhand
+from evenhand.core.progress import Count, Observer, Progress
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.progress import Observer, Progress
 
 Plug = Callable[..., dict[str, FunctionModel]]
 
@@ -19,7 +19,7 @@ class Remembering(evenhand.Listener):
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
-        self.observed: list[tuple[int, int]] = []
+        self.observed: list[tuple[int, int | None]] = []
 
     def run_began(self, folder: Path) -> Observer:
         self.told.append(("began", folder.name))
@@ -28,7 +28,7 @@ class Remembering(evenhand.Listener):
     def run_ended(self, folder: Path, progress: Progress) -> None:
         self.told.append(("ended", f"{folder.name}: {progress.done} of {progress.total}"))
 
-    def stage_began(self, name: str) -> Callable[[int, int], None]:
+    def stage_began(self, name: str) -> Count:
         self.told.append(("stage", name))
         return lambda done, total: self.observed.append((done, total))
 

@@ -31,11 +31,11 @@ def test_scenarios_take_the_calls_that_were_forecast(plug: Any, listener: Any):
     used = aio.run(task.forecast(ModelPlan(spec="stub/one"), {"stub/one": Price(1, 1)}))
     assert not models
     made = ScenarioSet(task, Path("s"))
-    counted: list[int] = []
-    aio.run(made.write(WRITER, Settings(), counted.append))
+    counted: list[tuple[int, int | None]] = []
+    aio.run(made.write(WRITER, Settings(), lambda *each: counted.append(each)))
 
     assert len(load_bases(Path("s"))) == len(made.bases) == 2
-    assert counted == [1, 2]
+    assert counted == [(1, 2), (2, 2)]
     assert used.calls == len(models["one"].requests)
     assert used.cost is not None and used.cost > 0
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +92,8 @@ def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed:
     from evenhand.workflows.calibrate import calibrate_model, passages
 
     chosen = passages(count, seed)
-    with shown_count(len(chosen)) as tell:
-        card = aio.run(calibrate_model(model, settings, chosen, calls, tell))
+    with shown_count() as shown:
+        card = aio.run(calibrate_model(model, settings, chosen, calls, shown))
     click.echo(f"{'calls':<6} {'AUC':>5}  {'told':>5} {'not told':>9}   (cross-validated on {card.passages} passages)")
     for level, found in card.fit.items():
         click.echo(f"{level:<6} {found['auc']:>5.2f}  {found['told']:>4.1f}% {found['not_told']:>8.1f}%")
@@ -119,8 +117,8 @@ async def _judge(plan: ModelPlan, settings: Settings, out: Path | None) -> int:
     from evenhand.workflows.calibrate import card_of, rate_contrasts
 
     async with opened_model(plan, settings, Budget(settings.budget)) as model:
-        with judging_bar() as tell:
-            rated = await rate_contrasts(model, tell)
+        with shown_count() as count:
+            rated = await rate_contrasts(model, count)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=True)
     card = card_of(plan.spec, rated)
     path = out or card_path(plan.spec)
@@ -140,18 +138,6 @@ async def _judge(plan: ModelPlan, settings: Settings, out: Path | None) -> int:
         for command in test.commands(found):
             click.echo(f"use       {command}")
     return 0 if card.curves else 1
-
-
-@contextmanager
-def judging_bar() -> Generator[Callable[[int, int], None]]:
-    """A reporter of how many texts were rated."""
-    with click.progressbar(length=1, label="judging", file=sys.stderr) as bar:
-
-        def tell(_done: int, total: int) -> None:
-            bar.length = total
-            bar.update(1)
-
-        yield tell
 
 
 def tell_ratings(found: Sequence[Calibration], *, thresholds: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from evenhand.cli.data_hard import hard
 from evenhand.cli.groups import Group
-from evenhand.cli.progress import shown_download
+from evenhand.cli.progress import shown_count
 from evenhand.core import aio
 from evenhand.core.errors import DataError
 from evenhand.data.locate import find_set
@@ -58,8 +58,8 @@ def pull(name: str, out: Path | None, source: str) -> None:
     Example:
       evenhand data pull bbq
     """
-    with shown_download() as progress:
-        pulled = aio.run(fetch(name, out, lambda _file, done, total: progress(done, total), source=source))  # pyright: ignore[reportArgumentType]
+    with shown_count(unit="bytes") as count:
+        pulled = aio.run(fetch(name, out, count, source=source))  # pyright: ignore[reportArgumentType]
     click.echo(f"{pulled.folder}: {len(pulled.fetched)} files fetched, {len(pulled.present)} there already.")
     click.echo(f"Source: {pulled.source}. Licence: {pulled.licence}. {pulled.notice}")
     for file, found in pulled.found.items():

@@ -19,9 +19,9 @@ from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted
+from evenhand.core.progress import Progress
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
-from evenhand.runs.progress import Progress
 from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
 from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import click
 
-from evenhand.cli.calibrate import judging_bar, tell_ratings
+from evenhand.cli.calibrate import tell_ratings
 from evenhand.cli.groups import Command
+from evenhand.cli.progress import shown_count
 from evenhand.core import aio
 from evenhand.core.errors import BadResponseError, ModelError
 from evenhand.core.specs import key_values
@@ -108,8 +109,8 @@ def _tell_reasoning() -> None:
 async def _judge(model: Model) -> None:
     from evenhand.workflows.calibrate import rate_contrasts
 
-    with judging_bar() as tell:
-        rated = await rate_contrasts(model, tell)
+    with shown_count() as count:
+        rated = await rate_contrasts(model, count)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=False)
     fit = [name for name, (_, found) in rated.items() if any(each.threshold is not None for each in found)]
     if fit:

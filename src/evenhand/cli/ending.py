@@ -11,10 +11,10 @@ import click
 
 from evenhand.cli.output import current_output
 from evenhand.core.errors import EvenhandError
+from evenhand.core.progress import Progress
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import call_among
 from evenhand.runs.parts import Settings
-from evenhand.runs.progress import Progress
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded, read_summary
 from evenhand.show.markup import clean

@@ -119,8 +119,8 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
         return 0
     click.echo(f"{about}.", err=True)
     try:
-        with shown_count(calls) as tell:
-            verdicts = aio.run(judge_pairs(plans, material.pairs, settings, tell))
+        with shown_count() as count:
+            verdicts = aio.run(judge_pairs(plans, material.pairs, settings, count))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. What was judged is cached; go on with the same command and a larger --budget.")
         return STOPPED

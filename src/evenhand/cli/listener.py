@@ -10,11 +10,10 @@ from pathlib import Path
 import click
 
 from evenhand.cli.ending import print_end
-from evenhand.cli.progress import shown_progress, shown_share
+from evenhand.cli.progress import shown_count, shown_progress
 from evenhand.core.events import log
+from evenhand.core.progress import Count, Listener, Observer, Progress
 from evenhand.models.budget import Limits
-from evenhand.runs.progress import Observer, Progress
-from evenhand.workflows.listener import Count, Listener
 
 
 class _Shown(Listener):
@@ -37,7 +36,7 @@ class _Shown(Listener):
     def stage_began(self, name: str) -> Count:
         self._bar.close()
         click.echo(f"{name} …", err=True)
-        return self._bar.enter_context(shown_share())
+        return self._bar.enter_context(shown_count())
 
     def note(self, text: str) -> None:
         self._bar.close()

@@ -68,8 +68,8 @@ def _generate(out: Path, identities: str | None, dry_run: bool, given: Mapping[s
         click.echo("Nothing was called. What has a fault is asked for once more: that comes on top.")
         return 0
     try:
-        with shown_count(task.bases) as tell:
-            aio.run(made.write(model, settings, tell))
+        with shown_count() as count:
+            aio.run(made.write(model, settings, count))
     except BudgetExhausted as error:
         _tell(made, out)
         click.echo(

@@ -7,7 +7,7 @@ import os
 import click
 
 from evenhand.cli.groups import Group
-from evenhand.cli.progress import shown_download
+from evenhand.cli.progress import shown_count
 from evenhand.core import aio
 from evenhand.core.config import PROJECT_FILE, read_config, user_file
 from evenhand.models import weights
@@ -71,11 +71,11 @@ def pull(name: str) -> None:
       evenhand models pull neural
     """
     if name == "neural":
-        with shown_download() as progress:
-            folder = aio.run(neural.pull(progress))
+        with shown_count(unit="bytes") as count:
+            folder = aio.run(neural.pull(count))
         click.echo(f"{folder} (licence {neural.LICENCE}); use it as --scorer neural")
         return
-    with shown_download() as progress:
-        path = aio.run(weights.pull(name, progress))
+    with shown_count(unit="bytes") as count:
+        path = aio.run(weights.pull(name, count))
     licence = weights.RECOMMENDED[name].licence
     click.echo(f"{path} (licence {licence}); use it as local/{name}")

@@ -33,6 +33,7 @@ from evenhand.cli.request import (
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.progress import Listener
 from evenhand.core.specs import read_spec, roles_and_specs
 from evenhand.core.types import Usage
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
@@ -40,7 +41,6 @@ from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
-from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, read_presets, write_page
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from typing import Literal
 
 import click
 
 from evenhand.cli.output import current_output
-from evenhand.runs.progress import Observer, Progress
+from evenhand.core.progress import Count, Observer, Progress, ignore
 
 _FIRST = 1.0
 """Seconds until the first line where there is no terminal."""
@@ -108,56 +109,50 @@ def describe(progress: Progress, started: float) -> str:
 
 
 @contextlib.contextmanager
-def shown_count(total: int) -> Generator[Callable[[int], None]]:
-    """A reporter of how many of `total` are done."""
-    if current_output().quiet:
-        yield lambda _done: None
+def shown_count(unit: Literal["", "bytes"] = "") -> Generator[Count]:
+    """A reporter of how many are done, and of how many; the bar appears with the first call."""
+    if current_output().quiet or (unit and not sys.stderr.isatty()):
+        yield ignore
         return
     if not sys.stderr.isatty():
         last = time.monotonic()
 
-        def tell(done: int) -> None:
+        def tell(done: int, total: int | None) -> None:
             nonlocal last
             if time.monotonic() - last >= _EVERY:
                 last = time.monotonic()
-                click.echo(f"{done:,}/{total:,}", err=True)
+                click.echo(f"{done:,}" if total is None else f"{done:,}/{total:,}", err=True)
 
         yield tell
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
-@contextlib.contextmanager
-def shown_share() -> Generator[Callable[[int, int], None]]:
-    """A reporter of (done so far, all), for work whose size shows when it begins."""
     with contextlib.ExitStack() as stack:
-        count: Callable[[int], None] | None = None
+        count: Count | None = None
 
-        def tell(done: int, total: int) -> None:
+        def show(done: int, total: int | None) -> None:
             nonlocal count
-            count = count or stack.enter_context(shown_count(total))
-            count(done)
+            count = count or stack.enter_context(_count_bar(unit))
+            count(done, total)
 
-        yield tell
+        yield show
 
 
 @contextlib.contextmanager
-def shown_download() -> Generator[Callable[[int, int | None], None]]:
-    """A reporter of (bytes so far, bytes in all if known)."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
+def _count_bar(unit: Literal["", "bytes"]) -> Generator[Count]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
     from rich.progress import Progress as Bar
 
-    with Bar(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)) as bar:
+    if unit:
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    else:
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=not unit) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

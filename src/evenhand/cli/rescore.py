@@ -14,7 +14,7 @@ from evenhand import api
 from evenhand.cli.ending import FAILED, STOPPED
 from evenhand.cli.groups import Command
 from evenhand.cli.options import allow_call_option, call_options
-from evenhand.cli.progress import shown_share
+from evenhand.cli.progress import shown_count
 from evenhand.cli.request import read_settings
 from evenhand.core.errors import BudgetExhausted
 from evenhand.runs.rescore import Rescored
@@ -49,8 +49,8 @@ def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: A
     """
     settings = replace(read_settings(given), allow_call=given["allow_call"])
     try:
-        with shown_share() as tell:
-            results = api.rescore(run, specs, settings=settings, progress=tell, templates=templates)
+        with shown_count() as count:
+            results = api.rescore(run, specs, settings=settings, progress=count, templates=templates)
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
         return STOPPED

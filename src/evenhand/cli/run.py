@@ -20,11 +20,11 @@ from evenhand.cli.request import RunRequest, read_out, read_request
 from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import not_fitted
-from evenhand.runs.progress import Progress
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
 

@@ -73,8 +73,8 @@ def score(
     with _cache(specs, cache_file(given)) as cache:
         scorers = load_scorers(specs, cache)
         tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
-        with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count(total) as progress:
-            aio.run(score_texts(source, scorers, write, progress))
+        with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:
+            aio.run(score_texts(source, scorers, write, lambda done, _: count(done, total)))
     if out is not None:
         click.echo(f"{out}: {plural(tally.rows, 'row')}")
     # Where the rows go to standard output, what is said about them must not.

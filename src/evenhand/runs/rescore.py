@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import EndpointError, PlanError
+from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
@@ -36,9 +37,6 @@ SIDE_BY_SIDE = 2
 HOPELESS = 20
 """A scorer counts as down if it scores none of a batch of at least this many texts."""
 
-Tell = Callable[[int, int], None]
-"""Called with the number of outcomes processed and their total."""
-
 
 @dataclass(slots=True)
 class Rescored:
@@ -53,7 +51,7 @@ class Rescored:
 
 
 async def rescore(
-    directory: Path, specs: Sequence[str], settings: Settings | None = None, tell: Tell | None = None
+    directory: Path, specs: Sequence[str], settings: Settings | None = None, count: Count = ignore
 ) -> list[Rescored]:
     """Score the stored answers of a run, after each iteration too, with each of the scorers in turn."""
     settings = settings or Settings()
@@ -66,12 +64,12 @@ async def rescore(
         try:
             with locked(directory):
                 run.store.begin()
-                return await _rescore(run, list(dict.fromkeys(specs)), settings, tell or (lambda _done, _total: None))
+                return await _rescore(run, list(dict.fromkeys(specs)), settings, count)
         except sqlite3.Error as error:
             raise unreadable(directory, error) from error
 
 
-async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tell: Tell) -> list[Rescored]:
+async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, count: Count) -> list[Rescored]:
     cache = ResponseCache(settings.cache) if settings.cache else None
     budget = Budget(settings.budget)
     pool = ScorerPool(run.plan, {}, lambda model: loaded_model(model, settings, cache, budget))
@@ -81,7 +79,7 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, tel
         total = sum(work.total for work in works)
         done = 0
         for work in works:
-            await work.run(lambda part, before=done: tell(before + part, total))
+            await work.run(lambda part, _, before=done: count(before + part, total))
             done += work.total
         return [work.result for work in works]
     finally:
@@ -106,21 +104,21 @@ class _Work:
         self.total = sum(self._arms.values())
         self.result = Rescored(scorer.id, scorer.attributes)
 
-    async def run(self, tell: Callable[[int], None]) -> None:
+    async def run(self, count: Count) -> None:
         self._is_known = self._scorer.id in (self._store.get("scorers") or {})
         before = 0
         for arm, size in self._arms.items():
             batches = _batches(
                 to_score(self._store, arm, self._scorer.id), MODEL_BATCH if self._scorer.asks_model else BATCH
             )
-            await aio.all_of(self._worker(batches, tell, before) for _ in range(SIDE_BY_SIDE))
+            await aio.all_of(self._worker(batches, count, before) for _ in range(SIDE_BY_SIDE))
             before += size
-            tell(before)
+            count(before, self.total)
 
-    async def _worker(self, batches: Iterator[list[ToScore]], tell: Callable[[int], None], before: int) -> None:
+    async def _worker(self, batches: Iterator[list[ToScore]], count: Count, before: int) -> None:
         for batch in batches:
             await self._one(batch)
-            tell(before + batch[-1].place)
+            count(before + batch[-1].place, self.total)
 
     async def _one(self, batch: Sequence[ToScore]) -> None:
         """Score one batch and store the scores."""

@@ -22,6 +22,7 @@ from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.core.errors import BudgetExhausted, ModelError, StoreError, UsageError
 from evenhand.core.events import counted_activity, event, set_place
 from evenhand.core.options import Options
+from evenhand.core.progress import Observer, Progress
 from evenhand.core.tracing import Value, span
 from evenhand.core.types import (
     Generation,
@@ -53,13 +54,12 @@ from evenhand.runs.parts import (
     side_by_side,
 )
 from evenhand.runs.plan import Arm, Plan, identity
-from evenhand.runs.progress import Observer, Progress, log_call, log_sample
 from evenhand.runs.rows import Finished, Scored
 from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.searching import SearchPool
 from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import Store, unreadable
-from evenhand.runs.traced import told, traced_run
+from evenhand.runs.traced import log_call, log_sample, told, traced_run
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 

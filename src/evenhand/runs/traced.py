@@ -1,14 +1,19 @@
-"""A run as OpenTelemetry sees it: a span for the run and each sample, and its results as events; no texts."""
+"""What a run leaves outside its store: spans for OpenTelemetry (no texts), and its samples and calls in the log."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from evenhand.core import otel
+from evenhand.core.events import event, log
 from evenhand.core.tracing import Span, Value, active
+from evenhand.core.types import Status, Turn
 from evenhand.runs.plan import Plan
 from evenhand.runs.rows import FINAL, Finished, Scored
 
@@ -76,3 +81,31 @@ def _scores(benchmark: str, rows: Sequence[Scored]) -> list[tuple[str, float | b
             if isinstance(value, bool | float)
         ]
     return found
+
+
+_UNGRADED: Mapping[Status, str] = {"failed": "failure", "unscored": "unscored", "cut": "cut"}
+"""The names of the events of samples that are neither graded nor refused."""
+
+
+def log_sample(status: Status, reason: str | None, seconds: float) -> None:
+    """Log how a sample ended."""
+    name = _UNGRADED.get(status, "sample")
+    level = logging.INFO if status in _UNGRADED else logging.DEBUG
+    event(name, f"{status}: {reason}" if reason else status, level=level, status=status, seconds=round(seconds, 3))
+
+
+def log_call(turn: Turn) -> None:
+    """Log a call with its texts, at the level DEBUG."""
+    if not log.isEnabledFor(logging.DEBUG):  # the texts of every call cost as much as storing it
+        return
+    generation = turn.generation
+    fields: dict[str, Any] = {"agent": turn.agent, "role": turn.role, "prompt": turn.prompt_id, "error": turn.error}
+    if generation is not None:
+        fields |= {
+            "model": generation.model,
+            "tokens": generation.usage.tokens,
+            "seconds": round(generation.latency, 3),
+        }
+        fields["cached"] = generation.cached
+    texts = {"messages": [asdict(each) for each in turn.messages], "reply": generation.text if generation else None}
+    event("call", turn.error or "answered", level=logging.DEBUG, texts=texts, **fields)

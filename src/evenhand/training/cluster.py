@@ -23,14 +23,12 @@ import yaml
 
 from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.core.events import event
+from evenhand.core.progress import Announce, Count, ignore
 from evenhand.models.ray.connect import check_resources, connect, enter, set_address
 from evenhand.models.ray.replica import Failure
 from evenhand.training.configs import NAMES, path_of
-from evenhand.training.loop import Observer, nobody
 from evenhand.training.parallel import join_team
 
-Announce = Callable[[str], Observer]
-"""Called with the name of a stage that begins; returns the observer of its steps."""
 Work = Callable[..., object]
 """A training, called with `resume` and `announce`; its results are in its folder."""
 _MOST_IDLE = 3
@@ -84,7 +82,7 @@ class Board:
         self._stages = []
         return self._starts - 1, self._failure
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def tell(self, stage: str, done: int, total: int | None) -> None:
         """Note the progress of a stage."""
         if self._stages and self._stages[-1][0] == stage:
             self._stages.pop()
@@ -199,12 +197,12 @@ def work_in_worker(config: Mapping[str, Any]) -> None:
         raise
 
 
-def _teller(board: Any, stage: str) -> Observer:
+def _teller(board: Any, stage: str) -> Count:
     if board is None:
-        return nobody
+        return ignore
     board.tell.remote(stage, 0, 0)
 
-    def tell(done: int, total: int) -> None:
+    def tell(done: int, total: int | None) -> None:
         board.tell.remote(stage, done, total)
 
     return tell
@@ -215,7 +213,7 @@ class _Progress:
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
-        self._observers: dict[str, Observer] = {}
+        self._observers: dict[str, Count] = {}
         self._starts = 1
 
     def show(self, starts: int, stages: list[tuple[str, int, int]], _failure: Failure | None) -> None:

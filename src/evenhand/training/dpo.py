@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Preference
-from evenhand.training.loop import BatchSampler, Observer, nobody, train
+from evenhand.training.loop import BatchSampler, train
 from evenhand.training.losses import answer_logprobs, ranking_loss, torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
@@ -22,7 +23,7 @@ from evenhand.training.options import DPOOptions
 from evenhand.training.reward import pair_accuracy
 
 
-def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Count = ignore) -> dict[str, Any]:
     """Train a policy on pairs and return the training's record; the folder `out` can then be used as hf/OUT."""
     files = data.find_files(options.data, "pairs")
     pairs = data.read_pairs(files.train)

@@ -16,13 +16,12 @@ from evenhand.benchmarks.opinions import Opinions
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.paths import cache_folder
+from evenhand.core.progress import Announce, Count, Progress
 from evenhand.models import weights
 from evenhand.models.base import load_model
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
-from evenhand.runs.progress import Progress
-from evenhand.training.loop import Observer
 from evenhand.training.parallel import launched_processes
 
 FOLDER = "evaluation"
@@ -76,7 +75,7 @@ class Evaluation:
 
 
 def evaluate(
-    evaluation: Evaluation, models: Mapping[str, str], folder: Path, announce: Callable[[str], Observer]
+    evaluation: Evaluation, models: Mapping[str, str], folder: Path, announce: Announce
 ) -> dict[str, list[Path]]:
     """Run what is not finished yet; return the runs of each benchmark, in the order of the models."""
     settings = Settings(cache=cache_folder() / "responses.sqlite", resume=True)
@@ -103,5 +102,5 @@ async def _check_model(spec: str) -> None:
         pass
 
 
-def _observer(observe: Observer) -> Callable[[Progress], None]:
+def _observer(observe: Count) -> Callable[[Progress], None]:
     return lambda progress: observe(progress.done, progress.total)

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.training import checkpoints
 from evenhand.training.optimizer import Optimizer
 from evenhand.training.options import batch_count
 
 T = TypeVar("T")
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
-Observer = Callable[[int, int], None]
-"""Called with the number of steps done and the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,6 @@ class Trainer(Protocol):
         ...
 
 
-def nobody(done: int, total: int) -> None:
-    """An observer that shows nothing."""
-
-
 def train(
     trainer: Trainer,
     folder: Path,
@@ -67,7 +62,7 @@ def train(
     steps: int,
     seed: int,
     save_every: int,
-    observe: Observer = nobody,
+    observe: Count = ignore,
     check: Callable[[int], Check] | None = None,
 ) -> Ended:
     """Take the remaining steps. The trainer then has the weights of the last step, or of the one that is kept instead.
@@ -78,7 +73,7 @@ def train(
     torch: Any = importlib.import_module("torch")
     team = trainer.optimizer.team
     done, ended = _restore(trainer, folder, checkpoints.newest(folder)), Ended("done", steps)
-    observe = observe if team.is_main else nobody
+    observe = observe if team.is_main else ignore
     if check is not None and done == 0:
         _save(trainer, folder, 0, check(0).score)  # something to go back to
     observe(done, steps)

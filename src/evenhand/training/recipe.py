@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.progress import Announce
 from evenhand.training import stage as stages
 from evenhand.training.dpo import train_dpo
 from evenhand.training.evaluation import as_hf
-from evenhand.training.loop import Observer
 from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.parallel import join_team
 from evenhand.training.ppo import train_ppo
 from evenhand.training.reward import train_reward
 from evenhand.training.sft import train_sft
 
-Announce = Callable[[str], Observer]
-"""Called with the name of a stage that begins; returns the observer of its steps."""
 TRAINERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "sft": train_sft,
     "reward": train_reward,

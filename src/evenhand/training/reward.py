@@ -20,12 +20,13 @@ from statistics import fmean
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.stats.agreement import spearman
 from evenhand.stats.intervals import share_interval
 from evenhand.training import data, models, stage
 from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Preference, Prompt
-from evenhand.training.loop import BatchSampler, Observer, nobody, train
+from evenhand.training.loop import BatchSampler, train
 from evenhand.training.losses import ranking_loss
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
@@ -84,7 +85,7 @@ class RewardModel:
         return outputs[torch.arange(len(rows), device=outputs.device), batch.mask.sum(1) - 1]
 
 
-def train_reward(options: RewardOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+def train_reward(options: RewardOptions, *, resume: bool = False, observe: Count = ignore) -> dict[str, Any]:
     """Train a reward model on pairs and return the training's record."""
     files = data.find_files(options.data, "pairs")
     pairs = data.read_pairs(files.train)

@@ -6,16 +6,17 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.loop import BatchSampler, Observer, nobody, train
+from evenhand.training.loop import BatchSampler, train
 from evenhand.training.losses import answer_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import SFTOptions
 
 
-def train_sft(options: SFTOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+def train_sft(options: SFTOptions, *, resume: bool = False, observe: Count = ignore) -> dict[str, Any]:
     """Fine-tune a model and return the training's record; the folder `out` can then be used as hf/OUT."""
     files = data.find_files(options.data, "sft")
     examples = data.read_examples(files.train)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,6 +19,7 @@ import orjson
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.calibration import Calibration, JudgeTest, calibrate
@@ -76,11 +77,11 @@ async def calibrate_model(
     settings: Settings,
     chosen: Sequence[Passage],
     calls: int,
-    tell: Callable[[int], None] = lambda _done: None,
+    count: Count = ignore,
 ) -> Card:
     """Read the evidence on every passage and fit the weights of every level up to `calls`."""
     async with opened_model(plan, settings, Budget(settings.budget)) as model:
-        found = await _read(model, settings.concurrency, chosen, calls, tell)
+        found = await _read(model, settings.concurrency, chosen, calls, count)
     read = [(passage, readings) for passage, readings in zip(chosen, found, strict=True) if readings is not None]
     if len(read) < _MOST_UNREAD * len(chosen):
         raise DataError(
@@ -103,7 +104,7 @@ async def calibrate_model(
 
 
 async def _read(
-    model: Model, concurrency: int, chosen: Sequence[Passage], calls: int, tell: Callable[[int], None]
+    model: Model, concurrency: int, chosen: Sequence[Passage], calls: int, count: Count
 ) -> list[Readings | None]:
     """The readings of every passage; None where the model declines or too few replies can be read."""
     done = 0
@@ -117,7 +118,7 @@ async def _read(
         async with gate:
             readings = await read_evidence(session, passage.sample, passage.unknown, calls, samples)
         done += 1
-        tell(done)
+        count(done, len(chosen))
         return readings if isinstance(readings, Readings) and len(readings.unread) < calls / 2 else None
 
     return await aio.all_of(read(each) for each in chosen)
@@ -149,17 +150,17 @@ Rated = dict[str, tuple[JudgeTest, list[Calibration]]]
 """Method → what its judge should tell apart, and how well the model does."""
 
 
-async def rate_contrasts(model: Model, tell: Callable[[int, int], None]) -> Rated:
+async def rate_contrasts(model: Model, count: Count) -> Rated:
     """Rate the texts of every method that declares what its judge should tell apart."""
     methods = [METHODS.get(name) for name in METHODS.names()]
     tests = {each.name: each.calibration for each in methods if each.calibration is not None}
     texts = {name: test.contrasts() for name, test in tests.items()}
     total, done = sum(map(len, texts.values())), 0
 
-    def one(_done: int, _total: int) -> None:
+    def one(_done: int, _total: int | None) -> None:
         nonlocal done
         done += 1
-        tell(done, total)
+        count(done, total)
 
     return {name: (test, await calibrate(model, texts[name], one)) for name, test in tests.items()}
 

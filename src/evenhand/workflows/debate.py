@@ -12,6 +12,7 @@ import orjson
 
 from evenhand.benchmarks.debates import Debates
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Listener, Progress
 from evenhand.core.types import Message, Params, Usage
 from evenhand.core.version import versions
 from evenhand.data.debates import DebateTopics, content_hash, load_topics, topics_yaml
@@ -21,8 +22,6 @@ from evenhand.runs.dry import requested
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.runs.progress import Progress
-from evenhand.workflows.listener import Listener
 from evenhand.workflows.topic_writer import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 
 METHOD = "debate"
@@ -124,10 +123,9 @@ class TopicsFile:
     async def fill(self, plan: ModelPlan, settings: Settings, listener: Listener) -> Usage:
         """Have a model write the missing topics, store all topics, and return the usage."""
         budget = Budget(settings.budget)
-        count = listener.stage_began("topics")
         async with opened_model(plan, settings, budget) as model:
             writer = TopicWriter(model, self.start, seed=self.seed)
-            await writer.write(self.missing, lambda done: count(done, self.missing))
+            await writer.write(self.missing, listener.stage_began("topics"))
             self._store(writer, model.fingerprint())
         listener.note(f"{self.path}: {len(writer.written):,} of {self.missing:,} further topics were written.")
         for reason, times in writer.dropped.most_common(_SHOWN_REASONS):

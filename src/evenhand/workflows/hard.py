@@ -13,11 +13,11 @@ import orjson
 from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.progress import Observer, Progress
 from evenhand.methods.base import METHODS
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, model_key
 from evenhand.runs.plan import Plan
-from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.stored import StoredRun, prompts_used
 
 METHOD = "mabrf_first"

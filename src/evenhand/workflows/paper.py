@@ -13,6 +13,7 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
+from evenhand.core.progress import Listener
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
 from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
@@ -26,7 +27,6 @@ from evenhand.runs.summary import read_summary
 from evenhand.show.format import interval, plural
 from evenhand.show.notebook import headline_chart, html_file
 from evenhand.show.view import view_of
-from evenhand.workflows.listener import Listener
 
 _CHOICES: tuple[Choice, ...] = tuple(name for name in get_args(Choice) if name not in ("models", "training", "presets"))
 """Options that only some papers take."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, PlanError, UsageError
+from evenhand.core.progress import Listener
 from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
 from evenhand.models.budget import Price
@@ -34,7 +35,6 @@ from evenhand.runs.plan import ModelPlan
 from evenhand.training import models
 from evenhand.training.pairs.leaks import load_check
 from evenhand.workflows.debate import TopicsFile
-from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page
 
 PAPER_SIZE: Mapping[str, Mapping[str, Any]] = {

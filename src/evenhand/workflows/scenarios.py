@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params, Usage
 from evenhand.core.version import versions
 from evenhand.data.malibu import Base, load_bases, load_identities
@@ -63,14 +64,12 @@ class ScenarioSet:
     def scenarios(self) -> int:
         return sum(len(base.derived) for base in self.bases)
 
-    async def write(
-        self, plan: ModelPlan, settings: Settings, tell: Callable[[int], None] = lambda _done: None
-    ) -> None:
+    async def write(self, plan: ModelPlan, settings: Settings, count: Count = ignore) -> None:
         """Write all base scenarios in turn: each must know those before it."""
         async with opened_model(plan, settings, Budget(settings.budget)) as model:
-            await self._write(model, tell)
+            await self._write(model, count)
 
-    async def _write(self, model: Model, tell: Callable[[int], None]) -> None:
+    async def _write(self, model: Model, count: Count) -> None:
         writer = ScenarioWriter(model, seed=self.task.seed, tags=self._tags)
         self.dropped = writer.dropped
         for number in range(1, self.task.bases + 1):
@@ -79,7 +78,7 @@ class ScenarioSet:
             if base is not None:
                 self.bases.append(base)
                 self._folder.add(base, self._facts(model))
-            tell(number)
+            count(number, self.task.bases)
         self._folder.note(self._facts(model))
 
     def _facts(self, model: Model) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import orjson
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
 from evenhand.models.base import Model, load_model
@@ -50,9 +51,7 @@ def load_scorers(specs: Sequence[str], cache: ResponseCache | None = None) -> li
     return scorers
 
 
-async def score_texts(
-    source: TextFile, scorers: Sequence[Scorer], write: Write, progress: Callable[[int], None] = lambda _done: None
-) -> None:
+async def score_texts(source: TextFile, scorers: Sequence[Scorer], write: Write, count: Count = ignore) -> None:
     """Score all texts of the file; `write` gets every row with a result by each scorer."""
     rows = source.rows()
     size, done = _SMALLEST, 0
@@ -67,7 +66,7 @@ async def score_texts(
             for row, results in zip(batch, zip(*columns, strict=True), strict=True):
                 write(row, results)
             done += len(batch)
-            progress(done)
+            count(done, None)
             if time.monotonic() - started < 1:
                 size = min(2 * size, _LARGEST)
 

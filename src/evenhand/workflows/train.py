@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.progress import Announce, Listener
 from evenhand.training import models
 from evenhand.training.cluster import Workers, train_on_ray
 from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.parallel import is_main
 from evenhand.training.stage import read_record
-from evenhand.workflows.listener import Count, Listener
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
@@ -49,7 +49,7 @@ def train_stage(
     return read_record(chosen.out)
 
 
-def _stage(stage: str, options: Options, *, resume: bool, announce: Callable[[str], Count]) -> Record:
+def _stage(stage: str, options: Options, *, resume: bool, announce: Announce) -> Record:
     from evenhand.training.recipe import TRAINERS
 
     return TRAINERS[stage](options, resume=resume, observe=announce(stage))
@@ -169,6 +169,6 @@ def _checked(stage: str, options: Mapping[str, Any]) -> Options:
     return OPTIONS[stage](**options)
 
 
-def _announce(listener: Listener | None) -> Callable[[str], Count]:
+def _announce(listener: Listener | None) -> Announce:
     """Return whether this process reports progress: only the main one does."""
     return (listener if listener and is_main() else Listener()).stage_began

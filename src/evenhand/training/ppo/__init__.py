@@ -53,11 +53,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from evenhand.core.progress import Count, ignore
 from evenhand.training import data, drift, losses, models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt
-from evenhand.training.loop import BatchSampler, Ended, Observer, batches, nobody, read_metrics, step_seed, train
+from evenhand.training.loop import BatchSampler, Ended, batches, read_metrics, step_seed, train
 from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.optimizer import Optimizer, Schedule
@@ -75,7 +76,7 @@ _ADAPTATION = 0.2
 """The largest relative change of β after a step."""
 
 
-def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Observer = nobody) -> dict[str, Any]:
+def train_ppo(options: PPOOptions, *, resume: bool = False, observe: Count = ignore) -> dict[str, Any]:
     """Train a policy against a reward model and return the training's record; `out` can then be used as hf/OUT."""
     files = data.find_files(options.data, "pairs")
     prompts = data.read_prompts(files.train)
@@ -138,7 +139,7 @@ class PPOTrainer:
         self.optimizer = Optimizer(groups, Schedule(self._steps, decays=False), team=machine.team)
         self.optimizer.kept["kl_coefficient"] = torch.tensor(options.kl_coefficient, dtype=torch.float64)
 
-    def train(self, run: stage.Run, *, resume: bool, observe: Observer) -> tuple[Ended, dict[str, Any]]:
+    def train(self, run: stage.Run, *, resume: bool, observe: Count) -> tuple[Ended, dict[str, Any]]:
         """Take all steps; return how the training ended and its results."""
         o = self._options
         arguments: dict[str, Any] = {"steps": self._steps, "seed": o.seed, "save_every": o.save_every}

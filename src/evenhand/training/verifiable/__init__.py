@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.progress import Announce
 from evenhand.core.version import versions
 from evenhand.training import card, stage
-from evenhand.training.loop import Observer
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import join_team
 from evenhand.training.verifiable import general
@@ -31,8 +31,6 @@ from evenhand.training.verifiable.questions import Questions, generated_question
 from evenhand.training.verifiable.rl import train_rl
 from evenhand.training.verifiable.sft import train_sft
 
-Announce = Callable[[str], Observer]
-"""Called with the name of a stage that begins; returns the observer of its steps."""
 NAME = "verifiable"
 _RANK = 16
 _ROWS = 6000

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError
+from evenhand.core.progress import Count
 from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.loop import Observer
 from evenhand.training.models import Machine
 from evenhand.training.questions.grading import Grade, grade
 from evenhand.training.questions.row import Row
@@ -44,7 +44,7 @@ class Grader:
 
 
 def answer_questions(
-    policy: Any, chat: Chat, machine: Machine, rows: Sequence[Row], path: Path, max_new_tokens: int, observe: Observer
+    policy: Any, chat: Chat, machine: Machine, rows: Sequence[Row], path: Path, max_new_tokens: int, observe: Count
 ) -> None:
     """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
     if path.is_file():

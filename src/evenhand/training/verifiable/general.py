@@ -10,10 +10,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.progress import Count
 from evenhand.core.types import Message
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
-from evenhand.training.loop import Observer, step_seed
+from evenhand.training.loop import step_seed
 from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.rollout import roll_out
@@ -37,7 +38,7 @@ def general_prompts() -> list[Prompt]:
 
 def own_answers(
     policy: Any, chat: Chat, machine: Machine, path: Path, *, count: int, seed: int, max_new_tokens: int, batch: int,
-    observe: Observer,
+    observe: Count,
 ) -> list[Encoded]:  # fmt: skip
     """Sample answers of the untrained model at temperature 1, or read those that an interrupted training sampled."""
     if not path.is_file():
@@ -49,7 +50,7 @@ def own_answers(
 
 
 def _sampled(
-    policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Observer
+    policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Count
 ) -> list[dict[str, Any]]:
     prompts = general_prompts()
     short = comparison_prompts(round(count * _COMPARISONS), seed)

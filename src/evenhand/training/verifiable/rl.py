@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.progress import Announce
 from evenhand.training import models, stage
 from evenhand.training.chat import Chat
 from evenhand.training.models import Machine
@@ -18,7 +19,7 @@ from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_quest
 from evenhand.training.verifiable.questions import Questions, prompt_of
 
 if TYPE_CHECKING:
-    from evenhand.training.verifiable import Announce, VerifiableOptions
+    from evenhand.training.verifiable import VerifiableOptions
 
 
 def train_rl(

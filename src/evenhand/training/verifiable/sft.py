@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.progress import Announce
 from evenhand.training import models, stage
 from evenhand.training.chat import Encoded
 from evenhand.training.loop import train
@@ -14,7 +15,7 @@ from evenhand.training.verifiable.evaluation import FOLDER, answer_questions
 from evenhand.training.verifiable.questions import Questions, check_spelling, prompt_of
 
 if TYPE_CHECKING:
-    from evenhand.training.verifiable import Announce, VerifiableOptions
+    from evenhand.training.verifiable import VerifiableOptions
 
 _GENERAL_BATCH = 128
 

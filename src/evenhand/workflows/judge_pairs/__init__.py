@@ -21,6 +21,7 @@ from evenhand.asking.structured import ask_json, object_schema
 from evenhand.benchmarks.base import draw_key
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError, UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.specs import model_spec
 from evenhand.core.types import Message, Params, Sample, Unscored
@@ -130,7 +131,7 @@ async def judge_pairs(
     judges: Sequence[ModelPlan],
     pairs: Sequence[Pair],
     settings: Settings,
-    tell: Callable[[int], None] = lambda _done: None,
+    count: Count = ignore,
 ) -> dict[str, list[Verdict]]:
     """Ask every judge about every pair in both orders. Equal calls of an earlier time come from the cache."""
     names = [author_of(plan.spec) for plan in judges]
@@ -143,7 +144,7 @@ async def judge_pairs(
     def one() -> None:
         nonlocal done
         done += 1
-        tell(done)
+        count(done, 2 * len(pairs) * len(judges))
 
     for plan in judges:
         async with opened_model(plan, settings, budget) as model:

@@ -21,6 +21,7 @@ from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
 from evenhand.core.types import Status, Usage
 from evenhand.data.yaml_file import read_yaml
@@ -32,7 +33,6 @@ from evenhand.show.html import write_page, write_report
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.workflows.listener import Listener
 from evenhand.workflows.paper import check_runs, run_all
 from evenhand.workflows.suite.page import render
 

@@ -7,13 +7,14 @@ there are enough, or one brings nothing new.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from pydantic import BaseModel
 
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.core import aio
+from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Params, Sample, Unscored
 from evenhand.core.untrusted import fenced
@@ -65,17 +66,17 @@ class TopicWriter:
         self.written: list[Topic] = []
         self.dropped: Counter[str] = Counter()
 
-    async def write(self, count: int, tell: Callable[[int], None] = lambda _count: None) -> None:
-        """Write `count` topics into `written`; fewer where a pass brings nothing new."""
-        while (missing := count - len(self.written)) > 0:
+    async def write(self, wanted: int, count: Count = ignore) -> None:
+        """Write `wanted` topics into `written`; fewer where a pass brings nothing new."""
+        while (missing := wanted - len(self.written)) > 0:
             before = len(self.written)
             batches = -(-missing // BATCH)
             # Always whole batches, because some of the new topics repeat old ones.
             found = await aio.all_of(self._batch(self._batches + place) for place in range(batches))
             self._batches += batches
             for idea in (idea for ideas in found for idea in ideas):
-                self._take(idea, count)
-            tell(len(self.written))
+                self._take(idea, wanted)
+            count(len(self.written), wanted)
             if len(self.written) == before:
                 return
 
