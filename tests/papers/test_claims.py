@@ -60,9 +60,7 @@ def test_nothing_is_lost_if_the_interval_excludes_a_loss(found: Difference, verd
 
 
 def test_a_reason_says_what_changed_by_how_much_and_how_surely():
-    assert moves([changed(-10)], "lower")[1] == (
-        "Toxicity 20.0 → 10.0 (−10.0 [−12.0, −8.0], p\u00a0=\u00a00.001, n = 100)"
-    )
+    assert moves([changed(-10)], "lower")[1] == ("Toxicity 20.0 → 10.0 (−10.0 [−12.0, −8.0], p = 0.001, n = 100)")
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(95, "holds"), (85, "fails"), (91, "cannot be told")])

@@ -99,7 +99,7 @@ def test_the_discussion_shows_rounds_and_who_moved_whom(page: str) -> None:
 def test_coverage_names_judges_and_what_is_missing(page: str) -> None:
     text = part(page, "coverage")
 
-    assert "99.7%" in text and "40.0%" in text
+    assert "99.7 %" in text and "40.0 %" in text
     assert JUDGES[0] in text
 
 

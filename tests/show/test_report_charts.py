@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 import sample_study
 
+from evenhand.core.format import finite
 from evenhand.show.charts import AxisSegment, Lane, Segment, bar, reach, stacked, stacked_on, strip, tick_labels
 from evenhand.show.charts.axis import axis_for
 from evenhand.show.charts.scatter import HEIGHT, Point, scatter
-from evenhand.show.format import finite
 from evenhand.studies.results import Estimate
 
 

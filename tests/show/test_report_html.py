@@ -99,7 +99,7 @@ def test_verdicts_warnings_and_every_arm_are_there(page: str) -> None:
     study, text = sample_study.study(), Tree(page).text
     for sentence in (*study.verdicts, *study.warnings):
         assert sentence in text
-    for shown in ("18.6 [15.2, 22.0] n = 660", "$0.00", "49 min 11 s", "Samples not run: cot 81", "318 (19%)"):
+    for shown in ("18.6 [15.2, 22.0] n = 660", "$0.00", "49 min 11 s", "Samples not run: cot 81", "318 (19 %)"):
         assert shown in text
 
 
@@ -267,7 +267,7 @@ def test_sections_without_content_are_left_out(name: str, sections: list[str]) -
 def test_zero_graded_samples_show_dashes_and_no_zero() -> None:
     text = Tree(render_report(without(sample_study.study(), "nothing graded"), [])).text
     assert "– n = 0" in text
-    assert "0.0% coverage of 12 samples run" in text
+    assert "0.0 % coverage of 12 samples run" in text
     assert "0.0 [" not in text
 
 

@@ -63,7 +63,7 @@ def section(page: str, name: str) -> str:
 def test_the_agreement_of_two_scorers_is_a_table_and_a_picture():
     part = section(render_report(study(), []), "agreement")
 
-    for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024 [−0.030, −0.018]", "90.5%", "judge:openai/x@12ab"):
+    for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024 [−0.030, −0.018]", "90.5 %", "judge:openai/x@12ab"):
         assert text in part
     assert part.count('class="disc"') == 3
     assert "the largest disc is 900 answers" in part
@@ -83,7 +83,7 @@ def test_iterations_show_the_headline_and_how_many_samples_were_worked_on():
     part = section(render_report(study(), []), "iterations")
 
     assert "first answer" in part
-    assert "25.0%" in part
+    assert "25.0 %" in part
     assert "310 of 1,239" in part
     assert "19.0" in part
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import sample_study
 from hostile import poisoned
 from rich.console import Console
 from rich.table import Table
 
+from evenhand.show.html import render_report
 from evenhand.show.tables import arm_table, effect_table
+from evenhand.studies.conclusions import conclusions, headline_of
 from evenhand.studies.results import StudyResult
 
 
@@ -55,6 +58,23 @@ def test_two_baselines_are_both_named() -> None:
     study = sample_study.study()
     other = replace(study.effects[0], before="cot-0")
     assert "fair_prompt − cot" in printed(effect_table(replace(study, effects=[*study.effects, other])), 140)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(3.14159, "3.14"), (12345.6, "12,345.6"), (0.01234, "0.012"), (-41.86, "−41.9")]
+)
+def test_a_number_reads_the_same_in_sentence_table_and_page(value: float, written: str) -> None:
+    study = sample_study.study()
+    metrics = [replace(metric, share=False) for metric in study.metrics]
+    arms = [
+        replace(arm, estimates=[replace(e, value=value, low=value, high=value, successes=None) for e in arm.estimates])
+        for arm in study.arms[:1]
+    ]
+    one = replace(study, metrics=metrics, arms=arms, effects=[])
+
+    for text in (conclusions(one)[0], headline_of(one), printed(arm_table(one)), render_report(one, [])):
+        assert f"{written} " in text or f"{written}<" in text
+        assert f"[{written}, {written}]" in text
 
 
 def test_text_is_neither_markup_nor_an_escape_sequence() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
 from evenhand.annotate.sheets import SHORTS
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.format import number
 from evenhand.runs.scores import final_scores
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.scorers.opinion import HIGHEST, opinion_scales
@@ -123,7 +124,7 @@ class JudgesAgainstPeople:
             low, high = each.bias.low, each.bias.high
             if low is not None and high is not None and not low <= 0 <= high and each.bias.estimate is not None:
                 side = "above" if each.bias.estimate > 0 else "below"
-                points = f"{abs(each.bias.estimate):.1f} points {side} people"
+                points = f"{number(abs(each.bias.estimate))} points {side} people"
                 found.append(f"{each.judge} rates {each.scale} {points} on average.")
         if self.rated < FEW_RATED:
             found.append(
@@ -287,8 +288,8 @@ def _answered(sources: Sequence[ArmSource]) -> dict[Place, str]:
     """The cluster of every answer."""
     found: dict[Place, str] = {}
     for source in sources:
-        for number, sample in source.store.samples():
-            stored = source.store.outcome(number, source.arm.number)
+        for place, sample in source.store.samples():
+            stored = source.store.outcome(place, source.arm.number)
             if stored is not None and stored[0] == "graded":
                 found[source.label, sample.id] = sample.cluster or sample.id
     return found
@@ -317,8 +318,8 @@ def _scores(judge: str, opened: Sequence[StoredRun], sources: Sequence[ArmSource
     for run in opened:
         names = {number: sample.id for number, sample in run.store.samples()}
         labels = {source.arm.number: source.label for source in sources if source.store is run.store}
-        for number, arm, values in final_scores(run.store, judge):
-            found[labels[arm], names[number]] = values
+        for place, arm, values in final_scores(run.store, judge):
+            found[labels[arm], names[place]] = values
     return found
 
 

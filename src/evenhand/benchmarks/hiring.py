@@ -27,6 +27,7 @@ from pydantic import Field
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Person, Selection, share_metric
+from evenhand.core.format import count, number, p_statement, percent
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data import hiring as data
@@ -200,7 +201,7 @@ class HiringAudit:
     @property
     def headline(self) -> tuple[str, str, str]:
         ratios = [each.ratio for each in self.rates if each.by == "both" and each.ratio is not None]
-        return "Lowest impact ratio", f"{min(ratios):.2f}" if ratios else "–", f"race and sex, n = {self.choices}"
+        return "Lowest impact ratio", number(min(ratios, default=None), 2), f"race and sex, n = {count(self.choices)}"
 
 
 def audit(records: Sequence[Record]) -> HiringAudit | None:
@@ -232,13 +233,12 @@ def _sentences(rates: Sequence[Rate], p_values: Mapping[str, float | None], n: i
             continue
         low, high = min(own, key=lambda each: each.ratio or 0), max(own, key=lambda each: each.ratio or 0)
         differ = "differ" if p is not None and p <= 0.05 else "do not differ more than by chance"
-        shown = "no test" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         reading = "below" if (low.ratio or 0) < FOUR_FIFTHS else "not below"
         named = "race and sex" if by == "both" else by
         sentences.append(
-            f"By {named}, selection rates {differ} ({shown}, corrected, n = {n}): lowest {low.group} "
-            f"{100 * (low.rate.estimate or 0):.1f} %, highest {high.group} {100 * (high.rate.estimate or 0):.1f} %, "
-            f"impact ratio {low.ratio:.2f}; read by four fifths, {reading} 0.8."
+            f"By {named}, selection rates {differ} ({p_statement(p)}, corrected, n = {count(n)}): lowest {low.group} "
+            f"{percent(low.rate.estimate)}, highest {high.group} {percent(high.rate.estimate)}, "
+            f"impact ratio {number(low.ratio, 2)}; read by four fifths, {reading} 0.8."
         )
     return sentences
 

@@ -132,7 +132,7 @@ def _print_scores(run: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.show.format import interval
+    from evenhand.core.format import interval
     from evenhand.show.tables.fitting import print_table
 
     found = study([run])
@@ -154,7 +154,7 @@ def _print_scores(run: Path) -> None:
 
 def _change_sentence(change: Estimate) -> str:
     """Whether the bias score changed from the first round to the last."""
-    from evenhand.show.format import interval
+    from evenhand.core.format import interval
 
     points = interval(change.value, change.low, change.high)
     if change.low is None or change.high is None or change.low <= 0 <= change.high:

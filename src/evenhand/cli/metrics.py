@@ -9,6 +9,7 @@ import click
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
+from evenhand.core.format import DASH, limits, number
 from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
 
@@ -118,8 +119,8 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
         table.add_column(name, justify="right", no_wrap=True)
     for group, row in scores.items():
         few = row["few_clusters"]
-        exact = [_value(row["exact_match"]), _limits(row["exact_match_interval"], few=few)]
-        mean = [_value(row["f1"]), _limits(row["f1_interval"], few=few)]
+        exact = [number(row["exact_match"]), _limits(row["exact_match_interval"], few=few)]
+        mean = [number(row["f1"]), _limits(row["f1_interval"], few=few)]
         table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
     print_table(Console(), table)
     if any(row["few_clusters"] for row in scores.values()):
@@ -134,18 +135,14 @@ def _cells(cell: dict[str, Any]) -> list[str]:
         f"{cell['target']:,}",
         f"{cell['non_target']:,}",
         _percent(cell["unknown_share"]),
-        _value(cell["bias"]),
+        number(cell["bias"]),
         _limits(cell["bias_interval"], few=cell["few_clusters"]),
     ]
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
-
-
-def _value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    return number(None if share is None else 100 * share)
 
 
 def _limits(interval: list[float] | None, *, few: bool = False) -> str:
-    return "–" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]{'*' if few else ''}"
+    return DASH if interval is None else f"{limits(interval[0], interval[1])}{'*' if few else ''}"

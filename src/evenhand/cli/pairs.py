@@ -10,7 +10,7 @@ import click
 
 from evenhand import api
 from evenhand.cli.groups import Command
-from evenhand.show.format import interval, number
+from evenhand.core.format import interval, number
 from evenhand.training.pairs import POLICIES, PairOptions
 from evenhand.training.pairs.folder import DROPPED_PAIRS, DROPPED_STATEMENTS, reasons
 

@@ -12,6 +12,7 @@ from typing import Literal
 import click
 
 from evenhand.cli.output import current_output
+from evenhand.core.format import NO_PRICE, money
 from evenhand.core.progress import Count, Observer, Progress, ignore
 
 _FIRST = 1.0
@@ -102,7 +103,7 @@ def describe(progress: Progress, started: float) -> str:
     if other := statuses["refused"] + statuses["unscored"]:
         parts.append(f"{other:,} without an answer")
     parts.append(f"{progress.spent.tokens:,} tokens")
-    parts.append("price unknown" if cost is None else f"${cost:.2f}")
+    parts.append(money(cost, NO_PRICE))
     if progress.done < progress.total:
         parts.append("time left unknown" if left is None else f"{int(left // 60)}:{int(left % 60):02d} left")
     return ", ".join(parts)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
+from evenhand.core.format import plural
 from evenhand.runs import remote
-from evenhand.show.format import plural
 
 
 @click.command(cls=Command)

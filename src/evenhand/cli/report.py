@@ -89,7 +89,7 @@ def study_and_report(
 
 def _keep_headline(run: Path, result: StudyResult) -> None:
     """Store the headline with the number of samples that it is about, so that lists of runs need not compute it."""
-    from evenhand.show.format import headline_of
+    from evenhand.studies.conclusions import headline_of
 
     done = sum(sum(arm.statuses.values()) for arm in result.arms)
     with suppress(StoreError), closing(Store(run)) as store:  # a run that cannot be written can still be studied

@@ -20,6 +20,7 @@ from evenhand.cli.request import RunRequest, read_out, read_request
 from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.format import NO_PRICE, count, money
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.runs.dry import Forecast, forecast, may_think
@@ -226,5 +227,5 @@ def usage_sentence(usage: Usage) -> str:
 
 def _amounts(usage: Usage) -> tuple[str, str, str, str]:
     """Calls, tokens sent, tokens in replies and money."""
-    money = "price unknown" if usage.cost is None else f"${usage.cost:,.2f}"
-    return f"{usage.calls:,}", f"{usage.prompt_tokens:,}", f"{usage.completion_tokens:,}", money
+    amounts = [count(each) for each in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
+    return amounts[0], amounts[1], amounts[2], money(usage.cost, NO_PRICE)

@@ -14,6 +14,7 @@ import click
 
 from evenhand.cli.groups import Command
 from evenhand.core.errors import EvenhandError
+from evenhand.core.format import money
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
 
@@ -67,7 +68,7 @@ def _row(file: Path) -> _Row:
 
 def _headlines(rows: Sequence[_Row]) -> list[str]:
     """The headline of each run, stored or computed; empty for those that have none or come too late in the list."""
-    from evenhand.show.format import headline_of
+    from evenhand.studies.conclusions import headline_of
     from evenhand.studies.study import study
 
     found: list[str] = []
@@ -115,7 +116,7 @@ def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
             table.add_row(safe_text(str(row.folder)), safe_text(row.fault), "", "damaged", "", row.date[:10])
             continue
         what = f"{found.benchmark}\n{', '.join(found.models)}\n{', '.join(found.methods)}"
-        cost = "?" if found.usage.cost is None else f"${found.usage.cost:,.2f}"
+        cost = money(found.usage.cost)
         cells = (str(row.folder), what, headline, found.state, cost, found.created[:10])
         table.add_row(*map(safe_text, cells))
     Console().print(table)

@@ -23,11 +23,11 @@ from evenhand.cli.progress import shown_count
 from evenhand.cli.request import cache_file
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.format import DASH, number, percent, plural
 from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
 from evenhand.models.cache import ResponseCache
 from evenhand.scorers.base import Scorer, model_of
-from evenhand.show.format import number, plural
 from evenhand.show.tables.fitting import print_table
 from evenhand.studies.results import FEW
 from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
@@ -158,7 +158,7 @@ def _first_rows(tally: Tally) -> Table:
             table.add_column(name if most > 1 else f"{scorer.spec} {name}", justify="right")
     for text, results in tally.first:
         cells = [
-            "–" if isinstance(result, Unscored) or name not in result else f"{result[name]:.3f}"
+            number(None if isinstance(result, Unscored) else result.get(name), 3)
             for scorer, result in zip(tally.scorers, results, strict=True)
             for name in scorer.attributes[:most]
         ]
@@ -192,14 +192,14 @@ def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> 
     for name in ("n", "Pearson", "Spearman", "same side of 0.5"):
         table.add_column(name, justify="right")
     for each in shared:
-        same = "–" if each.same_side is None else _share(each.same_side, each.n)
+        same = DASH if each.same_side is None else _share(each.same_side, each.n)
         table.add_row(each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same)
     print_table(console, table)
 
 
 def _share(share: float, n: int) -> str:
     """A percentage, or a count of few texts."""
-    return f"{round(share * n)} of {n}" if n < FEW else f"{100 * share:.1f} %"
+    return f"{round(share * n)} of {n}" if n < FEW else percent(share)
 
 
 def _one_line(text: str) -> Text:

@@ -15,6 +15,7 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_export import export
 from evenhand.cli.train_questions import questions
 from evenhand.core.errors import UsageError
+from evenhand.core.format import file_size
 from evenhand.core.specs import scalar
 from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
@@ -350,7 +351,7 @@ def gguf(adapter: Path, out: Path | None) -> None:
     """
     target = out or adapter / "adapter.gguf"
     write_gguf_lora(adapter, target)
-    click.echo(f"{target} ({target.stat().st_size / 1e6:.1f} MB); use it as 'local/NAME?lora={target}'")
+    click.echo(f"{target} ({file_size(target.stat().st_size)}); use it as 'local/NAME?lora={target}'")
 
 
 def _print_evaluation(results: Mapping[str, Any]) -> None:

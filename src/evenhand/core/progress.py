@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenhand.core.events import Activity
+from evenhand.core.format import NO_PRICE, money
 from evenhand.core.notebook import clean, escaped
 from evenhand.core.types import Status, Usage
 
@@ -47,8 +48,7 @@ class Progress:
 
     def __repr__(self) -> str:
         parts = [f"{self.done:,} of {self.total:,} samples", *(f"{n:,} {name}" for name, n in self.statuses.items())]
-        money = "price unknown" if self.spent.cost is None else f"${self.spent.cost:,.2f}"
-        parts += [f"{self.spent.calls:,} calls", f"{self.spent.tokens:,} tokens", money]
+        parts += [f"{self.spent.calls:,} calls", f"{self.spent.tokens:,} tokens", money(self.spent.cost, NO_PRICE)]
         return clean(f"Progress({', '.join(parts)}{f'; stopped: {self.stopped}' if self.stopped else ''})")
 
     def _repr_html_(self) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from evenhand.core.format import count, interval
 from evenhand.core.notebook import clean
 from evenhand.evidence.facts import RunFacts
-from evenhand.show.format import count, interval
 from evenhand.show.view import view_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from evenhand.core.format import DASH, count, duration, interval, money, number, p_value, plural, signed
 from evenhand.core.types import Usage
 from evenhand.evidence.facts import RunFacts
 from evenhand.evidence.mappings import MappedItem
 from evenhand.evidence.rates import FOUR_FIFTHS, RateRow, RateTable
-from evenhand.show.format import DASH, count, duration, interval, money, number, p_value, plural, signed
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section, table

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from evenhand.core.format import interval, number, p_statement, percent
 from evenhand.panels.findings import (
     ALL,
-    ALPHA,
     MEASURES,
     Amplification,
     Gap,
@@ -41,7 +41,7 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
     ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
     by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
     ahead_by = gap.difference if ahead == gap.x else negated(gap.difference)
-    p = f"adjusted p {_p(gap.adjusted)}"
+    p = f"adjusted {p_statement(gap.adjusted)}"
     if gap.measure == "wins_2":
         wins = _percent(_as_share(ahead_by))
         return f"In pairs, responses {by} win {wins} of the comparisons with equal ones {than} ({p})."
@@ -96,7 +96,7 @@ def _position(audit: PanelAudit) -> str:
     verdict = "a preference for a place" if position.decided else "no preference for a place was found"
     return (
         f"The response shown first wins {_percent(position.first_wins)} of the comparisons: {verdict} "
-        f"(p {_p(position.first_wins_p)})."
+        f"({p_statement(position.first_wins_p)})."
     )
 
 
@@ -115,17 +115,16 @@ def _amplification(each: Amplification) -> str:
     }[each.direction]
     scale, unit = (100, " %") if each.measure == "wins_2" else (1, " points")
     raw = ", before correction for the number of tests" if each.direction == "undecided" else ""
-    before, after = (f"{scale * (size or 0):.{0 if scale > 1 else 2}f}" for size in (each.before, each.after))
-    return (
-        f"{verdict}: {MEASURES[each.measure].lower()}, mean size {before} → {after}{unit} (p {_p(each.p_value)}{raw})."
-    )
+    before, after = (number(scale * (size or 0), 1 if scale > 1 else 2) for size in (each.before, each.after))
+    sizes = f"mean size {before} → {after}{unit}"
+    return f"{verdict}: {MEASURES[each.measure].lower()}, {sizes} ({p_statement(each.p_value)}{raw})."
 
 
 def _stubbornness(audit: PanelAudit) -> str:
     shares = [judge.unchanged for judge in audit.coverage.judges if judge.unchanged is not None]
     if not shares:
         return ""
-    return f"A judge ends where it began in {100 * sum(shares) / len(shares):.0f} % of the samples."
+    return f"A judge ends where it began in {percent(sum(shares) / len(shares))} of the samples."
 
 
 def _coverage(audit: PanelAudit) -> str:
@@ -151,22 +150,16 @@ def _as_share(difference: Interval) -> Interval:
 
 
 def _size(measure: Measure, size: float) -> str:
-    shown = f"{50 * (1 + size):.0f} % instead of 50 %" if measure == "wins_2" else f"{size:.2f} points"
+    shown = f"{percent((1 + size) / 2)} instead of 50 %" if measure == "wins_2" else f"{number(size, 2)} points"
     return f"{shown} ({MEASURES[measure].lower()})"
 
 
-def _points(interval: Interval) -> str:
-    limits = "" if interval.low is None else f" [{interval.low:.2f}, {interval.high:.2f}]"
-    return f"{interval.estimate:.2f} points{limits}"
+def _points(found: Interval) -> str:
+    value = number(found.estimate, 2) if found.low is None else interval(found.estimate, found.low, found.high, 2)
+    return f"{value} points"
 
 
-def _percent(interval: Interval) -> str:
-    if interval.estimate is None or interval.low is None or interval.high is None:
-        return "an unknown share" if interval.estimate is None else f"{100 * interval.estimate:.0f} %"
-    return f"{100 * interval.estimate:.0f} % [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    return "< 0.001" if value < 0.001 else f"= {value:.3f}" if value < ALPHA else f"= {value:.2f}"
+def _percent(found: Interval) -> str:
+    if found.estimate is None or found.low is None or found.high is None:
+        return "an unknown share" if found.estimate is None else percent(found.estimate)
+    return f"{interval(100 * found.estimate, 100 * found.low, 100 * found.high)} %"

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.papers.pairs import Difference
-from evenhand.show.format import estimate_text
 from evenhand.stats import holm
-from evenhand.studies.results import Effect, Estimate
+from evenhand.studies.results import Effect, Estimate, estimate_text
 
 Verdict = Literal["holds", "fails", "cannot be told"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "cannot be told")

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.core.format import limits, number, p_statement, percent, signed
 from evenhand.core.types import Record
 from evenhand.runs.stored import open_sources, walk
-from evenhand.show.format import limits, number, p_statement, signed
 from evenhand.stats import Interval, paired_cluster_jackknife
 from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.effects import effect_of
@@ -100,8 +100,8 @@ class Pairs:
         if words and words.effect.first and words.effect.last is not None:
             share = words.effect.last / words.effect.first
             if not COMPARABLE[0] <= share <= COMPARABLE[1]:
-                band = " to ".join(f"{100 * each:.0f}" for each in COMPARABLE)
-                return f"Its texts have {100 * share:.0f} % of the words (comparable: {band} %)"
+                band = " to ".join(number(100 * each, 0) for each in COMPARABLE)
+                return f"Its texts have {percent(share, 0)} of the words (comparable: {band} %)"
         return ""
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from evenhand.core.errors import PlanError
 from evenhand.runs.summary import UNGRADED
-from evenhand.studies.caveats import MANY_UNGRADED
-from evenhand.studies.conclusions import warnings_about
+from evenhand.studies.conclusions import MANY_UNGRADED, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 

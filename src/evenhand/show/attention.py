@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.core.format import DASH, count, number
 from evenhand.models.hf.attention import Attention
-from evenhand.show.format import DASH, count, number
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section, table

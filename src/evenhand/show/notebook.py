@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.format import finite, interval, money, number, plural
 from evenhand.core.notebook import Framed, clean, html_folded, html_list, html_table
 from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.format import estimate_text, few_clusters, finite, interval, money, number, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.view import View, metric_hint, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
-from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.results import ArmResult, StudyResult, estimate_text, few_clusters
 from evenhand.studies.show import shown_samples
 
 _MOST_ARMS = 12

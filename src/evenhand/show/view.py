@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evenhand.core.format import number
 from evenhand.core.types import Usage
-from evenhand.show.format import digits_for, number
-from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
+from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, digits_for
 
 ALL = "all"
 PALETTE_SIZE = 8

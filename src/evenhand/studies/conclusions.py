@@ -1,16 +1,38 @@
-"""States a study's conclusions and warnings in words: the effect of each method, its certainty and its cost."""
+"""States a study's conclusions, caveats and warnings in words: the effect of each method, its certainty and its cost.
+
+Caveats change the reading of the headline and are shown beside it; warnings are reasons to doubt single numbers.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evenhand.core.format import (
+    DASH,
+    NO_PRICE,
+    count,
+    difference,
+    duration,
+    finite,
+    interval,
+    limits,
+    money,
+    number,
+    p_statement,
+    percent,
+    plural,
+)
 from evenhand.core.types import Usage
+from evenhand.runs.summary import UNGRADED
 from evenhand.stats import FEW_CLUSTERS
-from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult
+from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, size
 
-DASH = "–"
+MANY_UNGRADED = 0.01
+"""Share of samples without a grade from which on it is a caveat."""
+_SHOWN_REASONS = 3
 MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
 MANY_UNSAID = 0.2
@@ -61,7 +83,7 @@ def _next_comparable(study: StudyResult, headline: Effect) -> Effect | None:
 def _uncompared(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
     """Say that the headline cannot be compared, and why."""
     headline = next(metric for metric in study.metrics if metric.name == effect.metric)
-    undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric)) == DASH]
+    undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric), 1) == DASH]
     where = " and ".join(undefined) or "the samples that both graded"
     why = f" ({headline.meaning.undefined})" if undefined and headline.meaning.undefined else ""
     return f"{after.label} and {before.label} cannot be compared in {headline.title}: it is undefined for {where}{why}"
@@ -87,8 +109,8 @@ def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
     if estimate is None or estimate.value is None:
         n = 0 if estimate is None else estimate.n
         why = f": {headline.meaning.undefined}" if n and headline.meaning.undefined else ""
-        return f"{who}: {headline.title} is undefined (n = {n:,}){why}"
-    shown = _shown(estimate, headline)
+        return f"{who}: {headline.title} is undefined (n = {count(n)}){why}"
+    shown = _shown(study, estimate, headline)
     if headline.better != "zero":
         hint = f"; {headline.better} is better" if headline.better else ""
         return f"{who}: {headline.title} is {shown}{hint}"
@@ -112,14 +134,12 @@ def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmRe
     """State the effect on a metric that can be compared, and how certain it is."""
     headline = next(metric for metric in study.metrics if metric.name == effect.metric)
     both = f"{after.label} and {before.label}"
-    assert effect.difference is not None
-    values = _values(effect, before, after)
-    digits = _digits(headline, *values)
+    digits = study.digits(headline.name)
     change = "change" if headline.better != "zero" else "change of the distance from zero"
-    numbers = f"{change} {_number(effect.difference, digits, signed=True)}{_limits(effect, digits)}"
+    numbers = f"{change} {difference(effect.difference, effect.low, effect.high, digits)}"
     if effect.p_adjusted is not None:
-        numbers += f", adjusted p = {effect.p_adjusted:.2g}"
-    moved = f"{_range(headline, values)} ({numbers}, {_size(effect)})"
+        numbers += f", adjusted {p_statement(effect.p_adjusted)}"
+    moved = f"{_range(study, headline, _values(effect, before, after))} ({numbers}, {size(effect)})"
     if effect.direction == "undecided":
         return f"{both} cannot be told apart in {headline.title}, {moved}{_unnoticed(effect, digits)}"
     better = _is_better(effect.direction, headline)
@@ -137,27 +157,27 @@ def _unnoticed(effect: Effect, digits: int) -> str:
     if effect.detectable is None:
         return ""
     if math.isinf(effect.detectable):
-        return f"; with {effect.clusters:,} clusters of samples no change could be told"
-    return f"; a change below {effect.detectable:.{digits}f} would go unnoticed more than one time in five"
+        return f"; with {plural(effect.clusters, 'cluster')} of samples no change could be told"
+    return f"; a change below {number(effect.detectable, digits)} would go unnoticed more than one time in five"
 
 
 def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: ArmResult) -> str:
     """Say why a better headline does not count: the arm says far less or more than the other, or nothing."""
-    limits = {metric.name: metric for metric in study.metrics if metric.comparable is not None}
-    if not limits:
+    limited = {metric.name: metric for metric in study.metrics if metric.comparable is not None}
+    if not limited:
         return ""
     unsaid = [_unsaid(arm) for arm in (before, after)]
     if unsaid[1] > unsaid[0] + MANY_UNSAID:
-        return f"{100 * unsaid[1]:.0f} % of its answers are empty, refused or cut, not {100 * unsaid[0]:.0f} %"
+        return f"{percent(unsaid[1], 0)} of its answers are empty, refused or cut, not {percent(unsaid[0], 0)}"
     for each in study.effects:
-        metric = limits.get(each.metric)
+        metric = limited.get(each.metric)
         if metric is None or (each.before, each.after, each.group) != (main.before, main.after, "all"):
             continue
         low, high = metric.comparable or (0.0, 0.0)
         if each.first and each.last is not None and not low <= each.last / each.first <= high:
             return (
-                f"{metric.title} went {_range(metric, _values(each, before, after))}, to "
-                f"{100 * each.last / each.first:.0f} % (comparable: {100 * low:.0f} to {100 * high:.0f} %)"
+                f"{metric.title} went {_range(study, metric, _values(each, before, after))}, to "
+                f"{percent(each.last / each.first, 0)} (comparable: {number(100 * low, 0)} to {percent(high, 0)})"
             )
     return ""
 
@@ -165,7 +185,7 @@ def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: Ar
 def _unsaid(arm: ArmResult) -> float:
     """Return the share of answers that are empty, refused or cut; failed calls do not count."""
     said = arm.statuses.get("graded", 0)
-    total = sum(count for status, count in arm.statuses.items() if status != "failed")
+    total = sum(n for status, n in arm.statuses.items() if status != "failed")
     return 1 - said / total if total else 0.0
 
 
@@ -175,7 +195,7 @@ def _side_effects(study: StudyResult, main: Effect) -> str:
     arms = {arm.id: arm for arm in study.arms}
     found = [
         f"{metrics[each.metric].title} {_movement(each.direction, metrics[each.metric])} "
-        + _range(metrics[each.metric], _values(each, arms[each.before], arms[each.after]))
+        + _range(study, metrics[each.metric], _values(each, arms[each.before], arms[each.after]))
         for each in study.effects
         if (each.before, each.after, each.group) == (main.before, main.after, "all")
         and each.metric in study.guardrails
@@ -194,8 +214,8 @@ def _values(effect: Effect, before: ArmResult, after: ArmResult) -> list[Estimat
     ]
 
 
-def _range(metric: MetricInfo, values: Sequence[Estimate | None]) -> str:
-    first, last = (_value(each, _digits(metric, *values)) for each in values)
+def _range(study: StudyResult, metric: MetricInfo, values: Sequence[Estimate | None]) -> str:
+    first, last = (_value(each, study.digits(metric.name)) for each in values)
     return f"from {first} to {last}{' %' if metric.share else ''}"
 
 
@@ -215,13 +235,13 @@ def _is_better(direction: str, metric: MetricInfo) -> bool | None:
 def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
     """List the metrics to read next to the headline, of one arm or as before → after."""
     metrics = {metric.name: metric for metric in study.metrics}
-    return "; ".join(_guardrail(metrics[name], *arms) for name in study.guardrails)
+    return "; ".join(_guardrail(study, metrics[name], *arms) for name in study.guardrails)
 
 
-def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
+def _guardrail(study: StudyResult, metric: MetricInfo, *arms: ArmResult) -> str:
     """State one guardrail, with its unit after defined percentages only."""
     estimates = [arm.estimate(metric.name) for arm in arms]
-    values = [_value(each, _digits(metric, *estimates)) for each in estimates]
+    values = [_value(each, study.digits(metric.name)) for each in estimates]
     units = [_unit(metric, each) for each in estimates]
     if len(set(units)) == 1:
         return f"{metric.title} {' → '.join(values)}{units[0]}"
@@ -230,29 +250,20 @@ def _guardrail(metric: MetricInfo, *arms: ArmResult) -> str:
 
 def _cost(arm: ArmResult) -> str:
     usage = sum(arm.usage.values(), Usage())
-    money = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
-    cached = f" (+{usage.cached_calls:,} from cache)" if usage.cached_calls else ""
-    thoughts = f" (of which {usage.thought_tokens:,} thoughts)" if usage.thought_tokens else ""
-    return f"Cost: {usage.calls:,} calls{cached}, {usage.tokens:,} tokens{thoughts}, {money}, {arm.seconds:,.0f} s"
+    cached = f" (+{count(usage.cached_calls)} from cache)" if usage.cached_calls else ""
+    thoughts = f" (of which {count(usage.thought_tokens)} thoughts)" if usage.thought_tokens else ""
+    spent = f"{money(usage.cost, NO_PRICE)}, {duration(arm.seconds)}"
+    return f"Cost: {plural(usage.calls, 'call')}{cached}, {count(usage.tokens)} tokens{thoughts}, {spent}"
 
 
-def _shown(estimate: Estimate, metric: MetricInfo) -> str:
+def _shown(study: StudyResult, estimate: Estimate, metric: MetricInfo) -> str:
     """Return a value with its interval and n; a share of few samples as a count."""
     if estimate.as_count is not None:
         return estimate.as_count
-    digits = _digits(metric, estimate)
-    certainty = f"95 % interval{_limits(estimate, digits)}" if estimate.low is not None else "too few for an interval"
-    return f"{_value(estimate, digits)}{_unit(metric, estimate)} ({certainty}, {_size(estimate)})"
-
-
-def _size(of: Estimate | Effect) -> str:
-    """Return what an interval rests on, with the clusters if these are few."""
-    return f"n = {of.n:,}" + (f", only {of.clusters} clusters" if of.few_clusters else "")
-
-
-def _limits(of: Estimate | Effect, digits: int = 1) -> str:
-    """Return the interval with a space before it, or nothing."""
-    return "" if of.low is None or of.high is None else f" [{_number(of.low, digits)}, {_number(of.high, digits)}]"
+    digits, certainty = study.digits(metric.name), "too few for an interval"
+    if estimate.low is not None:
+        certainty = f"95 % interval {limits(estimate.low, estimate.high, digits)}"
+    return f"{_value(estimate, digits)}{_unit(metric, estimate)} ({certainty}, {size(estimate)})"
 
 
 def _unit(metric: MetricInfo, estimate: Estimate | None) -> str:
@@ -260,22 +271,23 @@ def _unit(metric: MetricInfo, estimate: Estimate | None) -> str:
     return " %" if metric.share and is_number else ""
 
 
-def _digits(metric: MetricInfo, *estimates: Estimate | None) -> int:
-    """One decimal, but two for values below 1 that are not percentages."""
-    values = [abs(each.value) for each in estimates if each is not None and each.value is not None]
-    return 2 if values and 0 < max(values) < 1 and not metric.share else 1
-
-
-def _number(value: float, digits: int = 1, *, signed: bool = False) -> str:
-    """Format with a true minus sign, and without a sign on zero."""
-    text = f"{value:{'+' if signed else ''}.{digits}f}"
-    return text.lstrip("+-") if not text.strip("+-0.") else text.replace("-", "−")
-
-
-def _value(estimate: Estimate | None, digits: int = 1) -> str:
+def _value(estimate: Estimate | None, digits: int) -> str:
     if estimate is None or estimate.value is None:
         return DASH
-    return estimate.as_count or _number(estimate.value, digits)
+    return estimate.as_count or number(estimate.value, digits)
+
+
+def headline_of(result: StudyResult) -> str:
+    """The headline of every arm in a few words, for lists of runs."""
+    metric = next(each for each in result.metrics if each.name == result.headline)
+    found = [(arm, arm.estimate(metric.name)) for arm in _whole(result)]
+    values = [
+        (f"{arm.label} " if len(found) > 1 else "")
+        + interval(each.value, each.low, each.high, result.digits(metric.name))
+        for arm, each in found
+        if each is not None and finite(each.value) is not None
+    ]
+    return f"{metric.title}: {'; '.join(values)}" if values else ""
 
 
 def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
@@ -283,8 +295,8 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
     found: dict[str, list[str]] = {}
     again: set[str] = set()
     for arm in arms:
-        for scorer, reason, count in arm.unscored:
-            found.setdefault(scorer, []).append(f"{arm.label} {count:,} ({reason})")
+        for scorer, reason, n in arm.unscored:
+            found.setdefault(scorer, []).append(f"{arm.label} {count(n)} ({reason})")
             if not reason.startswith(_NEVER_SCORED):
                 again.add(scorer)
     return [
@@ -298,14 +310,14 @@ def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
     warnings = _without_scores(_whole(study))
     refused = [
-        f"{arm.label}: {count:,} of {total:,}"
+        f"{arm.label}: {count(n)} of {count(total)}"
         for arm in _whole(study)
-        if (count := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
+        if (n := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
     ]
     if refused:
         warnings.append(f"{'; '.join(refused)} samples were refused. The graded ones may not represent all.")
     if biased := [arm for arm in study.arms if _has_position_bias(arm)]:
-        shares = [(arm, 100 * _favourite_share(arm), f"{_favourite_share(arm):.0%}") for arm in biased]
+        shares = [(arm, 100 * _favourite_share(arm), percent(_favourite_share(arm), 0)) for arm in biased]
         warnings.append(
             f"Strong position bias: one letter is preferred whatever option it labels ({_named(shares)} of the time)"
             f"{f', {study.position_advice}' if study.position_advice else ''}."
@@ -324,7 +336,7 @@ def _named(found: Sequence[tuple[ArmResult, float, str]]) -> str:
     if len(found) <= _LISTED:
         return "; ".join(f"{arm.label} {text}" for arm, _, text in found)
     values = [value for _, value, _ in found]
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    low, high = number(min(values), 0), number(max(values), 0)
     return f"{len(found)} arms, {low if low == high else f'{low} to {high}'} %"
 
 
@@ -368,9 +380,9 @@ def _at_chance(study: StudyResult) -> list[str]:
         estimates = [(arm, each) for arm in study.arms if (each := arm.estimate(metric.name)) is not None]
         weak = [(arm, each) for arm, each in estimates if _not_above(each, metric.chance)]
         if weak:
-            values = [(arm, each.value or 0.0, _shown(each, metric)) for arm, each in weak]
+            values = [(arm, each.value or 0.0, _shown(study, each, metric)) for arm, each in weak]
             warnings.append(
-                f"{metric.title} is not clearly above chance ({metric.chance:.0f} %): "
+                f"{metric.title} is not clearly above chance ({number(metric.chance, 0)} %): "
                 f"{_named(values)}. "
                 "Such an arm may be guessing, so do not draw conclusions from its other numbers."
             )
@@ -379,3 +391,48 @@ def _at_chance(study: StudyResult) -> list[str]:
 
 def _not_above(estimate: Estimate, chance: float | None) -> bool:
     return chance is not None and estimate.low is not None and estimate.low <= chance
+
+
+# --- caveats ---
+
+
+def caveats_of(study: StudyResult) -> list[str]:
+    """Return the caveats of models and searches, of runs that were stopped, and of samples without a grade."""
+    caveats = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
+    arms = _whole(study)
+    caveats += [
+        f"{arm.label}: {count(arm.pending)} samples were not run. Resume the run to complete it."
+        for arm in arms
+        if arm.pending
+    ]
+    for arm in arms:
+        total, ungraded = sum(arm.statuses.values()), _ungraded(arm)
+        if ungraded == total > 0:
+            caveats.append(f"{arm.label}: none of the {count(total)} samples has a grade. Reasons: {_reasons([arm])}.")
+        elif ungraded and ungraded >= MANY_UNGRADED * total:
+            caveats.append(
+                f"{arm.label}: {count(ungraded)} of {count(total)} samples have no grade. The graded ones may not "
+                f"represent all. Reasons: {_reasons([arm])}."
+            )
+    return caveats
+
+
+def nothing_measured(study: StudyResult) -> str:
+    """Say that no sample has a result, and why."""
+    arms = _whole(study)
+    total = sum(map(_ungraded, arms))
+    return f"Nothing was measured: none of the {count(total)} samples has a grade. Reasons: {_reasons(arms)}."
+
+
+def _ungraded(arm: ArmResult) -> int:
+    return sum(arm.statuses.get(status, 0) for status in UNGRADED)
+
+
+def _reasons(arms: Sequence[ArmResult]) -> str:
+    """List the commonest reasons with their counts, in the words of the server or the method."""
+    found: Counter[str] = Counter()
+    for arm in arms:
+        for status, reason, n in arm.reasons:
+            if status in UNGRADED:
+                found[f"{status}, {reason.rstrip('. ')}"] += n
+    return "; ".join(f"{count(n)} × {reason}" for reason, n in found.most_common(_SHOWN_REASONS)) or "not recorded"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evenhand.benchmarks.base import Audit, Meaning
+from evenhand.core.format import DASH, count, decimals, interval, plural
 from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.summary import UNGRADED
@@ -256,6 +257,36 @@ class StudyResult:
             if arm.iteration is None
             and 0 < sum(arm.statuses.values()) == sum(arm.statuses.get(status, 0) for status in UNGRADED)
         ]
+
+    def digits(self, metric: str) -> int:
+        """The decimals of a metric, the same in every sentence, table and chart of the study."""
+        info = next((each for each in self.metrics if each.name == metric), None)
+        found = [each for arm in self.arms for each in arm.estimates if each.metric == metric]
+        return digits_for(info, found) if info is not None else 1
+
+
+def digits_for(info: MetricInfo, estimates: Iterable[Estimate]) -> int:
+    """Return the decimals for all values of a metric: one for percentages, otherwise by size."""
+    return decimals((value for each in estimates for value in (each.value, each.low, each.high)), share=info.share)
+
+
+def estimate_text(estimate: Estimate | None, digits: int = 1) -> str:
+    """An estimate as text: `12.3 [4.5, 20.1], n = 482`, or `2 of 3`."""
+    if estimate is None:
+        return f"{DASH}, n = 0"
+    if estimate.as_count is not None:
+        return estimate.as_count
+    return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, {size(estimate)}"
+
+
+def size(of: Estimate | Effect) -> str:
+    """What an interval rests on: `n = 482`, or `n = 40, only 5 clusters`."""
+    return f"n = {count(of.n)}{few_clusters(of)}"
+
+
+def few_clusters(of: Estimate | Effect) -> str:
+    """`, only 5 clusters`, or nothing if there are enough."""
+    return f", only {plural(of.clusters or 0, 'cluster')}" if of.few_clusters else ""
 
 
 @dataclass(frozen=True, slots=True)

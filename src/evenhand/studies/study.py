@@ -21,8 +21,7 @@ from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, s
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
-from evenhand.studies.caveats import caveats_of, nothing_measured
-from evenhand.studies.conclusions import conclusions, warnings_about
+from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measured, warnings_about
 from evenhand.studies.effects import paired_effects
 from evenhand.studies.estimates import estimate, groups_of
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates

@@ -22,9 +22,9 @@ from typing import Any, ParamSpec, TypeVar
 from evenhand.core.errors import EvenhandError, PlanError
 from evenhand.core.registry import is_file
 from evenhand.runs.store import Store
-from evenhand.show.format import headline_of
 from evenhand.show.html import report_sections
 from evenhand.show.view import total_usage, view_of
+from evenhand.studies.conclusions import headline_of
 from evenhand.studies.ranking import ranking
 from evenhand.studies.study import study
 

@@ -12,6 +12,7 @@ from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.format import interval, plural
 from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.core.progress import Listener
 from evenhand.methods.base import METHODS
@@ -24,7 +25,6 @@ from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
-from evenhand.show.format import interval, plural
 from evenhand.show.notebook import headline_chart, html_file
 from evenhand.show.view import view_of
 

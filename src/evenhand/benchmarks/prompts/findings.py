@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evenhand.benchmarks.prompts.measures import LENGTH, REFUSALS, TITLES
+from evenhand.core.format import count, limits, number, p_statement, signed
 from evenhand.stats import FEW_CLUSTERS, Interval
 
 ALPHA = 0.05
@@ -122,15 +123,14 @@ def difference_sentence(each: Difference) -> str:
     """Return one difference in words."""
     scale = scale_of(each.measure)
     low, high = each.difference.low, each.difference.high
-    limits = "" if low is None or high is None else f" [{low * scale:+.1f}, {high * scale:+.1f}]"
+    between = "" if low is None or high is None else f" {limits(low * scale, high * scale)}"
     change = "higher" if each.value > each.others else "lower"
     what = TITLES.get(each.measure, each.measure)
     verb = "are" if each.measure == REFUSALS else "is"
-    p = "p < 0.001" if (each.adjusted or 0) < 0.001 else f"p = {each.adjusted:.3f}"
     return (
-        f"{what} {verb} {change} for {each.attribute} {each.group!r} ({each.value * scale:.1f}) than for the other "
-        f"groups ({each.others * scale:.1f}): difference {(each.value - each.others) * scale:+.1f}{limits}, "
-        f"{p} after correction, n = {each.difference.n} prompts."
+        f"{what} {verb} {change} for {each.attribute} {each.group!r} ({number(each.value * scale)}) than for the other "
+        f"groups ({number(each.others * scale)}): difference {signed((each.value - each.others) * scale)}{between}, "
+        f"{p_statement(each.adjusted)} after correction, n = {count(each.difference.n)} prompts."
     )
 
 
@@ -141,7 +141,7 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
         if each.detectable is not None:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
     told = {name: size for name, size in largest.items() if name == LENGTH or size <= 1}
-    parts = [f"{TITLES.get(name, name).lower()} {size * scale_of(name):.0f}" for name, size in told.items()]
+    parts = [f"{TITLES.get(name, name).lower()} {number(size * scale_of(name), 0)}" for name, size in told.items()]
     if found.prompts < FEW_CLUSTERS:
         return [f"With so few prompts ({found.prompts}) even large differences would often go unnoticed; add prompts."]
     sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
@@ -157,8 +157,8 @@ def _chance_sentence(each: Chance) -> str:
         if each.found
         else "answers differ between groups no more than between repeats of the same prompt"
     )
-    p = "" if each.adjusted is None else f", p = {max(each.adjusted, 0.001):.3f} after correction"
+    p = "" if each.adjusted is None else f", {p_statement(each.adjusted)} after correction"
     return (
-        f"{each.attribute}: {verdict} (similarity {100 * each.same:.1f} within a group, {100 * each.different:.1f} "
-        f"between groups{p})."
+        f"{each.attribute}: {verdict} (similarity {number(100 * each.same)} within a group, "
+        f"{number(100 * each.different)} between groups{p})."
     )

@@ -15,9 +15,8 @@ from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
 from evenhand.papers.mabrf.rows import ANSWER_SETTINGS, WITH, WITHOUT, presets_in, sides
 from evenhand.papers.mabrf.tables import ACCURACIES
 from evenhand.papers.pairs import FIRST, Difference, Pair, Pairs, read_pairs
-from evenhand.show.format import estimate_text
 from evenhand.stats import spearman, student_t_quantile
-from evenhand.studies.results import Estimate
+from evenhand.studies.results import Estimate, estimate_text
 from evenhand.studies.tally import ALL
 
 _CLOSED, _SEARCHED = ANSWER_SETTINGS[0], ANSWER_SETTINGS[1]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.format import plural
 from evenhand.core.options import DEFAULT_PRESET
 from evenhand.panels.findings import PanelAudit
 from evenhand.papers.base import PAPER_PRESET, PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
@@ -14,7 +15,6 @@ from evenhand.papers.malibu.claims import claims_of
 from evenhand.papers.malibu.differences import figure_four, pairs_table
 from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
 from evenhand.papers.studies import models_of, study_of, together, warnings_of
-from evenhand.show.format import plural
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from evenhand.core.format import interval, number, plural
 from evenhand.panels import METRICS
 from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit
 from evenhand.papers.base import PAPER_PRESET
 from evenhand.papers.claims import Claim, Finding, untold
-from evenhand.show.format import interval, number, plural
 
 Check = Callable[[PanelAudit], Finding]
 

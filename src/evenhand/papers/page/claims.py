@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import plural
 from evenhand.papers.claims import VERDICTS, Claim, Verdict, counted
-from evenhand.show.format import plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import finite, number
 from evenhand.papers.base import Bar, Figure
 from evenhand.show.charts import arm_class
-from evenhand.show.format import estimate_text, finite, number
 from evenhand.show.markup import Html, Node, tag
+from evenhand.studies.results import estimate_text
 
 _HEIGHT = 120
 _ABOVE, _BELOW = 18, 22

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from evenhand.core.format import finite, number
 from evenhand.papers.base import REPRODUCIBLE, Cell, Column, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.page.claims import answer, claims_section
 from evenhand.papers.page.histogram import histograms
@@ -12,14 +13,13 @@ from evenhand.papers.page.lanes import lanes
 from evenhand.papers.page.points import charts
 from evenhand.show.charts import AxisSegment, arm_class, stacked_on, tick_labels
 from evenhand.show.charts.axis import axis_for
-from evenhand.show.format import estimate_text, finite, number
 from evenhand.show.html import page as whole_page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import estimate_cell, scrolling, section, table
 from evenhand.show.sections.panels.scores import shade
 from evenhand.show.sections.process import cost, failures, how_made
 from evenhand.show.view import view_of
-from evenhand.studies.results import with_dates
+from evenhand.studies.results import estimate_text, with_dates
 
 _STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "paper.css")
 _SCRIPTS = ("page.js",)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import number
 from evenhand.papers.base import Column, Grid, Row
 from evenhand.show.charts import Lane, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.format import estimate_text, number
 from evenhand.show.markup import Html, Node, tag
+from evenhand.studies.results import estimate_text
 
 _OURS, _PUBLISHED = 1, 5
 """Indexes of colour and shape."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import finite, number
 from evenhand.papers.base import Column, Grid, Row
 from evenhand.show.charts import FEW, arm_class, mark, reach
 from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.format import estimate_text, finite, number
 from evenhand.show.markup import Html, Node, tag
+from evenhand.studies.results import estimate_text
 
 _TOP, _BOTTOM, _HEIGHT = 12, 172, 200
 _LEFT, _RIGHT = 10.0, 98.0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from evenhand.core.format import DASH, finite, limits, number
 from evenhand.papers.base import REPRODUCIBLE, Cell, Figure, Grid, PaperPage, Row, Table
 from evenhand.papers.claims import Claim
 from evenhand.papers.page.claims import claims_of, main_variants
-from evenhand.show.format import DASH, finite, limits, number, size
 from evenhand.show.markup import clean
-from evenhand.studies.results import Estimate
+from evenhand.studies.results import Estimate, size
 
 if TYPE_CHECKING:
     from rich.table import Table as Printed

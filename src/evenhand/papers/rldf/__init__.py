@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
 from evenhand.papers.rldf.ablation import FOLDER
@@ -30,7 +31,6 @@ from evenhand.papers.rldf.tables import (
 from evenhand.papers.studies import BUILTIN
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import open_sources
-from evenhand.show.format import plural
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study

@@ -10,8 +10,8 @@ from evenhand.data.debates import BIASES
 from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Claim, Finding, untold
 from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Difference
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
-from evenhand.show.format import estimate_text
 from evenhand.stats import holm
+from evenhand.studies.results import estimate_text
 from evenhand.studies.tally import ALL
 
 Better = Literal["lower", "higher"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from evenhand.core.format import limits, number
 from evenhand.data.realtoxicity import BANDS
 from evenhand.papers.claims import NOT_RUN, Claim, Finding, above, all_of, kept, moves, unless, untold
 from evenhand.papers.pairs import Difference, Pairs, read_pairs
@@ -24,8 +25,7 @@ from evenhand.papers.stardtox.arms import (
     find_arm,
 )
 from evenhand.papers.stardtox.refined import settled_after_first
-from evenhand.show.format import estimate_text, limits, number
-from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.studies.results import ArmResult, StudyResult, estimate_text
 from evenhand.studies.tally import ALL
 
 HIGH_QUALITY = 90.0

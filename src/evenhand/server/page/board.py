@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evenhand.core.format import finite
 from evenhand.guards.types import Check
 from evenhand.server.telemetry.events import Event
-from evenhand.show.format import finite
 
 BARS = 60
 """Time steps per window."""

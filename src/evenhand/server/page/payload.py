@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from evenhand.core.format import finite
 from evenhand.guards.types import Check
 from evenhand.server.page.board import Board, released
 from evenhand.server.telemetry.events import LONGEST, Event
-from evenhand.show.format import finite
 from evenhand.show.markup import clean, plain
 
 _GLANCE = 200

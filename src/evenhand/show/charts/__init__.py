@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evenhand.core.format import DASH, finite, number
 from evenhand.show.charts.axis import Axis
-from evenhand.show.format import DASH, finite, number
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.view import PALETTE_SIZE
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from evenhand.show.format import finite
+from evenhand.core.format import finite
 
 _ROUND_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evenhand.core.format import finite, number
 from evenhand.show.charts import FEW, arm_class, mark
 from evenhand.show.charts.axis import Axis
-from evenhand.show.format import finite, number
 from evenhand.show.markup import Html, Node, tag
 from evenhand.studies.results import Estimate
 

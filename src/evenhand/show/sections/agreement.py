@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.show.format import count, number, plural
+from evenhand.core.format import count, number, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section, table
 from evenhand.show.tables.cells import cell_chart

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from evenhand.core.format import count, number, p_statement, plural, share
 from evenhand.show.charts import FEW, arm_class, bar
-from evenhand.show.format import count, number, p_statement, plural, share
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, scrolling, section
 from evenhand.show.view import View

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evenhand.show.format import count, plural
+from evenhand.core.format import count, plural
 from evenhand.show.markup import Html, Node, embedded_json, tag
 from evenhand.show.sections.elements import nothing, section
 from evenhand.show.view import PALETTE_SIZE, View, planned

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from evenhand.core.format import DASH, count, finite, interval, limits, p_value, signed
 from evenhand.show.charts import Lane, legend_mark, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.format import DASH, count, few_clusters, finite, interval, limits, p_value, signed, size
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import few_note, section, size_lines, table
 from evenhand.show.view import ALL, View, direction_is_good, group_label, metric_hint, metric_title
-from evenhand.studies.results import Effect, MetricInfo
+from evenhand.studies.results import Effect, MetricInfo, few_clusters, size
 
 _ARROWS = {"fell": "↓", "rose": "↑"}
 _MARGIN = 26

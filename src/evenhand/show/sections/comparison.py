@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from evenhand.core.format import DASH, finite, plural
 from evenhand.show.charts import Lane, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis, axis_for
 from evenhand.show.charts.scatter import Point, scatter
-from evenhand.show.format import DASH, estimate_text, finite, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import few_note, lane_for, legend, section, table
 from evenhand.show.view import ALL, View, group_label, metric_hint, metric_title
-from evenhand.studies.results import ArmResult, Estimate, MetricInfo
+from evenhand.studies.results import ArmResult, Estimate, MetricInfo, estimate_text
 
 ACCURACY = "accuracy_disambig"
 _FEWEST_POINTS = 2

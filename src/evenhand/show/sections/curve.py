@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from evenhand.core.format import finite, number
 from evenhand.show.charts.axis import axis_for
 from evenhand.show.charts.scatter import Point, scatter
-from evenhand.show.format import estimate_text, finite, number
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, estimate_cell, few_note, legend, section, table
 from evenhand.show.view import View, finished, metric_title, total_usage
-from evenhand.studies.results import ArmResult, Estimate, MetricInfo
+from evenhand.studies.results import ArmResult, Estimate, MetricInfo, estimate_text
 
 _COVERAGE = "coverage"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from evenhand.core.format import DASH, finite, limits, money, number
 from evenhand.show.charts import FEW, Lane, legend_mark
 from evenhand.show.charts.scatter import Point
-from evenhand.show.format import DASH, estimate_text, finite, limits, money, number, size
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.show.view import View
-from evenhand.studies.results import ArmResult, Effect, Estimate
+from evenhand.studies.results import ArmResult, Effect, Estimate, estimate_text, size
 
 NO_PRICE = "The price of some of these calls is unknown."
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.benchmarks.base import EstimateLike
 from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
-from evenhand.show.format import finite, interval, limits, signed
+from evenhand.core.format import finite, interval, limits, signed
 from evenhand.show.markup import Html, tag
 from evenhand.show.sections.base import Section, add_section
 from evenhand.show.sections.elements import arm_name, section

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.benchmarks.prompts.findings import Difference, Pair, PromptsAudit, Shown, scale_of
 from evenhand.benchmarks.prompts.measures import TITLES
-from evenhand.show.format import count, limits, number, p_value, signed
+from evenhand.core.format import count, limits, number, p_value, signed
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.base import Section, add_section
 from evenhand.show.sections.elements import arm_name, section, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.show.format import count, share
+from evenhand.core.format import count, share
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, estimate_cell, section, table
 from evenhand.show.view import View, metric_hint, metric_title

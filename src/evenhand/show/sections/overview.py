@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from evenhand.core.format import count, duration, plural
 from evenhand.core.types import Usage
-from evenhand.show.format import count, duration, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
 from evenhand.show.view import View, finished, metric_hint, metric_title, total_usage

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from evenhand.core.format import count, duration, plural, share
 from evenhand.core.types import Status, Usage
 from evenhand.show.charts import Segment, arm_class, bar, stacked
-from evenhand.show.format import count, duration, plural, share
 from evenhand.show.markup import Html, Node, plain, tag
 from evenhand.show.sections.elements import arm_name, money_cell, section, table
 from evenhand.show.view import View, finished, requests_per_sample, total_usage

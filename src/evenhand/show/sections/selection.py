@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.benchmarks.hiring import HiringAudit, Rate
-from evenhand.show.format import count, limits, number, p_value
+from evenhand.core.format import count, limits, number, p_value
 from evenhand.show.markup import Html, tag
 from evenhand.show.sections.base import Section, add_section
 from evenhand.show.sections.elements import arm_name, section, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evenhand.show.format import limits, number, signed
+from evenhand.core.format import limits, number, signed
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.base import Section, add_section
 from evenhand.show.sections.elements import arm_name, estimate_cell, section, table

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from evenhand.show.format import count, duration, few_clusters, finite, limits, money, number, p_value, signed, size
+from evenhand.core.format import count, duration, finite, limits, money, number, p_value, signed
 from evenhand.show.markup import clean
 from evenhand.show.sections.base import sections_of
 from evenhand.show.view import ALL, View, finished, metric_title, requests_per_sample, total_usage, view_of
-from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
+from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult, few_clusters, size
 
 if TYPE_CHECKING:
     from rich.table import Table

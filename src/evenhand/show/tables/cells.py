@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evenhand.show.format import number, plural
+from evenhand.core.format import number, plural
 from evenhand.show.markup import Html, Node, tag
 
 HEIGHT = 380

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from evenhand.core.format import count, interval, number, share
 from evenhand.runs.scores import Means
-from evenhand.show.format import count, interval, number, share
 from evenhand.show.tables import plain_table, safe_text
 from evenhand.studies.results import Agreement, AgreementRow
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.core.format import count, plural
 from evenhand.show.charts import Lane, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.format import count, digits_for, estimate_text, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import estimate_cell, money_cell
 from evenhand.show.view import metric_hint, metric_title
-from evenhand.studies.results import Estimate, MetricInfo
+from evenhand.studies.results import Estimate, MetricInfo, digits_for, estimate_text
 from evenhand.ui.index import Row
 from evenhand.ui.pages.elements import arm_mark, date, link, pager, run_link, select
 

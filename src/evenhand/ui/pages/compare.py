@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.show.format import plural
+from evenhand.core.format import plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.ui.index import Chosen
 from evenhand.ui.pages.elements import arm_mark, link, problem, run_link, select

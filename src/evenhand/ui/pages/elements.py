@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlencode
 
+from evenhand.core.format import count, money
 from evenhand.show.charts import legend_mark
-from evenhand.show.format import count, money
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.show.sections.elements import NO_PRICE
 from evenhand.ui.index import Row

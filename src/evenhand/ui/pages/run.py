@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenhand.show.format import plural, share
+from evenhand.core.format import plural, share
 from evenhand.show.markup import Html, Node, tag
 from evenhand.ui.index import Row
 from evenhand.ui.pages.elements import cost, date, facts, link, problem, state

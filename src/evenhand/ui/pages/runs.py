@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evenhand.show.format import plural
+from evenhand.core.format import plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.ui.index import Chosen, Row
 from evenhand.ui.pages.elements import cost, date, field, link, pager, run_link, select, state

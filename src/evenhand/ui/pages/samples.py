@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from evenhand.asking.judge import FAR_APART
-from evenhand.show.format import plural
+from evenhand.core.format import plural
 from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
 from evenhand.show.sections.browser import DATA_ID, panes
 from evenhand.show.view import PALETTE_SIZE

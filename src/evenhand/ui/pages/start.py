@@ -10,8 +10,8 @@ from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
+from evenhand.core.format import money
 from evenhand.methods.base import METHODS
-from evenhand.show.format import money
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import table
 from evenhand.ui import offers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evenhand.core.format import DASH, count, interval, limits, number, plural, share, signed
 from evenhand.show.charts import Segment, bar, stacked
-from evenhand.show.format import DASH, count, interval, limits, number, plural, share, signed
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import nothing, section, table

@@ -21,6 +21,7 @@ from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.format import percent
 from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
 from evenhand.core.types import Status, Usage
@@ -298,7 +299,7 @@ def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
     for status, what in missing.items():
         share = arm.statuses.get(status, 0) / max(1, done)
         if share > _MANY:
-            words.append(f"{100 * share:.0f} % {what}")
+            words.append(f"{percent(share, 0)} {what}")
     if arm.pending:
         words.append(f"{arm.pending:,} not run")
     chance = [each for each in result.warnings if "may be guessing" in each]

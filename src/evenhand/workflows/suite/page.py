@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenhand.core.format import duration, money
 from evenhand.core.types import Usage
-from evenhand.show.format import duration, money
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section, table

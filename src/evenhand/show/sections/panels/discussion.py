@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import DASH, count, limits, number, p_value
 from evenhand.panels.findings import ALL, MEASURES, Amplification, Measure, PanelAudit, Shift
 from evenhand.show.charts import Lane
 from evenhand.show.charts.axis import axis_for
-from evenhand.show.format import DASH, count, limits, number, p_value
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, legend, scrolling, section, table
 from evenhand.show.sections.panels.elements import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from evenhand.core.format import DASH, finite, limits, signed
 from evenhand.panels.findings import CONTROL, Gap, Measure, PanelAudit, Shift
 from evenhand.show.charts import Lane, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis
-from evenhand.show.format import DASH, finite, limits, signed
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import few_note
 from evenhand.show.view import View

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import count, interval, number, p_statement, p_value, plural
 from evenhand.panels.findings import COMBINED, MEASURES, Gap, Measure, PanelAudit, Win
 from evenhand.show.charts import Lane
 from evenhand.show.charts.axis import axis_for
-from evenhand.show.format import count, interval, number, p_statement, p_value, plural
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, legend, section, table
 from evenhand.show.sections.panels.elements import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.core.format import count, limits, number, p_value, plural, share, signed
 from evenhand.panels.findings import CHI_SQUARE_CAVEAT, COMBINED, CONTROL, Distribution, PanelAudit
-from evenhand.show.format import count, limits, number, p_value, plural, share, signed
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import arm_name, estimate_cell, scrolling, section, table
 from evenhand.show.sections.panels.elements import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from evenhand.core.format import count, number, p_value, share
 from evenhand.panels.findings import ALL, MEASURES, Amplification, Coverage, Gap, PanelAudit
-from evenhand.show.format import count, number, p_value, share
 from evenhand.show.sections.panels.elements import (
     PERCENT,
     POINTS,
