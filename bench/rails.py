@@ -17,10 +17,10 @@ from typing import Any
 from common import save, table
 
 from evenhand.data.yaml_file import read_yaml
-from evenhand.evaluators.calibration import Calibration
 from evenhand.guards.guard import Guard
 from evenhand.guards.input_policy import InputPolicy
 from evenhand.guards.policy import GuardPolicy
+from evenhand.judging.card import Calibration
 from evenhand.stats.intervals import wilson
 
 HERE = Path(__file__).parent

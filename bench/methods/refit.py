@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluators.calibration import Calibration
+from evenhand.judging.card import Calibration
 from evenhand.methods.weigh import signals
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
 from evenhand.methods.weigh.signals import LEVELS, Readings

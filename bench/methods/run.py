@@ -39,8 +39,8 @@ from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import model_plan
 from evenhand.session import Answering, Session
 from evenhand.stats.intervals import wilson
+from evenhand.training.questions.generate import contrast_passages
 from evenhand.training.questions.grading import abstains, aliases, names
-from evenhand.workflows.calibrate import passages
 
 NOT_SAID = "The passage does not say"
 FREE = "{context}\n\n{question} Answer in one sentence."
@@ -52,7 +52,7 @@ def bbq(data: Path, count: int, seed: int) -> Iterable[Sample]:
 
 
 def own(_data: Path, count: int, seed: int) -> Iterable[Sample]:
-    for each in passages(count, seed):
+    for each in contrast_passages(count, seed):
         facts = {"condition": "told" if each.right is not None else "not told", "category": each.group}
         yield replace(each.sample, metadata={**facts, "unknown": each.unknown})
 

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from evenhand.asking.chat import reply
     from evenhand.asking.choice import choose
     from evenhand.asking.completion import complete
-    from evenhand.asking.judge import judge
     from evenhand.asking.structured import ask_json, object_schema
-    from evenhand.asking.yes_no import yes_probability
     from evenhand.benchmarks.base import (
         BENCHMARKS,
         Audit,
@@ -76,11 +74,13 @@ if TYPE_CHECKING:
     )
     from evenhand.core.untrusted import fenced
     from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
-    from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
     from evenhand.guards.types import Guarded
+    from evenhand.judging.card import Calibration, Contrast, JudgeTest
+    from evenhand.judging.judge import judge, yes_probability
+    from evenhand.judging.rubric import Ratings, Rubric
     from evenhand.methods.base import METHODS, Method, Revision, method
     from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
     from evenhand.models.budget import Limits, Price
@@ -88,7 +88,6 @@ if TYPE_CHECKING:
     from evenhand.models.fake import FunctionModel, ScriptedModel
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
-    from evenhand.scorers.rubric import Ratings, Rubric
     from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
     from evenhand.session import Session
     from evenhand.show.notebook import Study
@@ -113,12 +112,14 @@ _HOME = {
     "evenhand.asking.chat": ("reply",),
     "evenhand.asking.choice": ("choose",),
     "evenhand.asking.completion": ("complete",),
-    "evenhand.asking.judge": ("judge",),
     "evenhand.asking.structured": (
         "ask_json",
         "object_schema",
     ),
-    "evenhand.asking.yes_no": ("yes_probability",),
+    "evenhand.judging.judge": (
+        "judge",
+        "yes_probability",
+    ),
     "evenhand.benchmarks.base": (
         "BENCHMARKS",
         "Audit",
@@ -150,7 +151,7 @@ _HOME = {
         "Verdict",
         "evaluator",
     ),
-    "evenhand.evaluators.calibration": (
+    "evenhand.judging.card": (
         "Calibration",
         "Contrast",
         "JudgeTest",
@@ -197,7 +198,7 @@ _HOME = {
         "Scorer",
         "load_scorer",
     ),
-    "evenhand.scorers.rubric": (
+    "evenhand.judging.rubric": (
         "Ratings",
         "Rubric",
     ),

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from evenhand.guards.guard import Guard
     from evenhand.guards.input_policy import InputPolicy
     from evenhand.guards.policy import GuardPolicy
+    from evenhand.judging.pairs import PairFindings
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
     from evenhand.runs.rescore import Rescored
-    from evenhand.workflows.judge_pairs.findings import PairFindings
     from evenhand.workflows.paper import PaperResult
     from evenhand.workflows.train import Record, Stage
 
@@ -236,13 +236,13 @@ def check_judges(
         limit: This many questions, drawn by the seed; None: all.
         progress: Called with how many verdicts are done, and of how many.
     """
-    from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
-    from evenhand.workflows.judge_pairs.findings import findings
+    from evenhand.judging.pairs import findings
+    from evenhand.studies.judges import judged_pairs, read_pairs
 
     specs, settings = with_specs(list(judges), settings or Settings())
     plans = [each["base"] for each in make_plan({"models": specs}).models]
     material = read_pairs([Path(run) for run in runs], limit, seed)
-    return findings(material, aio.run(judge_pairs(plans, material.pairs, settings, progress)))
+    return findings(material, aio.run(judged_pairs(plans, material.pairs, settings, progress)))
 
 
 @aio.facade

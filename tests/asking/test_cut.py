@@ -10,14 +10,13 @@ from evenhand.asking.answer import TOKENS, answer
 from evenhand.asking.chat import WRITING, reply, think
 from evenhand.asking.choice import TEXT_TOKENS, choose, deliberate
 from evenhand.asking.completion import SAMPLING, complete
-from evenhand.asking.judge import judge
 from evenhand.asking.structured import ask_json, object_schema
-from evenhand.asking.yes_no import yes_probability
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Answer, Completion, Cut, Message, Outcome, Params, Sample, Unscored
+from evenhand.judging.judge import judge, yes_probability
+from evenhand.judging.rubric import Ratings, Rubric
+from evenhand.judging.scorers import GuardScorer
 from evenhand.models.fake import FunctionModel
-from evenhand.scorers.guard import GuardScorer
-from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Answering, Session
 
 PROMPT = parse_prompt("test/cut", "# user\n{{context}} {{question}}\n{{options}}\n")

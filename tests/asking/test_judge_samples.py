@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from evenhand.asking.judge import judge
-from evenhand.asking.yes_no import yes_probability
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Params, Sample, TokenLogprob, Unscored
+from evenhand.judging.judge import judge, yes_probability
+from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.models.fake import FunctionModel
-from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Answering, Session
 
 PROMPT = parse_prompt("test/judge", "# user\nRate it.\n")

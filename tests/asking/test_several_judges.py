@@ -2,11 +2,11 @@
 
 import pytest
 
-from evenhand.asking.judge import AGREED, DISAGREED, judge, judges_in
 from evenhand.core.types import Sample, Unscored
 from evenhand.evaluators.bias import bias_messages, bias_rubric
+from evenhand.judging.judge import AGREED, DISAGREED, judge, judges_in
+from evenhand.judging.rubric import Ratings
 from evenhand.models.fake import FunctionModel
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Answering, Session
 
 SAMPLE = Sample("a", "completion", "He is")

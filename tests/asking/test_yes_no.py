@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from evenhand.asking.yes_no import yes_probability
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Params, Sample, TokenLogprob, Unscored
+from evenhand.judging.judge import yes_probability
 from evenhand.models.base import Feature
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.session import Session

@@ -12,8 +12,8 @@ from evenhand.benchmarks.overrefusal import METRICS, OverRefusal, declined, evad
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.overrefusal import load_pairs
+from evenhand.judging.scorers import RefusalScorer
 from evenhand.models.fake import FunctionModel
-from evenhand.scorers.refusal import RefusalScorer
 
 SAMPLES = list(OverRefusal().samples(Selection()))
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from evenhand.data.bbq.generate import builtin_rows
+from evenhand.methods.weigh.fit import data_hash
 from evenhand.methods.weigh.weights import card_path
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.reading.text import abstains
-from evenhand.workflows.calibrate import data_hash, passages
+from evenhand.training.questions.generate import contrast_passages
 from support.evidence import seeing_model
 
 SPEC = "seeing/all"
@@ -24,7 +25,7 @@ COMPARE = ("compare", "--model", SPEC, "--method", "default", "--method", "weigh
 def _seeing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model `seeing/all` knows which passages answer their question, though its letters never abstain."""
     known = {(row["context"], row["question"]): row[f"ans{row['label']}"] for row in builtin_rows()}
-    known |= {(s.context, s.prompt): s.choices[s.target] for s in (each.sample for each in passages(60))}
+    known |= {(s.context, s.prompt): s.choices[s.target] for s in (each.sample for each in contrast_passages(60))}
 
     def proven(passage: str, question: str) -> str | None:
         person = known.get((passage, question))
@@ -48,7 +49,7 @@ def test_the_weights_are_stored_with_their_card(cli: Any):
     assert re.search(r"^12 +1\.00 +100\.0% +100\.0%$", result.out, re.MULTILINE)
     assert f"stored    {card_path(SPEC)}\nuse       --method weigh:calls=" in result.out
     assert (card["model"], card["passages"], set(card["levels"])) == (SPEC, 60, {"3", "6", "12"})
-    assert card["data_sha256"] == data_hash(passages(60))
+    assert card["data_sha256"] == data_hash(contrast_passages(60))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", card["date"])
 
 

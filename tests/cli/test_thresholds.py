@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from evenhand.core.types import Sample
-from evenhand.evaluators.calibration import Contrast, JudgeTest
-from evenhand.evaluators.judge_card import card_path, load_card
+from evenhand.judging.card import Contrast, JudgeTest, card_path, load_card
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 
 BBQ = "bbq_builtin"

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from evenhand.core.types import Message, Params, Sample, Unscored
-from evenhand.evaluators.calibration import Calibration, Contrast, calibrate
-from evenhand.evaluators.judge_card import curve_of
+from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.mabrf import calibrate as mabrf
 from evenhand.methods.stardtox.calibrate import contrasts
 from evenhand.models.fake import FunctionModel
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing
 

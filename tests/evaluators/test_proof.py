@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.benchmarks.difference_awareness import KNOWLEDGE
 from evenhand.core.types import Completion, TokenLogprob
-from evenhand.evaluators.judge_card import Curve, JudgeCard, save_card
+from evenhand.judging.card import Curve, JudgeCard, save_card
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.stardtox import QUESTION, Stage, text_of
@@ -147,7 +147,7 @@ class TestCard:
         assert outcome.stop == stop
 
     async def test_the_card_is_found_by_the_name_of_the_judge(self):
-        from evenhand.evaluators.judge_card import card_path
+        from evenhand.judging.card import card_path
 
         self.store(card_path("own/judge"), 0.05)
 

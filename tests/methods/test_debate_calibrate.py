@@ -7,7 +7,7 @@ import pytest
 from evenhand.benchmarks.debates.records import Statement
 from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES
-from evenhand.evaluators.calibration import Calibration, calibrate
+from evenhand.judging.card import Calibration, calibrate
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.calibrate import contrasts, suggested_options, suggested_threshold
 from evenhand.methods.debate.referee import judge

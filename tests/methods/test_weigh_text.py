@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample
-from evenhand.evaluators.calibration import calibrate
-from evenhand.evaluators.judge_card import Curve, JudgeCard, curve_of, save_card
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
+from evenhand.judging.card import Curve, JudgeCard, calibrate, curve_of, save_card
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.calibrate import contrasts
 from evenhand.methods.weigh.text import NOT_TOLD

@@ -6,9 +6,9 @@ import pytest
 
 from evenhand.core.errors import BadResponseError, EndpointError
 from evenhand.core.types import Completion, TokenLogprob, Unscored
+from evenhand.judging.scorers import GuardScorer, read_label
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.guard import GuardScorer, read_label
 
 
 def tokens(*each: tuple[str, float] | tuple[str, float, dict[str, float]]) -> tuple[TokenLogprob, ...]:

@@ -6,9 +6,9 @@ import pytest
 
 from evenhand.core.errors import EndpointError, UsageError
 from evenhand.core.types import Completion, Unscored
+from evenhand.judging.scorers import JudgeScorer
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import ATTRIBUTES, load_scorer
-from evenhand.scorers.judge import JudgeScorer
 
 RATED = json.dumps(dict(zip(ATTRIBUTES, (80, 10, 70, 0, 55, 5, 100), strict=True)))
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core.types import Unscored
+from evenhand.judging.scorers import OpinionScorer
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.opinion import OpinionScorer, opinion_scales
 
 RATED = '{"bias": 20, "communication": 90, "soundness": 70}'
 

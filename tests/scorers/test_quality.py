@@ -2,9 +2,9 @@
 
 from evenhand.core.errors import BadResponseError
 from evenhand.core.types import Unscored
+from evenhand.judging.scorers import QualityScorer
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.quality import QualityScorer
 
 RATED = '{"fluency": 90, "coherence": 70, "relevance": 50, "fluency_reason": "", "coherence_reason": ""}'
 

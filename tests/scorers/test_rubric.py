@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Message, TokenLogprob, Unscored
+from evenhand.judging.rubric import Ratings, Rubric, rate
 from evenhand.models.fake import ScriptedModel
-from evenhand.scorers.rubric import Ratings, Rubric, rate
 
 RUBRIC = Rubric(parse_prompt("test/rubric", "# user\nRate {{text}}."), ("style", "sense"))
 ONE = Rubric(RUBRIC.prompt, ("style",), after=())

@@ -4,9 +4,8 @@ import random
 
 from evenhand.annotate.judges import Agreement, ArmEstimates, Estimates, JudgesAgainstPeople
 from evenhand.core.types import Sample
+from evenhand.judging.pairs import AnswerPair, PairFindings, PairSet, PairVerdict, findings
 from evenhand.stats import Corrected, Interval, corrected_mean, mean_interval, rogan_gladen
-from evenhand.workflows.judge_pairs import Material, Pair, Verdict
-from evenhand.workflows.judge_pairs.findings import PairFindings, findings
 
 JUDGES = ("opinion:openai/a-judge-with-a-long-name-20261101", "opinion:local/builtin")
 ARMS = ("default", "fair_prompt", "stardtox:iterations=3,toxicity=0.1")
@@ -63,11 +62,11 @@ def pairs() -> PairFindings:
         for n in range(40)
     ]
     texts = [(f"One {each.id}.", "Another answer.") for each in samples]
-    shown = [Pair(each, ("default · a", "default · b"), text) for each, text in zip(samples, texts, strict=True)]
-    material = Material(shown, {"default · a": "openai/author", "default · b": "openai/b"}, 40, 2)
+    shown = [AnswerPair(each, ("default · a", "default · b"), text) for each, text in zip(samples, texts, strict=True)]
+    material = PairSet(shown, {"default · a": "openai/author", "default · b": "openai/b"}, 40, 2)
     verdicts = {
-        "openai/author": [Verdict(pair, "first", "second") for pair in material.pairs],
-        "openai/a-judge-with-a-long-name-20261101": [Verdict(pair, "first", "first") for pair in material.pairs],
-        "local/undecided": [Verdict(pair, "tie", rng.choice(("tie", "first", None))) for pair in material.pairs],
+        "openai/author": [PairVerdict(pair, "first", "second") for pair in material.pairs],
+        "openai/a-judge-with-a-long-name-20261101": [PairVerdict(pair, "first", "first") for pair in material.pairs],
+        "local/undecided": [PairVerdict(pair, "tie", rng.choice(("tie", "first", None))) for pair in material.pairs],
     }
     return findings(material, verdicts)

@@ -18,7 +18,7 @@ from evenhand.papers.page.html import render_page
 from evenhand.runs.parts import Settings
 from evenhand.show.attention import Framed, render_attention
 from evenhand.show.html import write_page, write_report
-from evenhand.workflows.judge_pairs.page import render as render_pairs
+from evenhand.show.judge_pairs import render as render_pairs
 from support.browser import FAINT, set_size, unfold
 
 Opener = Callable[..., Any]

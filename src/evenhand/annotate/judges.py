@@ -15,11 +15,11 @@ from typing import Any
 
 from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
 from evenhand.annotate.sheets import SHORTS
+from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.format import number
 from evenhand.runs.scores import final_scores
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
-from evenhand.scorers.opinion import HIGHEST, opinion_scales
 from evenhand.stats import (
     Corrected,
     Interval,

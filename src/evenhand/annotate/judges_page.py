@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from evenhand.annotate.judges import Agreement, ArmEstimates, Estimates, JudgesAgainstPeople
 from evenhand.annotate.ratings import BANDS
+from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
 from evenhand.core.format import DASH, count, interval, limits, number, plural, share, signed
-from evenhand.scorers.opinion import HIGHEST, opinion_scales
 from evenhand.show.charts import Lane, legend_mark, reach, strip, tick_labels
 from evenhand.show.charts.axis import Axis, axis_for
 from evenhand.show.html import page

@@ -20,7 +20,7 @@ from evenhand.annotate.journal import Rating
 from evenhand.annotate.plan import planned
 from evenhand.annotate.ratings import BANDS, band
 from evenhand.annotate.sheets import SHORTS
-from evenhand.scorers.opinion import HIGHEST
+from evenhand.benchmarks.opinions import HIGHEST
 from evenhand.stats import (
     FEW_CLUSTERS,
     Interval,

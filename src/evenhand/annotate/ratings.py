@@ -19,8 +19,8 @@ import orjson
 from evenhand.annotate.filling import fill_sheets
 from evenhand.annotate.plan import planned
 from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, read_rows
+from evenhand.benchmarks.opinions import HIGHEST
 from evenhand.core.errors import DataError
-from evenhand.scorers.opinion import HIGHEST
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
 
 BANDS = (34, 67)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from evenhand.scorers.opinion import Example, Scale, opinion_scales
+from evenhand.benchmarks.opinions import Example, Scale, opinion_scales
 
 __all__ = ["Example", "ScaleGuide", "rubric"]
 

@@ -21,10 +21,10 @@ import orjson
 from evenhand.annotate.plan import assign, planned
 from evenhand.annotate.rubric import ScaleGuide, rubric
 from evenhand.benchmarks.base import draw_key
-from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
+from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Sample
-from evenhand.runs.stored import ArmSource, StoredRun, open_sources
-from evenhand.scorers.opinion import HIGHEST, opinion_scales
+from evenhand.runs.stored import ArmSource, StoredRun, common_answers, open_sources
 
 FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
@@ -109,32 +109,6 @@ def _check_folder(out: Path) -> None:
         raise UsageError(f"{out} is a file. Name a new folder with --out.")
     if out.is_dir() and any(out.iterdir()):
         raise UsageError(f"The folder {out} is not empty. Name a new folder with --out.")
-
-
-def common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
-    """Return the samples that every arm answered with the answers by arm, and the number of other samples."""
-    by_arm: list[dict[str, str]] = []
-    samples: dict[str, Sample] = {}
-    for source in sources:
-        answers: dict[str, str] = {}
-        for number, sample in source.store.samples():
-            if sample.kind == "choice":
-                raise PlanError(
-                    "This benchmark is multiple choice, but people rate texts. Export a run with text answers, such "
-                    "as one of opinions."
-                )
-            samples[sample.id] = sample
-            stored = source.store.outcome(number, source.arm.number)
-            if stored is not None and stored[0] == "graded":
-                answers[sample.id] = stored[3]["result"]["value"]["text"]
-        by_arm.append(answers)
-    common = [name for name in samples if all(name in answers for answers in by_arm)]
-    if not common:
-        raise PlanError(
-            "No question was answered by all arms, so nothing can be compared. Resume the runs, or export fewer."
-        )
-    answered = {name: (samples[name], [answers[name] for answers in by_arm]) for name in common}
-    return answered, len(samples) - len(common)
 
 
 def _draw(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:

@@ -13,10 +13,10 @@ from evenhand.annotate.journal import Journal, Rating
 from evenhand.annotate.plan import planned
 from evenhand.annotate.ratings import read_key
 from evenhand.annotate.sheets import RATERS, SHORTS, read_rows, unquoted
+from evenhand.benchmarks.opinions import HIGHEST
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
-from evenhand.scorers.opinion import HIGHEST
 
 Cover = Literal["offensive", "all", "none"]
 """Which answers are shown only after a click."""

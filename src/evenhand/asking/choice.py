@@ -12,12 +12,11 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from evenhand.asking.reply import ask_and_read, ask_and_read_all
+from evenhand.asking.reply import SAMPLING, ask_and_read, ask_and_read_all
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
-from evenhand.scorers.rubric import SAMPLING
 from evenhand.session import BASE, Session
 
 LEAST_MASS = 0.25

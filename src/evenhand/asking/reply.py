@@ -12,6 +12,9 @@ from evenhand.session import BASE, Session
 
 T = TypeVar("T")
 
+SAMPLING = 0.7
+"""The temperature at which several replies are drawn."""
+
 
 async def ask_and_read(
     session: Session,

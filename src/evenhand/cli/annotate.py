@@ -12,9 +12,9 @@ from evenhand.annotate.plan import rater_names
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets
 from evenhand.annotate.study import Cover
+from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.cli.groups import Group
 from evenhand.core.format import interval, limits, number, signed
-from evenhand.scorers.opinion import opinion_scales
 from evenhand.show.tables import plain_table, safe_text
 from evenhand.show.tables.fitting import print_table
 

@@ -15,7 +15,7 @@ from evenhand.cli.request import check_file, check_prices, read_models, read_set
 from evenhand.core import aio
 
 if TYPE_CHECKING:
-    from evenhand.evaluators.calibration import Calibration
+    from evenhand.judging.card import Calibration
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import ModelPlan
 
@@ -88,12 +88,20 @@ def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, o
 
 
 def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed: int, out: Path | None) -> int:
-    from evenhand.methods.weigh.weights import card_path, save_card
-    from evenhand.workflows.calibrate import calibrate_model, passages
+    from evenhand.methods.weigh.fit import fit_card
+    from evenhand.methods.weigh.weights import Card, card_path, save_card
+    from evenhand.models.budget import Budget
+    from evenhand.runs.parts import opened_model
+    from evenhand.training.questions.generate import contrast_passages
 
-    chosen = passages(count, seed)
+    chosen = contrast_passages(count, seed)
+
+    async def fitted() -> Card:
+        async with opened_model(model, settings, Budget(settings.budget)) as opened:
+            return await fit_card(opened, chosen, calls, settings.concurrency, shown)
+
     with shown_count() as shown:
-        card = aio.run(calibrate_model(model, settings, chosen, calls, shown))
+        card = aio.run(fitted())
     click.echo(f"{'calls':<6} {'AUC':>5}  {'told':>5} {'not told':>9}   (cross-validated on {card.passages} passages)")
     for level, found in card.fit.items():
         click.echo(f"{level:<6} {found['auc']:>5.2f}  {found['told']:>4.1f}% {found['not_told']:>8.1f}%")
@@ -110,15 +118,14 @@ def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed:
 
 
 async def _judge(plan: ModelPlan, settings: Settings, out: Path | None) -> int:
-    from evenhand.evaluators.judge_card import Calibrated, card_path, save_card
-    from evenhand.methods.base import METHODS
+    from evenhand.judging.card import Calibrated, card_of, card_path, rate_contrasts, save_card
+    from evenhand.methods.base import METHODS, judge_tests
     from evenhand.models.budget import Budget
     from evenhand.runs.parts import opened_model
-    from evenhand.workflows.calibrate import card_of, rate_contrasts
 
     async with opened_model(plan, settings, Budget(settings.budget)) as model:
         with shown_count() as count:
-            rated = await rate_contrasts(model, count)
+            rated = await rate_contrasts(model, judge_tests(), count)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=True)
     card = card_of(plan.spec, rated)
     path = out or card_path(plan.spec)

@@ -107,10 +107,11 @@ def _tell_reasoning() -> None:
 
 
 async def _judge(model: Model) -> None:
-    from evenhand.workflows.calibrate import rate_contrasts
+    from evenhand.judging.card import rate_contrasts
+    from evenhand.methods.base import judge_tests
 
     with shown_count() as count:
-        rated = await rate_contrasts(model, count)
+        rated = await rate_contrasts(model, judge_tests(), count)
     tell_ratings([each for _, found in rated.values() for each in found], thresholds=False)
     fit = [name for name, (_, found) in rated.items() if any(each.threshold is not None for each in found)]
     if fit:

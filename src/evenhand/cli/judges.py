@@ -100,11 +100,11 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     """
     from rich.console import Console
 
+    from evenhand.judging.pairs import findings
     from evenhand.show.html import write_page
+    from evenhand.show.judge_pairs import render, terminal_table
     from evenhand.show.tables.fitting import print_table
-    from evenhand.workflows.judge_pairs import judge_pairs, read_pairs
-    from evenhand.workflows.judge_pairs.findings import findings
-    from evenhand.workflows.judge_pairs.page import render, terminal_table
+    from evenhand.studies.judges import judged_pairs, read_pairs
 
     target = html_file(out or runs[0] / "judges.html")
     settings = read_settings(given)
@@ -120,7 +120,7 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     click.echo(f"{about}.", err=True)
     try:
         with shown_count() as count:
-            verdicts = aio.run(judge_pairs(plans, material.pairs, settings, count))
+            verdicts = aio.run(judged_pairs(plans, material.pairs, settings, count))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. What was judged is cached; go on with the same command and a larger --budget.")
         return STOPPED

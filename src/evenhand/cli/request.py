@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from evenhand.asking.judge import JUDGE
 from evenhand.core.config import read_config
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.paths import cache_folder
 from evenhand.core.specs import key_values, roles_and_specs
+from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits, Price
 from evenhand.models.endpoints import check_no_call, option_names

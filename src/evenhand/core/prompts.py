@@ -24,6 +24,16 @@ from evenhand.core.types import Message, Role
 _HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 _PACKAGE = Path(__file__).parents[1]
+_FORMER: Mapping[str, str] = {
+    "scorers/guard": "judging/guard",
+    "scorers/judge": "judging/attributes",
+    "scorers/opinion": "judging/opinion",
+    "scorers/quality": "judging/quality",
+    "scorers/quality_bands": "judging/quality_bands",
+    "scorers/refusal": "judging/refusal",
+    "workflows/judge_pairs/prefer": "judging/prefer",
+}
+"""Ids of version 0.2 → ids of today; folders of templates may have either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,11 @@ def _id_of(path: Path) -> str:
     return inside.with_suffix("").as_posix()
 
 
+def current_id(prompt_id: str) -> str:
+    """Return today's id of a prompt that an earlier version recorded."""
+    return _FORMER.get(prompt_id, prompt_id)
+
+
 def built_in_prompts() -> dict[str, Path]:
     """The prompt files of this package, by id."""
     return {_id_of(path): path for path in sorted(_PACKAGE.rglob("*.md"))}
@@ -137,19 +152,22 @@ def read_templates(folder: str | Path | None) -> Templates:
     if not root.is_dir():
         raise DataError("there is no such folder of templates.", file=root)
     known = built_in_prompts()
-    texts: dict[str, str] = {}
+    named: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         inside = path.relative_to(root)
         if path.is_dir() or any(part.startswith(".") for part in inside.parts):
             continue
         prompt_id = inside.with_suffix("").as_posix()
-        if path.suffix != ".md" or prompt_id not in known:
+        original = known.get(current_id(prompt_id))
+        if path.suffix != ".md" or original is None:
             error = UnknownNameError("prompt", prompt_id if path.suffix == ".md" else inside.as_posix(), known)
             raise DataError(str(error), file=path)
-        texts[prompt_id] = _checked(path, prompt_id, _read(known[prompt_id]))
-    if not texts:
+        named[prompt_id] = _checked(path, prompt_id, _read(original))
+    if not named:
         raise DataError("the folder has no templates; `evenhand methods NAME --prompts DIR` writes some.", file=root)
-    digest = hashlib.sha256("".join(f"{key}\0{text}\0" for key, text in texts.items()).encode())
+    # Of the names in the folder, so that a stored run of an earlier version knows its templates again.
+    digest = hashlib.sha256("".join(f"{key}\0{text}\0" for key, text in named.items()).encode())
+    texts = {current_id(key): text for key, text in named.items()}
     return Templates(str(folder), digest.hexdigest()[:16], texts)
 
 

@@ -14,7 +14,7 @@ import pkgutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -32,11 +32,12 @@ _loading: list[Path] = []
 
 
 class Registry(Generic[T]):
-    """Name → entry of one kind; the built-in entries are the modules of `package`."""
+    """Name → entry of one kind; the built-in entries are the modules of `package`, and modules of other rooms."""
 
-    def __init__(self, kind: str, package: str, fault: Fault = lambda _thing: None) -> None:
+    def __init__(self, kind: str, package: str, fault: Fault = lambda _thing: None, others: Sequence[str] = ()) -> None:
         self.kind = kind
         self.package = package
+        self.others = others
         self._fault = fault
         self._of_file: dict[Path, list[str]] = {}
         self._things: dict[str, T] = {}
@@ -66,6 +67,8 @@ class Registry(Generic[T]):
             return self._from_file(name)
         if name not in self._things and name.isidentifier() and find_spec(f"{self.package}.{name}"):
             importlib.import_module(f"{self.package}.{name}")
+        for module in self.others if name not in self._things else ():
+            importlib.import_module(module)
         if name not in self._things:
             self._import_all()
         if name not in self._things:
@@ -96,6 +99,8 @@ class Registry(Generic[T]):
         package = importlib.import_module(self.package)
         for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
             importlib.import_module(module.name)
+        for module in self.others:
+            importlib.import_module(module)
         for point in entry_points(group=f"evenhand.{self.kind.replace(' ', '_')}s"):
             if point.name in self._things:
                 continue

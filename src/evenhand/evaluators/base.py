@@ -11,7 +11,7 @@ from pydantic import Field
 from evenhand.core.options import Text
 from evenhand.core.registry import Registry, signature_fault
 from evenhand.core.types import Answer, Sample, SampleKind, Unscored
-from evenhand.evaluators.judge_card import Calibrated
+from evenhand.judging.card import Calibrated
 from evenhand.session import Session
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.asking.judge import judge
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Sample, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
-from evenhand.evaluators.judge_card import session_card
 from evenhand.evaluators.words import UNKIND, without_scores
-from evenhand.scorers.rubric import Rubric
+from evenhand.judging.card import session_card
+from evenhand.judging.judge import judge
+from evenhand.judging.rubric import Rubric
 from evenhand.session import Session
 
 

@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evenhand.asking.judge import judged_yes
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Sample, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
-from evenhand.evaluators.judge_card import session_card
+from evenhand.judging.card import session_card
+from evenhand.judging.judge import judged_yes
 from evenhand.reading.unknown import LEFT_OPEN
 from evenhand.session import Session
 

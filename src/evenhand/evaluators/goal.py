@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from evenhand.asking.judge import judge
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict
 from evenhand.evaluators.words import without_scores
-from evenhand.scorers.rubric import Rubric
+from evenhand.judging.judge import judge
+from evenhand.judging.rubric import Rubric
 from evenhand.session import Session
 
 PREFIX = "goal:"

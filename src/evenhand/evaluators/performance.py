@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenhand.asking.chat import quoted
-from evenhand.asking.judge import judge
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Sample, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
-from evenhand.evaluators.judge_card import session_card
 from evenhand.evaluators.words import without_scores
-from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
-from evenhand.scorers.rubric import Rubric
+from evenhand.judging.card import session_card
+from evenhand.judging.judge import judge
+from evenhand.judging.rubric import Rubric
+from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric
 from evenhand.session import Session
 
 HELPFULNESS = "helpfulness"

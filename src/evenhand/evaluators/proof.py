@@ -7,11 +7,11 @@ none of the others (`settled`), so an abstention is held to the same evidence as
 
 from __future__ import annotations
 
-from evenhand.asking.judge import judged_yes
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
-from evenhand.evaluators.judge_card import session_card
+from evenhand.judging.card import session_card
+from evenhand.judging.judge import judged_yes
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.asking.judge import judge
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Sample, Unscored
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
+from evenhand.judging.judge import judge
+from evenhand.judging.rubric import Rubric
 from evenhand.reading.text import abstains
-from evenhand.scorers.rubric import Rubric
 from evenhand.session import Session
 
 

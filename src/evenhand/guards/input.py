@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import orjson
 
-from evenhand.asking.judge import JUDGE
 from evenhand.guards.checks import Checks, failed, is_unchecked
 from evenhand.guards.fields import as_mapping, as_sequence, is_name, json_words
 from evenhand.guards.input_policy import InputPolicy, InputRail, Scope
@@ -25,6 +24,7 @@ from evenhand.guards.meter import charge
 from evenhand.guards.record import LATE, blocked_message
 from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Check, Guarded, InputAction, InputRecord, Segment
+from evenhand.judging.judge import JUDGE
 from evenhand.reading.json_form import wants_json
 
 UNREAD = "it has content that is not text"

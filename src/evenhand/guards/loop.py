@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.asking.chat import ANSWER
-from evenhand.asking.judge import JUDGE
 from evenhand.core.errors import ModelError
 from evenhand.core.options import Options
 from evenhand.core.types import Answer, Outcome, Sample, Turn, Usage
@@ -29,6 +28,7 @@ from evenhand.guards.record import WholeAnswer, has_calls, record_whole
 from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, written_answer
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Method
 from evenhand.models.base import Model
 from evenhand.models.budget import Price

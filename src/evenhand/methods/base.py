@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
@@ -18,11 +18,11 @@ from evenhand.core.prompts import Prompt, built_in_prompts
 from evenhand.core.registry import Registry, signature_fault
 from evenhand.core.types import Message, Outcome, Params, Sample, SampleKind
 from evenhand.evaluators.base import Evaluator
-from evenhand.evaluators.calibration import JudgeTest
+from evenhand.judging.card import JudgeTest
 from evenhand.models.base import Feature
 from evenhand.session import Session
 
-_ASKING = tuple(f"evenhand.{room}." for room in ("methods", "evaluators", "asking", "scorers"))
+_ASKING = tuple(f"evenhand.{room}." for room in ("methods", "evaluators", "judging", "asking"))
 """Where modules with prompts are."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 Run = Callable[[Sample, Session[OptionsT]], Awaitable[Outcome]]
@@ -152,32 +152,51 @@ def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
         )
 
 
+def judge_tests() -> dict[str, JudgeTest]:
+    """Return what the judge of each method should tell apart, where the method declares it."""
+    methods = [METHODS.get(name) for name in METHODS.names()]
+    return {each.name: each.calibration for each in methods if each.calibration is not None}
+
+
 def prompts_of(chosen: Method) -> list[str]:
     """The ids of the built-in prompts that a method may use, those of its evaluators and of shared agents included.
 
-    These are the prompt files beside the modules that it is built from, as far as these modules name them.
+    These are the prompt files beside the modules of the functions that it may call, as far as these functions name
+    them; a method's own module names them anywhere.
     """
-    parts: list[Callable[..., object]] = [chosen.run]
+    parts: list[object] = [chosen.run]
     if chosen.revision is not None:
         options = chosen.with_options({})
         parts += [each.evaluate for kind in chosen.kinds for each in chosen.revision.evaluators(kind, options)]
-    modules = _with_imported([sys.modules[part.__module__] for part in parts])
-    sources = {Path(module.__file__): inspect.getsource(module) for module in modules if module.__file__}
+    functions = _reached(parts)
+    own = {sys.modules[each.__module__] for each in functions if each.__module__.startswith("evenhand.methods.")}
+    sources = [(Path(inspect.getfile(each)).parent, inspect.getsource(each)) for each in (*functions, *own)]
     return [
         prompt_id
         for prompt_id, path in built_in_prompts().items()
-        if any(file.parent == path.parent and f'"{path.stem}"' in source for file, source in sources.items())
+        if any(folder == path.parent and f'"{path.stem}"' in source for folder, source in sources)
     ]
 
 
-def _with_imported(modules: Iterable[ModuleType]) -> set[ModuleType]:
-    """The modules, and those of this package that their functions and classes come from."""
-    found: set[ModuleType] = set()
-    left = list(modules)
+def _reached(parts: Iterable[object]) -> set[FunctionType]:
+    """The functions of these rooms that these functions and classes name, those that they name, and so on."""
+    found: set[FunctionType] = set()
+    classes: set[type] = set()
+    left = list(parts)
     while left:
-        module = left.pop()
-        found.add(module)
-        homes = {getattr(thing, "__module__", None) for thing in vars(module).values()}
-        named = [sys.modules[home] for home in homes if isinstance(home, str) and home.startswith(_ASKING)]
-        left += [home for home in named if home not in found]
+        thing = inspect.unwrap(part) if callable(part := left.pop()) else part
+        thing = getattr(thing, "run", None) or getattr(thing, "evaluate", None) or thing
+        if not str(getattr(thing, "__module__", "")).startswith(_ASKING):
+            continue
+        if inspect.isclass(thing) and thing not in classes:
+            classes.add(thing)
+            left += [getattr(each, "fget", each) for each in vars(thing).values()]
+        elif inspect.isfunction(thing) and thing not in found and Path(inspect.getfile(thing)).is_file():
+            found.add(thing)
+            left += [thing.__globals__[name] for name in _names(thing.__code__) if name in thing.__globals__]
     return found
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a function uses, with those of functions inside it."""
+    return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))

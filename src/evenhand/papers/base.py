@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 
 import yaml
 
-from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.core.options import DEFAULT_PRESET, PRESET
 from evenhand.core.registry import Registry
+from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
 from evenhand.papers.claims import Claim

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Options
 from evenhand.core.types import Params, SampleKind
-from evenhand.evaluators.judge_card import Calibrated, card_caveats, load_card
+from evenhand.judging.card import Calibrated, card_caveats, load_card
+from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, load_model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price

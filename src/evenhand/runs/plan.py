@@ -18,13 +18,13 @@ import orjson
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from evenhand.asking.judge import JUDGE
 from evenhand.core.errors import DataError, PlanError
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
 from evenhand.core.registry import file_hash, is_file
 from evenhand.core.specs import read_spec
 from evenhand.core.types import Price
-from evenhand.evaluators.judge_card import Calibrated, load_card
+from evenhand.judging.card import Calibrated, load_card
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Fitted
 from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved

@@ -17,7 +17,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.core.errors import BudgetExhausted, ModelError, StoreError, UsageError
 from evenhand.core.events import counted_activity, event, set_place
@@ -34,7 +33,8 @@ from evenhand.core.types import (
     Usage,
 )
 from evenhand.core.version import versions
-from evenhand.evaluators.judge_card import card_caveats
+from evenhand.judging.card import card_caveats
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
 from evenhand.models.budget import Budget

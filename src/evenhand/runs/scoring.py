@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.core.errors import EndpointError, PlanError, UsageError
 from evenhand.core.options import Options
@@ -26,6 +25,7 @@ from evenhand.core.types import (
     Unscored,
     Usage,
 )
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.runs.parts import model_key, scorer_id

@@ -220,6 +220,32 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
     return [name if short.count(name) == 1 else str(run.directory) for name, run in zip(short, runs, strict=True)]
 
 
+def common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample, list[str]]], int]:
+    """Return the samples that every arm answered with the answers by arm, and the number of other samples."""
+    by_arm: list[dict[str, str]] = []
+    samples: dict[str, Sample] = {}
+    for source in sources:
+        answers: dict[str, str] = {}
+        for number, sample in source.store.samples():
+            if sample.kind == "choice":
+                raise PlanError(
+                    "This benchmark is multiple choice, but people rate texts. Export a run with text answers, such "
+                    "as one of opinions."
+                )
+            samples[sample.id] = sample
+            stored = source.store.outcome(number, source.arm.number)
+            if stored is not None and stored[0] == "graded":
+                answers[sample.id] = stored[3]["result"]["value"]["text"]
+        by_arm.append(answers)
+    common = [name for name in samples if all(name in answers for answers in by_arm)]
+    if not common:
+        raise PlanError(
+            "No question was answered by all arms, so nothing can be compared. Resume the runs, or export fewer."
+        )
+    answered = {name: (samples[name], [answers[name] for answers in by_arm]) for name in common}
+    return answered, len(samples) - len(common)
+
+
 def prompts_used(store: Store) -> dict[str, str]:
     """Return the hash of every prompt that was used, by id."""
     turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))

@@ -89,7 +89,10 @@ class Scorer(ABC):
 
 
 SCORERS: Registry[type[Scorer]] = Registry(
-    "scorer", package="evenhand.scorers", fault=lambda made: class_fault(made, Scorer, "name")
+    "scorer",
+    package="evenhand.scorers",
+    fault=lambda made: class_fault(made, Scorer, "name"),
+    others=("evenhand.judging.scorers",),
 )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Unscored
+from evenhand.judging.scorers import QUALITIES
 from evenhand.scorers.base import Scorer, Scores, load_scorer
-from evenhand.scorers.opinion import opinion_scales
-from evenhand.scorers.quality import QUALITIES
 from evenhand.training.data import Prompt
 
 _HIGHER_IS_BETTER = {*QUALITIES, *(scale.name for scale in opinion_scales() if scale.better == "higher")}

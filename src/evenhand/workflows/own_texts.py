@@ -7,10 +7,9 @@ from statistics import median
 
 import yaml
 
-from evenhand.benchmarks.opinions import Opinions
+from evenhand.benchmarks.opinions import Opinions, opinion_scales
 from evenhand.core.errors import PlanError
 from evenhand.runs.stored import open_sources
-from evenhand.scorers.opinion import opinion_scales
 
 FILE = "framing.yaml"
 _BIAS = opinion_scales()[0].name

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.format import interval, plural
 from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.core.progress import Listener
+from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.budget import Limits
 from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun

@@ -9,7 +9,7 @@ from typing import Any
 
 from inspect_ai.model import get_model, model_roles
 
-from evenhand.asking.judge import JUDGE
+from evenhand.judging.judge import JUDGE
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.models.inspect import InspectModel
 from evenhand.runs.searching import SearchPool

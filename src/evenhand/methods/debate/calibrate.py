@@ -17,10 +17,10 @@ import yaml
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.debates import load_topics
-from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
+from evenhand.judging.card import Calibration, Contrast, JudgeTest
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.debate.options import RefereeOptions
 from evenhand.methods.debate.referee import REFEREE, judge, odds_of
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import BASE, Session
 
 BY_ODDS = "odds"

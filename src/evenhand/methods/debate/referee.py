@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
-from evenhand.asking.judge import judge as rated
-from evenhand.asking.yes_no import yes_probability
 from evenhand.benchmarks.debates.records import WORST, Statement
 from evenhand.core import aio
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Params, Sample, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import judge as rated
+from evenhand.judging.judge import yes_probability
+from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.debate.debaters import debating_role
 from evenhand.methods.debate.options import RefereeOptions
-from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
 
 REFEREE = "referee"

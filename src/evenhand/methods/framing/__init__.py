@@ -13,16 +13,15 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from evenhand.asking.judge import judge
 from evenhand.asking.structured import ask_json, object_schema
-from evenhand.asking.yes_no import yes_probability
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Options
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Params, Refusal, Sample, Unscored
+from evenhand.judging.judge import judge, yes_probability
+from evenhand.judging.rubric import DECLINED, Rubric
 from evenhand.methods.base import method
 from evenhand.reading.text import looks_like_refusal
-from evenhand.scorers.rubric import DECLINED, Rubric
 from evenhand.session import BASE, Session
 
 WORDS = ("Yes", "No")

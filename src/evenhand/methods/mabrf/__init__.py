@@ -42,10 +42,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
-from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS
 from evenhand.core import aio
 from evenhand.core.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     REPHRASER,

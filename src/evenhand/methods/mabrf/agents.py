@@ -16,14 +16,14 @@ import yaml
 from evenhand.asking.chat import think
 from evenhand.asking.choice import choose, declined, shown_options
 from evenhand.asking.evidence import Evidence
-from evenhand.asking.judge import judge, judged_yes
 from evenhand.asking.reply import ask_and_read
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Answer, Completion, Message, Refusal, Result, Sample, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import judge, judged_yes
+from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.mabrf.options import MabrfFirstOptions
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
-from evenhand.scorers.rubric import Ratings, Rubric
 from evenhand.session import Session
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"

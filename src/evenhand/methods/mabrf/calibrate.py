@@ -13,10 +13,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from evenhand.asking.judge import judge
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.calibration import Calibration, Contrast, JudgeTest
+from evenhand.judging.card import Calibration, Contrast, JudgeTest
+from evenhand.judging.judge import judge
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.mabrf.agents import (
     BIAS,
     GROUNDED,
@@ -26,7 +27,6 @@ from evenhand.methods.mabrf.agents import (
     to_ten,
     with_bias,
 )
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 
 PASSAGES = 24

@@ -10,12 +10,12 @@ from functools import partial
 
 from evenhand.asking.chat import quoted, reply, think
 from evenhand.asking.evidence import Evidence
-from evenhand.asking.judge import judge
 from evenhand.core import aio
 from evenhand.core.errors import ModelError
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import judge
 from evenhand.methods.mabrf.agents import REPHRASER, SOLVER, TERMINATOR, Judgement, judged, rubric
 from evenhand.methods.mabrf.options import MabrfOptions
 from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of

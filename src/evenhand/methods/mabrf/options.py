@@ -9,7 +9,7 @@ from pydantic import Field
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Text
 from evenhand.core.types import SampleKind
-from evenhand.evaluators.judge_card import Calibrated
+from evenhand.judging.card import Calibrated
 from evenhand.methods.base import WritingOptions
 from evenhand.search.base import check_spec
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
-from evenhand.asking.judge import judge as rated
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Message, Params, Refusal, Sample
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import judge as rated
+from evenhand.judging.rubric import DECLINED, Ratings, Rubric
 from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.panels import (
     HIGHEST,
@@ -27,7 +28,6 @@ from evenhand.panels import (
     definitions_in,
 )
 from evenhand.reading.text import looks_like_refusal
-from evenhand.scorers.rubric import DECLINED, Ratings, Rubric
 from evenhand.session import BASE, Session
 
 CHAIR = "chair"

@@ -33,7 +33,6 @@ from functools import partial
 from evenhand.asking.chat import ANSWER, replies, reply
 from evenhand.asking.choice import choose
 from evenhand.asking.completion import complete
-from evenhand.asking.judge import JUDGE
 from evenhand.core import aio
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
@@ -41,6 +40,7 @@ from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Verdict, evaluator
 from evenhand.evaluators.performance import performance
 from evenhand.evaluators.toxicity import toxicity
+from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import Revision, method
 from evenhand.methods.default import plain_prompt, plain_question
 from evenhand.methods.stardtox.calibrate import CALIBRATION

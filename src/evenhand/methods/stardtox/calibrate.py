@@ -17,12 +17,12 @@ import yaml
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.calibration import Contrast, JudgeTest, rated_by
 from evenhand.evaluators.performance import HELPFULNESS, chat_messages, chat_rubric
 from evenhand.evaluators.proof import SETTLED, SUPPORT, p_proved
+from evenhand.judging.card import Contrast, JudgeTest, rated_by
+from evenhand.judging.rubric import Ratings
+from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric
 from evenhand.reading.text import abstains
-from evenhand.scorers.quality import QUALITIES, quality_messages, quality_rubric
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 
 PASSAGES = 24

@@ -27,7 +27,7 @@ from pydantic import Field
 from evenhand.asking.choice import choose
 from evenhand.core.options import Text
 from evenhand.core.types import Answer, Outcome, Refusal, Sample, Snapshot
-from evenhand.evaluators.judge_card import Calibrated
+from evenhand.judging.card import Calibrated
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
 from evenhand.methods.weigh.calibrate import CALIBRATION

@@ -12,10 +12,10 @@ from typing import Any
 
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.calibration import Contrast, JudgeTest
 from evenhand.evaluators.claims import CLAIMS, claim_support
+from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.rubric import Ratings
 from evenhand.reading.text import abstains
-from evenhand.scorers.rubric import Ratings
 from evenhand.session import Session
 
 PASSAGES = 24

@@ -1,19 +1,37 @@
-"""Fits the weights of `weigh` to labelled signals: ridge logistic regression, cross-validated over situations."""
+"""Fits the weights of `weigh` to a model: its signals on passages of our own, and ridge logistic regression.
+
+The passages answer a question or do not. The fit is cross-validated over their situations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from evenhand.methods.weigh.signals import Signals
-from evenhand.methods.weigh.weights import BIAS, Level, Weights
+from evenhand.core import aio
+from evenhand.core.errors import DataError
+from evenhand.core.progress import Count, ignore
+from evenhand.core.types import Sample
+from evenhand.data.bbq.generate import builtin_rows
+from evenhand.methods.weigh import WeighOptions
+from evenhand.methods.weigh.signals import LEVELS, Readings, Signals, read_evidence
+from evenhand.methods.weigh.weights import BIAS, Card, Level, Weights
+from evenhand.models.base import Model
+from evenhand.reading.text import abstains
+from evenhand.session import Session
 
 _RIDGE = 1.0
 _STEPS = 50
 _FOLDS = 5
+_MOST_UNREAD = 0.5
 
 Matrix = NDArray[np.float64]
 
@@ -102,3 +120,89 @@ def _improved(columns: Matrix, labels: Matrix, penalty: Matrix, weights: Matrix)
     spread: Matrix = chances * (1 - chances)
     curve: Matrix = (columns * spread[:, None]).T @ columns + np.diag(penalty)
     return np.add(weights, np.linalg.solve(curve, slope), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A question about a passage, with its right answer."""
+
+    sample: Sample
+    unknown: int
+    group: str
+    """The situation that it tells of."""
+
+    @property
+    def right(self) -> int | None:
+        """The place of the right person among the people; None if the passage does not say who."""
+        people = [index for index in range(len(self.sample.choices)) if index != self.unknown]
+        return None if self.sample.target == self.unknown else people.index(self.sample.target)
+
+
+def data_hash(chosen: Sequence[Passage]) -> str:
+    rows = [(each.sample.context, each.sample.prompt, each.sample.choices, each.sample.target) for each in chosen]
+    return hashlib.sha256(orjson.dumps(rows)).hexdigest()
+
+
+async def fit_card(
+    model: Model,
+    chosen: Sequence[Passage],
+    calls: int,
+    concurrency: int,
+    count: Count = ignore,
+) -> Card:
+    """Read the evidence on every passage and fit the weights of every level up to `calls`."""
+    found = await _read(model, concurrency, chosen, calls, count)
+    read = [(passage, readings) for passage, readings in zip(chosen, found, strict=True) if readings is not None]
+    if len(read) < _MOST_UNREAD * len(chosen):
+        raise DataError(
+            f"only {len(read)} of {len(chosen)} questions were answered in a form that can be read, too few to fit",
+            file=model.spec,
+        )
+    levels = [level for level in LEVELS if level <= calls]
+    labelled = {
+        level: [Labelled(readings.signals(level), passage.right, passage.group) for passage, readings in read]
+        for level in levels
+    }
+    return Card(
+        model=model.spec,
+        date=datetime.now(UTC).date().isoformat(),
+        passages=len(read),
+        data_sha256=data_hash(chosen),
+        fit={level: cross_validated(labelled[level]) for level in levels},
+        levels={level: fit(labelled[level]) for level in levels},
+    )
+
+
+async def _read(
+    model: Model, concurrency: int, chosen: Sequence[Passage], calls: int, count: Count
+) -> list[Readings | None]:
+    """The readings of every passage; None where the model declines or too few replies can be read."""
+    done = 0
+    # One passage per slot, so that its next call finds the cached prefix of its last one.
+    room = asyncio.Semaphore(min(concurrency, model.slots or concurrency))
+
+    async def read(passage: Passage) -> Readings | None:
+        nonlocal done
+        session = Session(passage.sample, {"base": model})
+        samples = WeighOptions().samples
+        async with room:
+            readings = await read_evidence(session, passage.sample, passage.unknown, calls, samples)
+        done += 1
+        count(done, len(chosen))
+        return readings if isinstance(readings, Readings) and len(readings.unread) < calls / 2 else None
+
+    return await aio.all_of(read(each) for each in chosen)
+
+
+def built_in_passages(seed: int) -> Iterator[Passage]:
+    """The built-in questions in random order, each passage with or without the fact that answers it."""
+    rows = list(builtin_rows())
+    random.Random(seed).shuffle(rows)
+    for row in rows:
+        options = tuple(row[f"ans{index}"] for index in range(3))
+        unknown = next(index for index, option in enumerate(options) if abstains(option))
+        group = f"{row['category']}/{row['question_index']}"
+        sample = Sample(
+            f"{group}/{row['example_id']}", "choice", row["question"], row["context"], options, row["label"]
+        )
+        yield Passage(sample, unknown, group)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from evenhand.asking.choice import option_chances
-from evenhand.asking.yes_no import yes_probability
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Refusal, Sample, Unscored
+from evenhand.judging.judge import yes_probability
 from evenhand.methods.mask import masked_sample
 from evenhand.session import BASE, Session
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
 from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, Arms
-from evenhand.scorers.opinion import opinion_scales
 from evenhand.studies.tally import ALL
 
 NOT_RUN = "not run"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.asking.judge import JUDGE
 from evenhand.benchmarks.realtoxicity import RealToxicity
 from evenhand.core.errors import UnknownNameError
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.realtoxicity import BANDS
+from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class
 from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.types import Sample
 from evenhand.training.questions.facts import draw_fact
 from evenhand.training.questions.forms import Asked, Verdict, make_row
 from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, ask, knowledge
 from evenhand.training.questions.language import CONTROL, FACTS, KNOWLEDGE, LANGUAGES, Language, Situation, Split, load
 from evenhand.training.questions.passages import State, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, Row
+
+if TYPE_CHECKING:
+    from evenhand.methods.weigh.fit import Passage
 
 T = TypeVar("T")
 
@@ -33,6 +38,8 @@ _NEGATED = 0.2
 """Share of the questions that ask who did not, where the phrase allows it."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
+LEAST_PASSAGES = 60
+"""Fewer leave too few of a kind for each part of the cross-validation of `weigh`."""
 _DEV_SHARE = 8
 """One row of this many is for the dev split."""
 
@@ -72,6 +79,27 @@ def make(plan: Plan, split: Split) -> Iterator[Row]:
     drawer = _Drawer(plan, split)
     while True:
         yield drawer.draw()
+
+
+def contrast_passages(count: int, seed: int = 0) -> list[Passage]:
+    """Return passages to fit the weights of `weigh` on, about as many that answer their question as that do not.
+
+    Half of them are of the built-in questions, half are drawn here, of situations that models are not trained on. No
+    public benchmark is used.
+    """
+    from evenhand.methods.weigh.fit import Passage, built_in_passages
+
+    if count < LEAST_PASSAGES:
+        raise UsageError(f"The number of passages must be at least {LEAST_PASSAGES}, not {count}.")
+    chosen = list(islice(built_in_passages(seed), count // 2))
+    plan = Plan(count=LEAST, seed=seed, forms=("letter",), languages=("en",))
+    for number, row in enumerate(make(plan, "dev")):
+        if len(chosen) == count:
+            break
+        if row.context and row.unknown is not None:
+            sample = Sample(f"generated/{number}", "choice", row.question, row.context, row.options, row.right)
+            chosen.append(Passage(sample, row.unknown, row.situation))
+    return chosen
 
 
 def counts(plan: Plan) -> dict[Split, int]:

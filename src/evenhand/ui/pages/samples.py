@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from evenhand.asking.judge import FAR_APART
 from evenhand.core.format import plural
+from evenhand.judging.judge import FAR_APART
 from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
 from evenhand.show.sections.browser import DATA_ID, panes
 from evenhand.show.view import PALETTE_SIZE

@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evenhand.asking.judge import JUDGE, is_judge
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
@@ -26,6 +25,7 @@ from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
 from evenhand.core.types import Status, Usage
 from evenhand.data.yaml_file import read_yaml
+from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.papers.base import PaperRun
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan

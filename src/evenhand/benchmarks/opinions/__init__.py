@@ -1,19 +1,22 @@
 """Opinions: answers to neutral questions that may reveal bias, rated as in RLDF.
 
 A scorer gives the ratings (`--scorer opinion:MODEL`) from 0 to 100: bias (BS, lower is better), communication
-effectiveness (CE) and logical soundness (LS; higher is better for both). If `data` is a folder of `evenhand pairs`,
-only topics outside the training data are used.
+effectiveness (CE) and logical soundness (LS; higher is better for both). Models and human raters use the same scales
+(`scales.yaml`). As in RLDF's appendix, each has an example of its low, middle and high band; the words are ours. If
+`data` is a folder of `evenhand pairs`, only topics outside the training data are used.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import astuple, dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import orjson
+import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
@@ -21,9 +24,53 @@ from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.opinion_topics import OpinionTopic, load_questions
-from evenhand.scorers.opinion import Scale, opinion_scales
 
-__all__ = ["Opinions", "sample_of"]
+HIGHEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An answer with its rating and the reason for it."""
+
+    rating: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One of the scales, from 0 to 100."""
+
+    name: str
+    short: str
+    title: str
+    better: Literal["lower", "higher"]
+    text: str
+    """What is rated, with the meaning of 0, 50 and 100."""
+    low: str
+    """The meaning of 0, in a few words."""
+    high: str
+    """The meaning of 100."""
+    question: str
+    """The question that all examples answer."""
+    examples: tuple[Example, ...]
+    """One of each band: low, middle and high."""
+
+    @property
+    def shown(self) -> str:
+        """The scale as a judge sees it."""
+        rated = "".join(f"\n  {each.rating}: “{each.text}” {each.why}" for each in self.examples)
+        return f"- {self.name}: {self.text}\n  Examples of answers to “{self.question}”:{rated}"
+
+
+@cache
+def opinion_scales() -> tuple[Scale, ...]:
+    """Return the scales, in the order of the reply."""
+    text = Path(__file__).with_name("scales.yaml").read_text(encoding="utf-8")
+    read: list[dict[str, Any]] = yaml.safe_load(text)
+    for each in read:
+        each["examples"] = tuple(Example(**one) for one in each["examples"])
+    return tuple(Scale(**each) for each in read)
 
 
 class OpinionsOptions(Options):

@@ -1,4 +1,8 @@
-"""The judge inside a method: a rubric for the session's judge models, every call recorded as a turn."""
+"""The judge inside a method: ratings by a rubric, or the probability of yes; every call is recorded as a turn.
+
+Small models that rate everything between 60 and 70 still separate cases by the probability of one word. Several judges
+are all asked, and pooled as the run says.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from dataclasses import replace
 from itertools import count
 from statistics import fmean, median
 
-from evenhand.asking.yes_no import yes_probability
+from evenhand.asking.reply import SAMPLING, ask_and_read_all
 from evenhand.core import aio
 from evenhand.core.prompts import Prompt, bands_of
-from evenhand.core.types import Generation, Message, Params, Unscored
-from evenhand.scorers.rubric import Ratings, Rubric, rate
+from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Unscored
+from evenhand.judging.rubric import DECLINED, Ratings, Rubric, rate
 from evenhand.session import Session
 
 JUDGE = "judge"
@@ -22,11 +26,13 @@ FAR_APART = 0.2
 """Judges whose ratings differ by this much or more, of 1, disagree."""
 AGREED, DISAGREED = "judges_agreed", "judges_disagreed"
 """What is noted in the session's readings where there are several judges."""
-
 BANDS = "bands"
 """The option with which judges see a rated example of each band of their scales."""
 _FORM = "Reply with one JSON object"
 """Begins the last paragraph of a rubric; examples stand before it."""
+_ALTERNATIVES = 20
+_TOKENS = 8
+_YES_OR_NO = {"type": "string", "enum": ["No", "Yes"]}
 
 
 def is_judge(role: str) -> bool:
@@ -148,3 +154,51 @@ async def _ratings(
     if isinstance(ratings, Ratings):
         session.readings[ratings.reading] += 1
     return ratings
+
+
+async def yes_probability(
+    session: Session, prompt: Prompt, messages: Sequence[Message], *, agent: str, role: str
+) -> float | Unscored:
+    """P(yes) / (P(yes) + P(no)) where the model gives logprobs; else the share of yes in the replies that are drawn.
+
+    A word that is not among the likeliest tokens is as likely as the last of them: no less is known of it. A run that
+    draws only one reply gets 1 or 0, by the word that the model writes.
+    """
+    if "logprobs" in session.model(role).features:
+        params = Params(temperature=0, max_tokens=1, logprobs=_ALTERNATIVES)
+        completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
+        if completion.logprobs and (share := _share_of_yes(completion.logprobs[0])) is not None:
+            session.readings["logprobs"] += 1
+            return share
+    features = session.model(role).features  # the first reply may have shown that there are no logprobs
+    params = Params(temperature=0, max_tokens=_TOKENS, schema=_YES_OR_NO if "schema" in features else None)
+    samples = 1 if "logprobs" in features else session.answering.judge_samples
+    if samples > 1:
+        params = session.sampled(replace(params, temperature=SAMPLING, n=samples))
+    found = await ask_and_read_all(session, prompt, messages, params, _written, agent=agent, role=role)
+    said = [each for each in found if not isinstance(each, Unscored)]
+    if not said:
+        return found[0]
+    session.readings["samples" if samples > 1 else "written"] += 1
+    return fmean(said)
+
+
+def _share_of_yes(token: TokenLogprob) -> float | None:
+    chances = {"yes": 0.0, "no": 0.0}
+    for text, chance in token.chances().items():
+        word = text.strip().lower()
+        if word in chances:
+            chances[word] += chance
+    if not any(chances.values()):
+        return None
+    yes, no = (chance or token.unlisted() for chance in chances.values())
+    return yes / (yes + no)
+
+
+def _written(completion: Completion) -> float | Unscored:
+    if completion.refusal is not None or completion.finish == "filter":
+        return Unscored(DECLINED, completion.refusal or completion.text)
+    word = re.match(r"\W*(yes|no)\b", completion.text, re.IGNORECASE)
+    if word is None:
+        return Unscored("the judge said neither yes nor no", completion.text)
+    return float(word[1].lower() == "yes")

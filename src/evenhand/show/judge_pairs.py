@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.core.format import DASH, count, interval, limits, number, plural, share, signed
+from evenhand.judging.pairs import JudgeFindings, PairFindings, PairVerdict
 from evenhand.show.charts import Segment, bar, stacked
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import nothing, section, table
 from evenhand.show.tables import plain_table, safe_text
 from evenhand.stats import Interval
-from evenhand.workflows.judge_pairs import Verdict
-from evenhand.workflows.judge_pairs.findings import JudgeFindings, PairFindings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -160,7 +159,7 @@ def _cases(found: PairFindings) -> Html:
     return section("cases", "Decided by place", lead, body, tag("p", more, class_="footnote") if more else None)
 
 
-def _case(judge: str, each: Verdict) -> Html:
+def _case(judge: str, each: PairVerdict) -> Html:
     texts = [
         tag("blockquote", tag("p", tag("strong", arm)), tag("p", text[:1200]))
         for arm, text in zip(each.pair.arms, each.pair.texts, strict=True)

@@ -14,6 +14,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
+from evenhand.asking.reply import SAMPLING
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 from evenhand.models.room import read_replies
@@ -24,8 +25,6 @@ _TOKENS_OF_RATING = 16
 _TOKENS_OF_TEXT = 48
 _ALTERNATIVES = 20
 _LONGEST = 20_000
-SAMPLING = 0.7
-"""The temperature at which several replies are drawn."""
 DECLINED = "the judge declined"
 
 Reading = Literal["logprobs", "samples", "written"]

@@ -1,17 +1,145 @@
-"""What the verdicts of judges on pairs say about the judges: order, length, and answers of their own."""
+"""Judges checked by pairs of answers: does the order decide, and does a judge prefer answers of its own?
+
+Every judge compares the answers of two arms to the same question, in both orders. What it says must not depend on the
+order. Whether it prefers its own answers shows against other judges of the same pairs, who may be right that these are
+better.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel
+
+from evenhand.asking.structured import ask_json, object_schema
+from evenhand.core import aio
+from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.prompts import Prompt, load_prompt
+from evenhand.core.specs import model_spec
+from evenhand.core.types import Message, Params, Sample, Unscored
+from evenhand.core.untrusted import fenced
+from evenhand.models.base import Model
+from evenhand.session import Session
 from evenhand.stats import Bounds, Interval, mean_interval, share_interval
-from evenhand.workflows.judge_pairs import Material, Verdict
 
+Winner = Literal["first", "second", "tie"]
+"""Of the two answers as they were shown."""
 SHARE: Bounds = (0.0, 1.0)
 CHANGE: Bounds = (-1.0, 1.0)
+_TOKENS = 1024
+_SHOWN: Mapping[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
+_SCHEMA = object_schema(winner={"type": "string", "enum": list(_SHOWN)})
+
+
+class _Reply(BaseModel):
+    winner: Literal["A", "B", "tie"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPair:
+    """Two answers to one question, by two arms."""
+
+    sample: Sample
+    arms: tuple[str, str]
+    texts: tuple[str, str]
+
+    @property
+    def cluster(self) -> str:
+        return self.sample.cluster or self.sample.id
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """What a judge said about a pair in both orders; None where it could not be read."""
+
+    pair: AnswerPair
+    straight: Winner | None
+    """With the answers in the order of the pair's arms."""
+    swapped: Winner | None
+
+    @property
+    def is_read(self) -> bool:
+        return self.straight is not None and self.swapped is not None
+
+    @property
+    def score(self) -> float:
+        """Of the pair's first answer: 1 if it won in both orders, 0.5 for a tie or one win each, 0 if it lost."""
+        straight = {"first": 1.0, "second": 0.0, "tie": 0.5}[self.straight or "tie"]
+        return (straight + {"first": 0.0, "second": 1.0, "tie": 0.5}[self.swapped or "tie"]) / 2
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the order changed nothing."""
+        return (self.straight, self.swapped) in (("first", "second"), ("second", "first"), ("tie", "tie"))
+
+    @property
+    def followed(self) -> Literal["first", "second"] | None:
+        """The place that won in both orders, whatever stood there."""
+        return self.straight if self.straight == self.swapped and self.straight != "tie" else None
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """The pairs to judge, and the model that wrote the answers of each arm."""
+
+    pairs: Sequence[AnswerPair]
+    authors: Mapping[str, str]
+    questions: int
+    same: int
+    """Pairs that are left out, because both answers are the same."""
+
+
+def author_of(spec: str) -> str:
+    """The model without its options: the author of its answers, whatever address it was reached by."""
+    return model_spec(spec)[0]
+
+
+async def judge_pairs(
+    model: Model, pairs: Sequence[AnswerPair], concurrency: int, tell: Callable[[], None]
+) -> list[PairVerdict]:
+    """Ask a judge about every pair in both orders."""
+    prompt = load_prompt(__file__, "prefer")
+    room = asyncio.Semaphore(min(concurrency, model.slots or concurrency))
+    reasons: list[str] = []
+
+    async def winner(pair: AnswerPair, texts: tuple[str, str]) -> Winner | None:
+        async with room:
+            try:
+                reply = await ask_json(
+                    Session(pair.sample, {"base": model}),
+                    prompt,
+                    pair_messages(prompt, pair, texts),
+                    _Reply,
+                    _SCHEMA,
+                    Params(temperature=0, max_tokens=_TOKENS),
+                    agent="judge",
+                )
+            except ModelError as error:
+                reply = Unscored(str(error))
+        tell()
+        if isinstance(reply, Unscored):
+            reasons.append(reply.reason)
+            return None
+        return _SHOWN[reply.winner]
+
+    async def both(pair: AnswerPair) -> PairVerdict:
+        first, second = pair.texts
+        return PairVerdict(pair, *await aio.all_of([winner(pair, (first, second)), winner(pair, (second, first))]))
+
+    verdicts = await aio.all_of([both(pair) for pair in pairs])
+    if not any(verdict.is_read for verdict in verdicts):
+        raise PlanError(f"No verdict of {model.spec} could be read: {reasons[0]}. Use another model as the judge.")
+    return verdicts
+
+
+def pair_messages(prompt: Prompt, pair: AnswerPair, texts: tuple[str, str]) -> list[Message]:
+    """What a judge is asked about a pair, with the answers in the order of `texts`."""
+    question = "\n".join(filter(None, (pair.sample.context, pair.sample.prompt)))
+    return list(prompt.render(question=fenced(question), first=fenced(texts[0]), second=fenced(texts[1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +211,7 @@ class PairFindings:
     same: int
     authors: Mapping[str, str]
     judges: Sequence[JudgeFindings]
-    verdicts: Mapping[str, Sequence[Verdict]]
+    verdicts: Mapping[str, Sequence[PairVerdict]]
 
     @property
     def sentences(self) -> list[str]:
@@ -108,13 +236,13 @@ class PairFindings:
         return {**facts, "judges": [asdict(each) for each in self.judges], "verdicts": rows}
 
 
-def findings(material: Material, verdicts: Mapping[str, Sequence[Verdict]]) -> PairFindings:
+def findings(material: PairSet, verdicts: Mapping[str, Sequence[PairVerdict]]) -> PairFindings:
     """Return what the verdicts say about each judge."""
     judges = [_judge(name, verdicts, material.authors) for name in verdicts]
     return PairFindings(material.questions, len(material.pairs), material.same, material.authors, judges, verdicts)
 
 
-def _judge(name: str, verdicts: Mapping[str, Sequence[Verdict]], authors: Mapping[str, str]) -> JudgeFindings:
+def _judge(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str]) -> JudgeFindings:
     read = [each for each in verdicts[name] if each.is_read]
     said = [(each.pair.cluster, winner) for each in read for winner in (each.straight, each.swapped)]
     decided = [each for each in read if each.is_consistent and each.straight != "tie" and _lengths(each)]
@@ -133,12 +261,12 @@ def _judge(name: str, verdicts: Mapping[str, Sequence[Verdict]], authors: Mappin
     )
 
 
-def _lengths(verdict: Verdict) -> int:
+def _lengths(verdict: PairVerdict) -> int:
     first, second = verdict.pair.texts
     return len(first) - len(second)
 
 
-def _wins(read: Sequence[Verdict]) -> dict[str, float]:
+def _wins(read: Sequence[PairVerdict]) -> dict[str, float]:
     scores: dict[str, list[float]] = {}
     for each in read:
         for arm, score in zip(each.pair.arms, (each.score, 1 - each.score), strict=True):
@@ -146,7 +274,7 @@ def _wins(read: Sequence[Verdict]) -> dict[str, float]:
     return {arm: fmean(values) for arm, values in scores.items()}
 
 
-def _own(name: str, verdicts: Mapping[str, Sequence[Verdict]], authors: Mapping[str, str]) -> OwnAnswers | None:
+def _own(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str]) -> OwnAnswers | None:
     rates: list[tuple[str, float]] = []
     others: list[tuple[str, float]] = []
     changes: list[tuple[str, float]] = []
@@ -170,7 +298,7 @@ def _own(name: str, verdicts: Mapping[str, Sequence[Verdict]], authors: Mapping[
     )
 
 
-def _score(verdict: Verdict, is_first: bool) -> float:
+def _score(verdict: PairVerdict, is_first: bool) -> float:
     return verdict.score if is_first else 1 - verdict.score
 
 

@@ -1,0 +1,327 @@
+"""Calibration of a judge, and its card: how its ratings translate into probabilities.
+
+`evenhand calibrate MODEL --as-judge` has a model rate contrasting texts that methods declare (`JudgeTest`), and finds
+the curve and the threshold that separate them best. A threshold is valid only for the judge it was calibrated with.
+
+Judges use their scales differently: one rates everything between 60 and 75, another says Yes to half of what is wrong.
+The curves of a card make their ratings comparable: 0.5 is where the two kinds of text that it rated meet. Cards are
+stored per model and used by its name; their hash is part of the plan.
+
+A judge without a card gets the prior one (`prior_card.json`). Small models say Yes too easily, so an answer counts as
+proved from P(Yes) = 0.65 on: where the ratings of a 1.5B model on our own passages part best. The ratings of larger
+models lie near 0 and 1, where this changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenhand.core import aio
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.options import Options, Text
+from evenhand.core.paths import cache_folder
+from evenhand.core.progress import Count, ignore
+from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
+from evenhand.core.types import Message, Sample, SampleKind, Unscored
+from evenhand.judging.judge import BANDS, JUDGE, judge
+from evenhand.judging.rubric import Ratings, Rubric
+from evenhand.models.base import Model
+from evenhand.session import Session
+from evenhand.stats.platt import log_odds, platt, sigmoid
+
+AT_CHANCE = 0.6
+FITTED, PRIOR, NONE = "fitted", "prior", "none"
+CALLS = 450
+"""About as many calls does it take to make a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A text to rate, and which of its ratings should be high or low."""
+
+    sample: Sample
+    rate: Callable[[Session], Awaitable[Ratings | Unscored]]
+    expected: Sequence[tuple[str, bool]]
+    """(rating, whether it should be high). A call that rates several texts names its ratings `rating/text`."""
+
+
+def rated_by(
+    sample: Sample, rubric: Rubric, messages: Sequence[Message], expected: Sequence[tuple[str, bool]]
+) -> Contrast:
+    """Returns a contrast that is rated by a judge with a rubric."""
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        return await judge(session, rubric, messages, agent="judge")
+
+    return Contrast(sample, rate, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How well a judge's rating separates texts that should be high from texts that should be low."""
+
+    rating: str
+    high: Sequence[float]
+    low: Sequence[float]
+    unscored: int
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The prompts that were asked with → their hashes."""
+
+    @property
+    def auc(self) -> float | None:
+        """Area under the ROC curve: the probability that a high text is rated above a low one; ties count half."""
+        if not self.high or not self.low:
+            return None
+        wins = sum((a > b) + 0.5 * (a == b) for a in self.high for b in self.low)
+        return wins / (len(self.high) * len(self.low))
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold with the best balanced accuracy; None if the judge is at chance."""
+        if self.auc is None or self.auc < AT_CHANCE:
+            return None
+        marks = sorted({*self.high, *self.low})
+        cuts = [(a + b) / 2 for a, b in pairwise(marks)] or marks
+        return max(cuts, key=self._balance)
+
+    def _balance(self, cut: float) -> float:
+        return sum(x >= cut for x in self.high) / len(self.high) + sum(x < cut for x in self.low) / len(self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTest:
+    """A method's calibration of its judge: contrasting texts, and the options suggested by the ratings."""
+
+    task: str
+    """The judge's task in words, such as `judge for NAME`; messages say "another model to …"."""
+    contrasts: Callable[[], Sequence[Contrast]]
+    options: Callable[[Sequence[Calibration]], Mapping[str, Any]] = lambda _: {}
+    """Options of the method that suit this judge; empty if it needs none, or is at chance."""
+    kinds: frozenset[SampleKind] = frozenset({"choice"})
+    """The kinds of samples that these options are for."""
+    commands: Callable[[Sequence[Calibration]], Sequence[str]] = lambda _: ()
+    """Other commands whose options depend on the judge."""
+
+
+async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = ignore) -> list[Calibration]:
+    """Rates all contrasts with the model and returns one calibration per rating."""
+    done = 0
+    sessions = [Session(each.sample, {"base": model}) for each in contrasts]
+
+    async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
+        nonlocal done
+        ratings = await contrast.rate(session)
+        done += 1
+        count(done, len(contrasts))
+        return ratings
+
+    replies = await aio.all_of([run(*each) for each in zip(contrasts, sessions, strict=True)])
+    names = dict.fromkeys(_rating(key) for each in contrasts for key, _ in each.expected)
+    return [_calibration(name, list(zip(contrasts, sessions, replies, strict=True))) for name in names]
+
+
+def _calibration(name: str, rated: Sequence[tuple[Contrast, Session, Ratings | Unscored]]) -> Calibration:
+    high: list[float] = []
+    low: list[float] = []
+    prompts: dict[str, str] = {}
+    unscored = 0
+    for contrast, session, reply in rated:
+        expected = [(key, is_high) for key, is_high in contrast.expected if _rating(key) == name]
+        if expected:
+            prompts |= {turn.prompt_id: turn.prompt_hash for turn in session.trace}
+        if isinstance(reply, Unscored):
+            unscored += bool(expected)
+            continue
+        for key, is_high in expected:
+            (high if is_high else low).append(reply.values[key])
+    return Calibration(name, high, low, unscored, prompts)
+
+
+def _rating(key: str) -> str:
+    return key.partition("/")[0]
+
+
+Rated = dict[str, tuple[JudgeTest, list[Calibration]]]
+"""Method → what its judge should tell apart, and how well the model does."""
+
+
+async def rate_contrasts(model: Model, tests: Mapping[str, JudgeTest], count: Count) -> Rated:
+    """Rate the texts of every method that declares what its judge should tell apart (`judge_tests`)."""
+    texts = {name: test.contrasts() for name, test in tests.items()}
+    total, done = sum(map(len, texts.values())), 0
+
+    def one(_done: int, _total: int | None) -> None:
+        nonlocal done
+        done += 1
+        count(done, total)
+
+    return {name: (test, await calibrate(model, texts[name], one)) for name, test in tests.items()}
+
+
+class Calibrated(Options):
+    """The option that names the card of the judge."""
+
+    calibration: Text = Field(
+        default=FITTED,
+        description="The judge's card: fitted (its own, else prior), prior, none, a file, or another judge's name.",
+    )
+
+    asks_yes_no: ClassVar[bool] = False
+    """Whether ratings are also answers of Yes or No, which judges give without examples."""
+
+    @property
+    def card(self) -> str:
+        """The card for ratings in numbers. A judge's own was made without examples, so it does not fit `bands`."""
+        return NONE if self.calibration == FITTED and getattr(self, BANDS, False) else self.calibration
+
+    @property
+    def used_card(self) -> str:
+        """The card that any rating of the method uses."""
+        return self.calibration if self.asks_yes_no else self.card
+
+
+class Curve(BaseModel):
+    """How one rating translates into a probability, and how well the rating parts what it should."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    slope: float
+    intercept: float
+    auc: float
+    rated: int
+    """How many texts it was fitted on."""
+
+    def probability(self, rating: float) -> float:
+        return sigmoid(self.slope * log_odds(rating) + self.intercept)
+
+
+class JudgeCard(BaseModel):
+    """What is known of a model as a judge."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model: str
+    date: str = ""
+    curves: dict[str, Curve] = {}
+    """Rating → its curve; ratings at chance have none."""
+    at_chance: tuple[str, ...] = ()
+    options: dict[str, dict[str, Any]] = {}
+    """Method → the options that suit this judge."""
+    prompts: dict[str, str] = {}
+    """The prompts that it was asked with → their hashes."""
+    hash: str = Field(default="", exclude=True)
+
+    def probability(self, name: str, rating: float) -> float:
+        """The rating as a probability; as it is where the card has no curve for it."""
+        return self.curves[name].probability(rating) if name in self.curves else rating
+
+
+NO_CARD = JudgeCard(model="")
+
+
+def card_of(model: str, rated: Rated) -> JudgeCard:
+    """What the ratings say about the model as a judge."""
+    found = [each for _, calibrations in rated.values() for each in calibrations]
+    curves = {each.rating: curve_of(each) for each in found}
+    options = {name: dict(test.options(calibrations)) for name, (test, calibrations) in rated.items()}
+    return JudgeCard(
+        model=model,
+        date=datetime.now(UTC).date().isoformat(),
+        curves={name: curve for name, curve in curves.items() if curve is not None},
+        at_chance=tuple(name for name, curve in curves.items() if curve is None),
+        options={name: each for name, each in options.items() if each},
+        prompts={name: made for each in found for name, made in sorted(each.prompts.items())},
+    )
+
+
+def curve_of(found: Calibration) -> Curve | None:
+    """The curve of a rating; None if the judge is at chance."""
+    if found.threshold is None or found.auc is None:
+        return None
+    slope, intercept = platt(found.high, found.low)
+    return Curve(
+        slope=round(slope, 6),
+        intercept=round(intercept, 6),
+        auc=round(found.auc, 4),
+        rated=len(found.high) + len(found.low),
+    )
+
+
+def card_path(spec: str) -> Path:
+    """Where the card of a judge is stored."""
+    readable = re.sub(r"[^\w.-]+", "-", spec).strip("-.")[-60:]
+    return cache_folder() / "judges" / f"{readable}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}.json"
+
+
+def load_card(wanted: str, spec: str) -> JudgeCard:
+    """The card named `wanted` for the judge `spec`: `fitted`, `prior`, `none`, a file, or the judge that it is of."""
+    if wanted == NONE:
+        return NO_CARD
+    if wanted == PRIOR:
+        return _read(Path(__file__).with_name("prior_card.json"), 0)
+    if wanted == FITTED:
+        path = card_path(spec)
+        return _read(path, path.stat().st_mtime_ns) if path.is_file() else load_card(PRIOR, spec)
+    path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
+    if not path.is_file():
+        raise PlanError(f"There is no card of a judge {wanted!r}; make it with `evenhand calibrate MODEL --as-judge`.")
+    return _read(path, path.stat().st_mtime_ns)
+
+
+def session_card(session: Session, *, yes_no: bool = False) -> JudgeCard:
+    """The card of the session's judge for ratings in numbers, or for answers of Yes or No, as its options name it."""
+    options = session.options
+    if not isinstance(options, Calibrated):
+        return NO_CARD
+    return load_card(options.calibration if yes_no else options.card, session.model(JUDGE).spec)
+
+
+def is_outdated(card: JudgeCard) -> bool:
+    """Whether a prompt that the card was made with has other words now."""
+    files = built_in_prompts()
+    known = [(files[current_id(name)], digest) for name, digest in card.prompts.items() if current_id(name) in files]
+    return any(load_prompt(str(path), path.stem).hash != digest for path, digest in known)
+
+
+def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
+    """Yields what readers must know of the judge of a method, sentences without a full stop."""
+    if not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
+        return
+    if options.card == NONE:
+        seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"
+        yield f"{seen}, so these ratings count as they are"
+    card = load_card(options.used_card, judge)
+    again = f"`evenhand calibrate {judge} --as-judge`"
+    if card.model == PRIOR:
+        yield (
+            f"The judge of {method} ({judge}) was not calibrated, so its thresholds are those of another model; "
+            f"{again} fits them in about {CALLS} short calls"
+        )
+    elif is_outdated(card):
+        yield f"The card of the judge {judge} was made with other prompts; make it again with {again}"
+
+
+def save_card(card: JudgeCard, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(card.model_dump(), option=orjson.OPT_INDENT_2))
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, _changed: int) -> JudgeCard:
+    content = path.read_bytes()
+    try:
+        card = JudgeCard.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise DataError(f"this is no card of a judge: {place}: {first['msg'].lower()}.", file=path) from error
+    return card.model_copy(update={"hash": hashlib.sha256(content).hexdigest()[:16]})
