@@ -242,3 +242,14 @@ async def _used(method: Method) -> set[str]:
 
 
 _SMALL = ("bbq_builtin", "realtoxicity_builtin", "squad_builtin", "malibu", "debates", "framing")
+
+
+def test_a_prompt_of_version_0_2_overrides_the_one_that_moved(tmp_path: Path):
+    new, old = "training/debates/topics", "workflows/topic_writer/topics"
+    text = built_in_prompts()[new].read_text(encoding="utf-8").replace("topics", "themes")
+    (tmp_path / old).parent.mkdir(parents=True)
+    (tmp_path / f"{old}.md").write_text(text, encoding="utf-8")
+
+    found = read_templates(tmp_path)
+
+    assert found.texts == {new: text}

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from evenhand.judging.pairs import PairFindings
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
+    from evenhand.papers.making import PaperResult
     from evenhand.runs.rescore import Rescored
-    from evenhand.workflows.paper import PaperResult
-    from evenhand.workflows.train import Record, Stage
+    from evenhand.training.launch import Stage, TrainingRecord
 
 
 @aio.facade
@@ -324,7 +324,7 @@ def paper(
     """
     from evenhand.core.progress import Listener
     from evenhand.papers.base import PAPERS, PaperOptions
-    from evenhand.workflows.paper import check_choices, make_paper, plan_paper, read_presets, write_page
+    from evenhand.papers.making import check_choices, make_paper, plan_paper, read_presets, write_page
 
     folder = None if out is None else Path(out)
     specs, settings = with_specs(list(models), settings or Settings())
@@ -358,7 +358,7 @@ def paper(
         return write_page(PAPERS.get(name), folder, judges, skip_damaged=settings.skip_damaged)
     listener = listener or Listener()
     if train or ablate or teachers or generate or train_seeds or per_type or stages:
-        from evenhand.workflows.rldf import plan_training, train_paper
+        from evenhand.papers.rldf.plan import plan_training, train_paper
 
         planned = plan_training(
             name,
@@ -416,7 +416,7 @@ def debate(
         plan: More fields of the plan, e.g. `seeds`.
     """
     from evenhand.core.progress import Listener
-    from evenhand.workflows.debate import METHOD, debate_fields, missing_topics, run_debate
+    from evenhand.training.debates import METHOD, debate_fields, missing_topics, run_debate
 
     chosen: dict[str, Any] = {
         "bias": bias,
@@ -462,8 +462,8 @@ def pairs(
             `length_ratio`, `per_topic`, `test_share`, `seed`.
     """
     from evenhand.training.pairs import PairOptions
+    from evenhand.training.pairs.cleaning import load_check
     from evenhand.training.pairs.folder import check_folder, write_pairs
-    from evenhand.training.pairs.leaks import load_check
 
     if not runs:
         raise UsageError("Name one run of debates or more.")
@@ -489,7 +489,7 @@ def train(
     workers: int | None = None,
     parallel: str = "several_gpus",
     **options: Any,
-) -> dict[str, Record]:
+) -> dict[str, TrainingRecord]:
     """Train a less biased model from pairs; returns the record of each stage. Needs `pip install 'evenhand[train]'`.
 
     `train("recipe", model="local/builtin", data="pairs/age", out="models/age")` fine-tunes, trains a reward model and
@@ -510,7 +510,7 @@ def train(
         options: Of the stage, e.g. `batch`, `lr`, `epochs`, `lora` (a rank), `device`; of a recipe, of all stages.
     """
     from evenhand.training.cluster import placed
-    from evenhand.workflows.train import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
+    from evenhand.training.launch import make_recipe, make_verifiable, train_recipe, train_stage, train_verifiable
 
     how: dict[str, Any] = {"resume": resume, "listener": listener}
     how["workers"] = placed(on, workers, parallel, options.get("device"))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.debates import Debates
-from evenhand.benchmarks.debates.records import (
+from evenhand.benchmarks.debates import (
     DECLINED,
     DISAGREED,
     ROUNDS,
     STATEMENTS,
+    Debates,
     Statement,
     disagreements,
     noted,

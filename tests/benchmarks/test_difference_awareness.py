@@ -16,7 +16,7 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Unscored
 from evenhand.data.difference_awareness import SUITES
 from evenhand.data.pull import pull
-from evenhand.training.pairs.leaks import load_check
+from evenhand.training.pairs.cleaning import load_check
 
 TEXT = "In which of these two invented countries do more people keep bees?\n(a) Uland (b) Vland (c) Both alike"
 

@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 import yaml
 
-from evenhand.benchmarks.debates.records import statements_in
+from evenhand.benchmarks.debates import statements_in
 from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.models.base import PROVIDERS
@@ -155,7 +155,7 @@ def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug:
     assert found.topics[:BUILTIN] == load_topics("age").topics
     made = yaml.safe_load(path.read_text(encoding="utf-8"))["provenance"]
     assert (made["asked"], made["written"], made["seed"]) == (25, 25, 0)
-    assert made["prompt"]["workflows/topic_writer/topics"]
+    assert made["prompt"]["training/debates/topics"]
 
     again = cli(*arguments, "--out", "other", "--no-cache")
 

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pytest
 
-from evenhand.benchmarks.debates.records import Statement
+from evenhand.benchmarks.debates import Statement
 from evenhand.core.types import Message, Params, Usage
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel

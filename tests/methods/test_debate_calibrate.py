@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from evenhand.benchmarks.debates.records import Statement
+from evenhand.benchmarks.debates import Statement
 from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES
 from evenhand.judging.card import Calibration, calibrate

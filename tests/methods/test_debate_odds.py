@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.debates.records import ROLES, Statement, statements_in
+from evenhand.benchmarks.debates import ROLES, Statement, statements_in
 from evenhand.core.errors import PlanError
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.benchmarks.debates.records import DECLINED, ROUNDS, statements_in
+from evenhand.benchmarks.debates import DECLINED, ROUNDS, statements_in
 from evenhand.core.errors import PlanError
 from evenhand.core.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, Unscored
 from evenhand.methods.base import METHODS

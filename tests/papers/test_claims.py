@@ -14,17 +14,17 @@ from evenhand.papers.page.claims import claims_of, main_variants
 from evenhand.papers.page.csv_files import write_csv_files
 from evenhand.papers.page.html import render_page
 from evenhand.papers.page.terminal import printed
-from evenhand.papers.pairs import Difference, first_of
+from evenhand.papers.reading import PairedDifference, first_of
 from evenhand.studies.results import Effect, Estimate
 
 
-def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> Difference:
+def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> PairedDifference:
     effect = Effect(
         before="1.1", after="1.2", metric="toxicity", group="all", difference=difference, low=difference - 2 * error,
         high=difference + 2 * error, n=100, p_value=p, p_adjusted=None, correction="none", test="", detectable=None,
         direction="undecided", first=20.0, last=20.0 + difference, clusters=50, few_clusters=False,
     )  # fmt: skip
-    return Difference("Toxicity", effect)
+    return PairedDifference("Toxicity", effect)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> Diffe
         ([], "cannot be told"),
     ],
 )
-def test_all_differences_must_go_the_way_that_is_claimed(found: list[Difference | None], verdict: str):
+def test_all_differences_must_go_the_way_that_is_claimed(found: list[PairedDifference | None], verdict: str):
     assert moves(found, "lower")[0] == verdict
 
 
@@ -55,7 +55,7 @@ def test_all_differences_must_go_the_way_that_is_claimed(found: list[Difference 
         (changed(10), "holds"),
     ],
 )
-def test_nothing_is_lost_if_the_interval_excludes_a_loss(found: Difference, verdict: str):
+def test_nothing_is_lost_if_the_interval_excludes_a_loss(found: PairedDifference, verdict: str):
     assert kept([found])[0] == verdict
 
 

@@ -10,8 +10,7 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import published
 from evenhand.papers.mabrf import MABRF
-from evenhand.papers.mabrf.reasoning import BINS, bin_of, figure_four
-from evenhand.papers.mabrf.tables import table_five, table_four, table_three
+from evenhand.papers.mabrf.tables import BINS, bin_of, figure_four, table_five, table_four, table_three
 from support.papers import methods_of, options_of
 
 MODELS = ("GPT-3.5-Turbo", "GPT-4", "Claude-3-Haiku", "DeepSeek")

@@ -10,10 +10,17 @@ import pytest
 from evenhand.panels.findings import Association, PanelAudit
 from evenhand.papers.base import PaperPage, Row, Table, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
-from evenhand.papers.malibu.arms import NAME, AuditedModel
-from evenhand.papers.malibu.claims import claims_of, statements
-from evenhand.papers.malibu.differences import figure_four, pairs_table
-from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
+from evenhand.papers.malibu.claims import claim_checks, claims_of
+from evenhand.papers.malibu.tables import (
+    NAME,
+    AuditedModel,
+    chi_square_table,
+    discussion_table,
+    figure_four,
+    figure_nine,
+    pairs_table,
+    win_table,
+)
 from evenhand.papers.page.html import render_page
 from evenhand.stats import Interval
 from support.audits import CATEGORIES, audit, interval
@@ -222,7 +229,7 @@ def answer(text: str, found: PanelAudit) -> str:
 
 
 def finding(text: str, found: PanelAudit) -> tuple[str, str]:
-    (claim,) = [claim for claim in statements() if claim.text.startswith(text)]
+    (claim,) = [claim for claim in claim_checks() if claim.text.startswith(text)]
     return claim.check(found)
 
 
@@ -284,13 +291,13 @@ def test_identities_of_ones_own_leave_claims_undecided():
     young = {"age": ("young", "old")}
     other = replace(audit(), categories=young, gaps=(), secondary=(), wins=(), chi_square=())
 
-    assert {claim.check(other)[0] for claim in statements()} == {"cannot be told"}
+    assert {claim.check(other)[0] for claim in claim_checks()} == {"cannot be told"}
 
 
 def test_claims_say_what_each_model_shows_and_why():
     found = claims_of({("one/model", ""): audit(0.3), ("other/model", ""): audit(0.0)})
 
-    assert len(found) == 2 * len(statements())
+    assert len(found) == 2 * len(claim_checks())
     assert [(claim.model, claim.verdict) for claim in found[:2]] == [
         ("one/model", "holds"),
         ("other/model", "cannot be told"),

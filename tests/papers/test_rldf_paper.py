@@ -10,17 +10,15 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.papers.base import Grid, PaperOptions, PaperRun, Row, Table, published
+from evenhand.papers.base import Grid, PaperOptions, Row, Table, published
 from evenhand.papers.page.points import charts
 from evenhand.papers.rldf import RLDF, training_warnings
-from evenhand.papers.rldf.ablation import Point, ablation, points, read_values
-from evenhand.papers.rldf.arms import Arms, Difference, Training, arm_name, own_arm
+from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, read_values, series
+from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm
 from evenhand.papers.rldf.claims import ahead, claims_of
-from evenhand.papers.rldf.figures import BEST, series
-from evenhand.papers.rldf.part import write_part
-from evenhand.papers.rldf.people import people_tables
-from evenhand.papers.rldf.tables import CATEGORIES, table_four, table_one, table_three
-from evenhand.papers.rldf.training import Making, debates_run, lessons, trained_arms
+from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
+from evenhand.papers.rldf.tables import CATEGORIES, people_tables, table_four, table_one, table_three
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
 from support.papers import methods_of, options_of, specs_of
@@ -144,7 +142,7 @@ def test_rlaif_is_worse_than_sft_in_table_three():
 # --- runs ---
 
 
-def run_of(runs: list[PaperRun], folder: str) -> PaperRun:
+def run_of(runs: list[SeriesRun], folder: str) -> SeriesRun:
     (found,) = [run for run in runs if run.folder == folder]
     return found
 
@@ -297,8 +295,8 @@ def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
         "roles3-rounds1-topics8", "roles3-rounds3-topics8", "roles3-rounds5-topics8", "roles2-rounds5-topics8",
         "roles3-rounds5-topics8-pairs10", "roles3-rounds5-topics8-pairs20",
     ]  # fmt: skip
-    assert [Point.named(point.name) for point in found] == found
-    assert Point.named("base") is None
+    assert [AblationPoint.named(point.name) for point in found] == found
+    assert AblationPoint.named("base") is None
 
 
 def test_parts_of_the_pairs_share_their_debates():
@@ -312,8 +310,14 @@ def test_parts_of_the_pairs_share_their_debates():
 
 
 def test_points_are_grouped_by_what_varies():
-    centre = Point(3, 5, 8)
-    others = [Point(3, 1, 8), Point(3, 3, 8), Point(2, 5, 8), Point(3, 5, 8, 10), Point(3, 5, 8, 20)]
+    centre = AblationPoint(3, 5, 8)
+    others = [
+        AblationPoint(3, 1, 8),
+        AblationPoint(3, 3, 8),
+        AblationPoint(2, 5, 8),
+        AblationPoint(3, 5, 8, 10),
+        AblationPoint(3, 5, 8, 20),
+    ]
 
     found = series([*others, centre])
 
@@ -346,11 +350,11 @@ def test_tables_without_runs_hold_the_papers_numbers():
     assert {row.note for row in rows(people_tables({})[0], "BS")[:2]} == {"not measured"}
 
 
-def difference(value: float, width: float, p_value: float) -> Difference:
-    return Difference(Estimate("bias", "all", value, value - width, value + width, 60), p_value)
+def difference(value: float, width: float, p_value: float) -> Contrast:
+    return Contrast(Estimate("bias", "all", value, value - width, value + width, 60), p_value)
 
 
-def verdict(found: Sequence[Difference | None], better: Literal["lower", "higher"]) -> str:
+def verdict(found: Sequence[Contrast | None], better: Literal["lower", "higher"]) -> str:
     return ahead([("one less other", each) for each in found], better)[0]
 
 

@@ -10,8 +10,8 @@ import yaml
 
 import evenhand
 from evenhand.data.malibu import load_bases
+from evenhand.papers.making import PaperResult
 from evenhand.runs.summary import read_summary
-from evenhand.workflows.paper import PaperResult
 from support.server import Body, ChatServer, Reply, chat
 from support.thinkers import SERVERS, THOUGHT, in_thread, sensible
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.papers.stardtox import StarDTox, gives_logits
-from evenhand.papers.stardtox.refined import share_refined
+from evenhand.papers.stardtox.tables import share_refined
 from evenhand.runs.plan import ModelPlan
 from support.papers import options_of
 

@@ -1,7 +1,7 @@
 """Warnings on a paper's page."""
 
 from evenhand.core.types import Status
-from evenhand.papers.studies import warnings_of
+from evenhand.papers.reading import warnings_of
 from evenhand.studies.results import ArmKey, ArmResult, StudyResult
 
 

@@ -17,9 +17,9 @@ from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check, Guarded
+from evenhand.papers.making import PaperResult
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.export import TABLES
-from evenhand.workflows.paper import PaperResult
 from support.report_data import sample_data
 
 GUARDED = Guarded(

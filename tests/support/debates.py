@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evenhand.benchmarks.debates.records import STATEMENTS, Statement, noted
+from evenhand.benchmarks.debates import STATEMENTS, Statement, noted
 from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.runs.plan import make_plan
 from evenhand.runs.rows import Finished

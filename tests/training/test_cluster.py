@@ -20,11 +20,11 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("ray", reason="needs pip install 'evenhand[ray]'")
 
 from evenhand.core.progress import Listener  # noqa: E402
+from evenhand.training.launch import make_verifiable, train_stage, train_verifiable  # noqa: E402
+from evenhand.training.launch import train_recipe as train_recipe_on  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.recipe import Recipe, train_recipe  # noqa: E402
 from evenhand.training.sft import train_sft  # noqa: E402
-from evenhand.workflows.train import make_verifiable, train_stage, train_verifiable  # noqa: E402
-from evenhand.workflows.train import train_recipe as train_recipe_on  # noqa: E402
 from support.toy_training import assert_close  # noqa: E402
 
 pytestmark = [

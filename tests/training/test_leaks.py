@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, BuiltinRows
-from evenhand.training.pairs.leaks import UNCHECKED, LeakCheck, load_check
+from evenhand.training.pairs.cleaning import UNCHECKED, LeakCheck, load_check
 
 ITEMS = [item for category in CATEGORIES for item in BuiltinRows().items(category)]
 

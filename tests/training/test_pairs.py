@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.debates.records import Statement
+from evenhand.benchmarks.debates import Statement
 from evenhand.core.errors import UsageError
 from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs
-from evenhand.training.pairs.leaks import LeakCheck
+from evenhand.training.pairs.cleaning import LeakCheck
 from support.debates import Scores, said, statements
 
 NOTHING = LeakCheck(frozenset(), frozenset(), {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.training.pairs.personas import names_role, without_persona
+from evenhand.training.pairs.cleaning import names_role, without_persona
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import evenhand
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits
+from evenhand.papers.rldf.plan import plan_training
 from evenhand.runs.stored import StoredRun
-from evenhand.workflows.rldf import plan_training
 from support.papers import options_of
 
 

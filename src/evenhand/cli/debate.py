@@ -24,7 +24,7 @@ from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
 from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
-from evenhand.workflows.debate import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
+from evenhand.training.debates import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
 
 _FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model", "log_to")
 """Options of a plan that the command decides, or that are about other kinds of samples."""

@@ -36,15 +36,16 @@ from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.progress import Listener
 from evenhand.core.specs import read_spec, roles_and_specs
 from evenhand.core.types import Usage
-from evenhand.papers.base import PAPERS, Paper, PaperOptions, PaperRun
+from evenhand.papers.base import PAPERS, Paper, PaperOptions
+from evenhand.papers.making import BOTH, PaperResult, make_paper, plan_paper, read_presets, write_page
 from evenhand.runs.dry import Forecast, forecast
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan
 from evenhand.runs.store import FILE_NAME
-from evenhand.workflows.paper import BOTH, PaperResult, make_paper, plan_paper, read_presets, write_page
 
 if TYPE_CHECKING:
-    from evenhand.workflows.rldf import PlannedTraining
+    from evenhand.papers.rldf.plan import PlannedTraining
 
 _NOT_PLAN = (
     "config",
@@ -216,7 +217,7 @@ def _key(plan: Plan) -> bytes:
 def _train(name: str, options: PaperOptions, given: Mapping[str, Any]) -> int:
     from evenhand.cli.train import stage_settings
     from evenhand.papers.rldf.ablation import read_values
-    from evenhand.workflows.rldf import plan_training, train_paper
+    from evenhand.papers.rldf.plan import plan_training, train_paper
 
     planned = plan_training(
         name,
@@ -332,7 +333,7 @@ def _trained(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _requests(runs: Sequence[PaperRun], folder: Path, given: Mapping[str, Any]) -> list[RunRequest]:
+def _requests(runs: Sequence[SeriesRun], folder: Path, given: Mapping[str, Any]) -> list[RunRequest]:
     settings = read_settings(given)
     return [RunRequest(run.plan, settings, folder / run.folder, dry_run=True) for run in runs]
 

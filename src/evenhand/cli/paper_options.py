@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from evenhand.papers.base import PRESETS, Choice
-from evenhand.workflows.paper import BOTH
+from evenhand.papers.making import BOTH
 
 COMMON = (
     click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),

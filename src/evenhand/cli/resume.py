@@ -88,7 +88,7 @@ def _resume_run(folder: Path, given: dict[str, Any]) -> int:
 
 def _resume_debate(request: RunRequest) -> int:
     from evenhand.cli.debate import end_debate
-    from evenhand.workflows.debate import run_debate
+    from evenhand.training.debates import run_debate
 
     with resumable(request.out), shown_workflow(request.out, request.settings.budget) as listener:
         progress = aio.run(run_debate(request.plan, request.out, request.settings, listener))

@@ -21,9 +21,7 @@ from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
 from evenhand.training.configs import NAMES
 from evenhand.training.evaluation import Evaluation, evaluate
-from evenhand.training.options import Algorithm, KLPlace, current_name
-from evenhand.training.parallel import is_main
-from evenhand.workflows.train import (
+from evenhand.training.launch import (
     make_recipe,
     make_verifiable,
     train_recipe,
@@ -31,6 +29,8 @@ from evenhand.workflows.train import (
     train_verifiable,
     write_gguf_lora,
 )
+from evenhand.training.options import Algorithm, KLPlace, current_name
+from evenhand.training.parallel import is_main
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe

@@ -32,6 +32,7 @@ _FORMER: Mapping[str, str] = {
     "scorers/quality_bands": "judging/quality_bands",
     "scorers/refusal": "judging/refusal",
     "workflows/judge_pairs/prefer": "judging/prefer",
+    "workflows/topic_writer/topics": "training/debates/topics",
 }
 """Ids of version 0.2 → ids of today; folders of templates may have either."""
 

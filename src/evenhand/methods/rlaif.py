@@ -6,7 +6,7 @@ answers. The notes have the form of a one-round debate, so that `evenhand pairs`
 
 from __future__ import annotations
 
-from evenhand.benchmarks.debates.records import Statement
+from evenhand.benchmarks.debates import Statement
 from evenhand.core import aio
 from evenhand.core.types import Outcome, Sample
 from evenhand.methods.base import method

@@ -17,6 +17,7 @@ from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
 from evenhand.papers.claims import Claim
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.studies.results import Estimate, StudyResult
 
@@ -143,14 +144,6 @@ class PaperOptions:
 def preset_of(key: ArmKey) -> str:
     """Returns the preset that an arm was run with."""
     return key.options.get(PRESET, DEFAULT_PRESET)
-
-
-@dataclass(frozen=True, slots=True)
-class PaperRun:
-    """One run of a paper and its folder inside the paper's folder."""
-
-    folder: str
-    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +309,7 @@ class Paper(Protocol):
     takes: frozenset[Choice]
     """The options that this paper supports, besides those of all papers."""
 
-    def runs(self, options: PaperOptions) -> Sequence[PaperRun]:
+    def runs(self, options: PaperOptions) -> Sequence[SeriesRun]:
         """Returns the runs that the paper needs."""
         ...
 

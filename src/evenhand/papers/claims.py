@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand.papers.pairs import Difference
+from evenhand.papers.reading import PairedDifference
 from evenhand.stats import holm
 from evenhand.studies.results import Effect, Estimate, estimate_text
 
@@ -51,7 +51,7 @@ def counted(claims: Iterable[Claim]) -> dict[Verdict, int]:
     return {verdict: found.count(verdict) for verdict in VERDICTS}
 
 
-def moves(differences: Sequence[Difference | None], wanted: Literal["lower", "higher"]) -> Finding:
+def moves(differences: Sequence[PairedDifference | None], wanted: Literal["lower", "higher"]) -> Finding:
     """Decides that all differences go the `wanted` way; so may distances from zero."""
     known = [each for each in differences if each is not None]
     if not known or len(known) < len(differences):
@@ -64,7 +64,7 @@ def moves(differences: Sequence[Difference | None], wanted: Literal["lower", "hi
     return ("holds", why) if set(signs) == {sign} else untold(why)
 
 
-def kept(differences: Sequence[Difference | None], margin: float = MARGIN) -> Finding:
+def kept(differences: Sequence[PairedDifference | None], margin: float = MARGIN) -> Finding:
     """Decides that no score that should be high has lost more than the margin."""
     known = [each for each in differences if each is not None]
     if not known or len(known) < len(differences):
@@ -102,7 +102,7 @@ def unless(fault: str, finding: Finding) -> Finding:
     return untold(f"{fault}. {finding[1]}") if fault and finding[0] == "holds" else finding
 
 
-def _signs(differences: Sequence[Difference]) -> list[int]:
+def _signs(differences: Sequence[PairedDifference]) -> list[int]:
     """Returns 1 or −1 for each difference that is significant after correction, else 0."""
     adjusted = holm([each.effect.p_value for each in differences])
     return [_sign(each.effect, p) for each, p in zip(differences, adjusted, strict=True)]

@@ -1,14 +1,19 @@
-"""Executes a plan: in this process, or by workers on Ray."""
+"""Executes a plan, in this process or by workers on Ray; or several plans, one after another within one budget."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evenhand.core.errors import UsageError
-from evenhand.core.progress import Observer, Progress
-from evenhand.runs.parts import Settings
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.progress import Listener, Observer, Progress
+from evenhand.models.budget import Limits
+from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan
 from evenhand.runs.runner import Runner
+from evenhand.runs.store import FILE_NAME
 
 
 async def run_plan(plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> Progress:
@@ -20,3 +25,35 @@ async def run_plan(plan: Plan, directory: Path, settings: Settings, observer: Ob
     from evenhand.runs.cluster import ClusterRun
 
     return await ClusterRun(plan, directory, settings, observer).run()
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRun:
+    """One of several runs, and its folder inside the folder of all."""
+
+    folder: str
+    plan: Plan
+
+
+def check_runs(runs: Sequence[SeriesRun], folder: Path, settings: Settings) -> None:
+    """Find mistakes that would otherwise appear only after the first run was paid for."""
+    for run in runs:
+        plan, place = run.plan, folder / run.folder
+        benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
+        check_plan(plan, benchmark)
+        next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
+        if not settings.resume and (place / FILE_NAME).exists():
+            raise PlanError(f"{place} holds a run already; pass --resume to go on with it, or another --out.")
+
+
+async def run_all(runs: Sequence[SeriesRun], folder: Path, settings: Settings, listener: Listener) -> Limits | None:
+    """Run one after another within one budget; what is left of it, or None where it stopped them."""
+    left = settings.budget
+    for run in runs:
+        place = folder / run.folder
+        progress = await run_plan(run.plan, place, replace(settings, budget=left), listener.run_began(place))
+        listener.run_ended(place, progress)
+        if progress.stopped:
+            return None
+        left = left.less(progress.spent)
+    return left

@@ -18,7 +18,7 @@ from evenhand.models import weights
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
 from evenhand.training.chat import MAX_LENGTH, Chat, prepare_tokenizer
-from evenhand.training.options import Options
+from evenhand.training.options import StageOptions
 from evenhand.training.parallel import Team
 
 ADAPTER = "adapter_config.json"
@@ -84,7 +84,7 @@ def load_chat(
     return Chat(tokenizer, _eos_ids(model, tokenizer), min(max_length, context_of(model)))
 
 
-def chat_of(options: Options, model: Any) -> Chat:
+def chat_of(options: StageOptions, model: Any) -> Chat:
     """Load the tokenizer of the model that the options name."""
     return load_chat(
         options.model,
@@ -95,7 +95,7 @@ def chat_of(options: Options, model: Any) -> Chat:
     )
 
 
-def load_policy(options: Options, at: Machine) -> Any:
+def load_policy(options: StageOptions, at: Machine) -> Any:
     """Load the language model that the options name, with LoRA adapters if they ask for them."""
     model = load_causal(options.model, at, trained=options.lora is None)
     if options.lora is None:
@@ -233,7 +233,7 @@ def as_reference(policy: Any, reference: Any) -> Generator[Any]:
         yield policy
 
 
-def prepare(model: Any, options: Options, at: Machine) -> None:
+def prepare(model: Any, options: StageOptions, at: Machine) -> None:
     """Turn on gradient checkpointing and sharding as requested; afterwards the model must not be copied.
 
     A model of None is ignored.

@@ -33,7 +33,7 @@ def current_name(stage: str, option: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class StageOptions:
     """Options of every stage."""
 
     model: str
@@ -84,7 +84,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SFTOptions(Options):
+class SFTOptions(StageOptions):
     """Supervised fine-tuning on low-bias answers."""
 
     batch: int = 16
@@ -92,7 +92,7 @@ class SFTOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewardOptions(Options):
+class RewardOptions(StageOptions):
     """The reward model."""
 
     batch: int = 32
@@ -114,7 +114,7 @@ class RewardOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPOOptions(Options):
+class DPOOptions(StageOptions):
     """Direct preference optimization, which learns from the pairs without a reward model."""
 
     batch: int = 16
@@ -128,7 +128,7 @@ class DPOOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOOptions(Options):
+class PPOOptions(StageOptions):
     """Proximal policy optimization against a reward model, and its variants without a critic."""
 
     reward: str
@@ -241,14 +241,14 @@ def batch_count(rows: int, batch: int) -> int:
     return max(1, (2 * rows + batch) // (2 * batch))
 
 
-def _check_counts(options: Options, *names: str) -> None:
+def _check_counts(options: StageOptions, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value!r}.")
 
 
-def _check_amounts(options: Options, *names: str, least: int | None = None) -> None:
+def _check_amounts(options: StageOptions, *names: str, least: int | None = None) -> None:
     """Check for numbers from `least` up, or above 0; options whose default is None may be left at it."""
     for name in names:
         value = getattr(options, name)

@@ -16,7 +16,7 @@ from evenhand.core.progress import Announce
 from evenhand.training import stage as stages
 from evenhand.training.dpo import train_dpo
 from evenhand.training.evaluation import as_hf
-from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
 from evenhand.training.parallel import join_team
 from evenhand.training.ppo import train_ppo
 from evenhand.training.reward import train_reward
@@ -48,13 +48,13 @@ class Recipe:
         """The stages in order; the last one makes the result."""
         return ("sft", "dpo") if self.algorithm == "dpo" else ("sft", "reward", "ppo")
 
-    def options(self) -> dict[str, Options]:
+    def options(self) -> dict[str, StageOptions]:
         """Return the options of each stage; the reward model and the policy both start from the fine-tuned model."""
         for stage in self.own:
             if stage not in self.stages:
                 raise UsageError(f"A recipe by {self.algorithm} has no stage {stage}; it has {', '.join(self.stages)}.")
         sft, reward = (str(self.out / stage) for stage in ("sft", "reward"))
-        first: dict[str, Options] = {"sft": SFTOptions(model=self.model, **self._of("sft"))}
+        first: dict[str, StageOptions] = {"sft": SFTOptions(model=self.model, **self._of("sft"))}
         if self.algorithm == "dpo":
             return {**first, "dpo": DPOOptions(model=sft, **self._of("dpo"))}
         ppo: dict[str, Any] = {"algorithm": self.algorithm, **self._of("ppo")}

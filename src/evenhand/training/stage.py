@@ -19,7 +19,7 @@ from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import Ended, read_metrics, step_seed
 from evenhand.training.models import Machine
-from evenhand.training.options import Options, current_name
+from evenhand.training.options import StageOptions, current_name
 from evenhand.training.parallel import join_team
 
 RECORD = "training.json"
@@ -35,10 +35,10 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StageRun:
     """One training stage in progress."""
 
-    options: Options
+    options: StageOptions
     machine: Machine
     finished: bool
     """Whether an earlier run finished it, so that only its record is left to read."""
@@ -69,14 +69,16 @@ class Run:
 
 
 @contextlib.contextmanager
-def training_run(stage: str, options: Options, checksums: Mapping[str, str], *, resume: bool) -> Generator[Run]:
+def training_run(
+    stage: str, options: StageOptions, checksums: Mapping[str, str], *, resume: bool
+) -> Generator[StageRun]:
     """Open the folder and the device for one stage. Running out of device memory becomes a one-sentence error."""
     torch: Any = importlib.import_module("torch")
     machine = models.machine(options.device, options.dtype, join_team(options.device))
     finished = machine.team.on_main(lambda: open_folder(stage, options, checksums, resume=resume))
     torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are initialized before the first step
     try:
-        yield Run(options, machine, finished)
+        yield StageRun(options, machine, finished)
     except torch.OutOfMemoryError:
         raise UsageError(
             "The device is out of memory; try a smaller --micro-batch, a smaller --max-length or --lora, and --resume."

@@ -37,7 +37,7 @@ from typing import Any
 
 from evenhand.asking.panel import Panel
 from evenhand.asking.panel import Statement as Said
-from evenhand.benchmarks.debates.records import (
+from evenhand.benchmarks.debates import (
     DECLINED,
     DISAGREED,
     ROUNDS,

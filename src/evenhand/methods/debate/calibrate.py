@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from evenhand.benchmarks.debates.records import WORST, Statement
+from evenhand.benchmarks.debates import WORST, Statement
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.debates import load_topics
 from evenhand.judging.card import Calibration, Contrast, JudgeTest

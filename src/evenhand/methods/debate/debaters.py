@@ -9,7 +9,7 @@ from functools import partial
 
 from evenhand.asking.choice import declined
 from evenhand.asking.reply import ask_and_read
-from evenhand.benchmarks.debates.records import WORST, DebateRole, Statement
+from evenhand.benchmarks.debates import WORST, DebateRole, Statement
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Completion, Cut, Message, Sample, Unscored
 from evenhand.core.untrusted import fenced

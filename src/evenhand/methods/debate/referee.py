@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
-from evenhand.benchmarks.debates.records import WORST, Statement
+from evenhand.benchmarks.debates import WORST, Statement
 from evenhand.core import aio
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Params, Sample, Unscored

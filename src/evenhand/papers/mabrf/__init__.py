@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
-from evenhand.papers.mabrf.data_sets import table_one, table_two
-from evenhand.papers.mabrf.pooled import PooledArm, models_in, pooled_arms
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, published
+from evenhand.papers.mabrf.arms import NAME, PooledArm, models_in, pooled_arms
 from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
-from evenhand.papers.mabrf.reasoning import bin_metrics, figure_four, table_of_reasoning
-from evenhand.papers.mabrf.rows import NAME
-from evenhand.papers.mabrf.searched import search_warnings
-from evenhand.papers.mabrf.tables import ACCURACIES, table_five, table_four, table_three
-from evenhand.papers.studies import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.papers.mabrf.tables import (
+    ACCURACIES,
+    bin_metrics,
+    figure_four,
+    search_warnings,
+    table_five,
+    table_four,
+    table_of_reasoning,
+    table_one,
+    table_three,
+    table_two,
+)
+from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan
 from evenhand.runs.searching import OPTIONS
 from evenhand.studies.conclusions import conclusions
@@ -39,7 +47,7 @@ class MABRF:
     folders: tuple[str, ...] = (CHOICES, ANSWERS)
     takes: frozenset[Choice] = frozenset({"presets", "methods", "models", "search", "accept", "look", "domain"})
 
-    def runs(self, options: PaperOptions) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[SeriesRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
         search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
         ending = BUILTIN if options.builtin else ""
@@ -49,7 +57,7 @@ class MABRF:
         searched = MethodPlan(name="search", options={"provider": search})
         choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
         answers = options.plan(ANSWERS + ending, ["closed_book", searched, "default"], limit=_answers_limit(options))
-        return [PaperRun(CHOICES, choices), PaperRun(ANSWERS, answers)]
+        return [SeriesRun(CHOICES, choices), SeriesRun(ANSWERS, answers)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the page of the runs in `folders`, named as in `runs`; scorers are not used."""

@@ -11,10 +11,9 @@ import numpy as np
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import Cell, Column, Grid, Row, Table
 from evenhand.papers.claims import Claim, Finding, kept, moves, unless, untold
-from evenhand.papers.mabrf.pooled import PooledArm, find_arm, models_in
-from evenhand.papers.mabrf.rows import ANSWER_SETTINGS, WITH, WITHOUT, presets_in, sides
+from evenhand.papers.mabrf.arms import ANSWER_SETTINGS, WITH, WITHOUT, PooledArm, find_arm, models_in, presets_in, sides
 from evenhand.papers.mabrf.tables import ACCURACIES
-from evenhand.papers.pairs import FIRST, Difference, Pair, Pairs, read_pairs
+from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
 from evenhand.stats import spearman, student_t_quantile
 from evenhand.studies.results import Estimate, estimate_text
 from evenhand.studies.tally import ALL
@@ -46,34 +45,36 @@ class Compared:
 
     choices: Sequence[PooledArm]
     answers: Sequence[PooledArm]
-    on_choices: Pairs
-    on_answers: Pairs
+    on_choices: PairedArms
+    on_answers: PairedArms
 
     def side(self, model: str, preset: str, side: str) -> str | None:
         """Returns the id of MABRF's arm without or with search."""
         found = find_arm(self.choices, model, sides(preset)[side].fits)
         return found.id if found else None
 
-    def against_first(self, model: str, preset: str, side: str, metric: str, group: str = ALL) -> Difference | None:
+    def against_first(
+        self, model: str, preset: str, side: str, metric: str, group: str = ALL
+    ) -> PairedDifference | None:
         """Returns the change from the first answers and reasonings to the final ones."""
         arm = self.side(model, preset, side)
         return self.on_choices.difference(f"{arm}{FIRST}", arm, metric, group) if arm else None
 
-    def by_search(self, model: str, preset: str, metric: str) -> Difference | None:
+    def by_search(self, model: str, preset: str, metric: str) -> PairedDifference | None:
         """Returns the change from MABRF without search to MABRF with it."""
         ids = [self.side(model, preset, side) for side in (WITHOUT, WITH)]
         return self.on_choices.difference(ids[0], ids[1], metric)
 
-    def of_facts(self, model: str, metric: str) -> Difference | None:
+    def of_facts(self, model: str, metric: str) -> PairedDifference | None:
         """Returns the change from answers by memory to answers by search."""
         return self.on_answers.difference(*_facts_pair(self.answers, model), metric)
 
 
-def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[PooledArm]], names: Pair) -> Compared:
+def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[PooledArm]], names: ArmPair) -> Compared:
     """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD."""
     choices, answers = (arms.get(name, []) for name in names)
-    empty = Compared(choices, answers, Pairs(), Pairs())
-    wanted: list[Pair] = []
+    empty = Compared(choices, answers, PairedArms(), PairedArms())
+    wanted: list[ArmPair] = []
     for model in models_in(choices):
         for preset in presets_in(choices):
             ids = [empty.side(model, preset, side) for side in (WITHOUT, WITH)]
@@ -83,8 +84,8 @@ def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[Poole
     return Compared(
         choices,
         answers,
-        read_pairs(folders[names[0]], wanted, "category", ACCURACIES) if wanted else Pairs(),
-        read_pairs(folders[names[1]], facts, "group") if facts else Pairs(),
+        read_paired_arms(folders[names[0]], wanted, "category", ACCURACIES) if wanted else PairedArms(),
+        read_paired_arms(folders[names[1]], facts, "group") if facts else PairedArms(),
     )
 
 
@@ -127,7 +128,7 @@ def table_of_questions(found: Compared) -> Table:
     )
 
 
-def _cell(difference: Difference | None) -> Cell:
+def _cell(difference: PairedDifference | None) -> Cell:
     if difference is None:
         return Cell()
     effect = difference.effect
@@ -150,11 +151,11 @@ def table_of_correlation(found: Compared) -> Table:
     )
 
 
-Point = tuple[str, float, float]
+CategoryPoint = tuple[str, float, float]
 """(category, reduction of bias, gain in accuracy)."""
 
 
-def _clouds(found: Compared) -> Iterator[tuple[str, str, list[Point]]]:
+def _clouds(found: Compared) -> Iterator[tuple[str, str, list[CategoryPoint]]]:
     """Yields (model, setting, points), first all models together where there are several."""
     models = models_in(found.choices)
     for preset in presets_in(found.choices):
@@ -166,8 +167,8 @@ def _clouds(found: Compared) -> Iterator[tuple[str, str, list[Point]]]:
                 yield model, f"{side}, {preset}", points
 
 
-def _points(found: Compared, model: str, preset: str, side: str) -> list[Point]:
-    points: list[Point] = []
+def _points(found: Compared, model: str, preset: str, side: str) -> list[CategoryPoint]:
+    points: list[CategoryPoint] = []
     for category in CATEGORIES:
         bias = found.against_first(model, preset, side, "reasoning_bias", category)
         right = found.against_first(model, preset, side, "accuracy", category)
@@ -176,7 +177,7 @@ def _points(found: Compared, model: str, preset: str, side: str) -> list[Point]:
     return points
 
 
-def _correlation(points: Sequence[Point]) -> Estimate:
+def _correlation(points: Sequence[CategoryPoint]) -> Estimate:
     """Returns the correlation with a jackknife interval over categories; undefined where one side is constant."""
     categories = list(dict.fromkeys(category for category, _, _ in points))
     n = len(categories)
@@ -192,7 +193,7 @@ def _correlation(points: Sequence[Point]) -> Estimate:
     return Estimate("correlation", ALL, value, max(-1.0, value - reach), min(1.0, value + reach), n)
 
 
-def _spearman(points: Sequence[Point]) -> float | None:
+def _spearman(points: Sequence[CategoryPoint]) -> float | None:
     return spearman([x for _, x, _ in points], [y for _, _, y in points])
 
 
@@ -231,11 +232,11 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
     ids = [found.side(model, preset, side) for side in (WITHOUT, WITH)]
     fault = found.on_choices.fault(ids[0], ids[1])
 
-    def changed(side: str, *metrics: str) -> list[Difference | None]:
+    def changed(side: str, *metrics: str) -> list[PairedDifference | None]:
         known = [found.against_first(model, preset, side, metric) for metric in metrics]
         return [each and replace(each, title=f"{each.title} {side}") for each in known]
 
-    def searched(*metrics: str) -> list[Difference | None]:
+    def searched(*metrics: str) -> list[PairedDifference | None]:
         return [found.by_search(model, preset, metric) for metric in metrics]
 
     one, two, three = "RQ1", "RQ2", "RQ3, Figure 4"

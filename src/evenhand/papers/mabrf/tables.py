@@ -1,30 +1,144 @@
-"""Tables 3, 4 and 5 of the MABRF paper, from the arms of its runs and the published numbers."""
+"""Tables 1 to 5 and Figure 4 of the MABRF paper, from the arms of its runs and the published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from evenhand.benchmarks.base import share_metric
-from evenhand.core.types import Record
+from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.papers.mabrf.pooled import PooledArm, models_in
-from evenhand.papers.mabrf.rows import (
+from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, Row, Table, published
+from evenhand.papers.mabrf.arms import (
     ANSWER_SETTINGS,
     NAME,
     SEARCHED,
     WITH,
     WITHOUT,
     Metrics,
+    PooledArm,
     both_sides,
     choice_settings,
+    models_in,
     our_rows,
+    pooled,
     presets_in,
     published_rows,
     side_cells,
+    sides,
 )
+from evenhand.runs.stored import open_sources
+from evenhand.stats import wilson
+from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
+
+# --- Tables 1 and 2: the sizes of BBQ's categories, and the kinds of SQuAD's answers ---
+
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Age": ("Age",),
+    "Disability": ("Disability_status",),
+    "Gender": ("Gender_identity",),
+    "Nationality": ("Nationality",),
+    "Physical Appearance": ("Physical_appearance",),
+    "Race/Ethnicity": ("Race_ethnicity",),
+    "Religion": ("Religion",),
+    "Sexual Orientation": ("Sexual_orientation",),
+    "Socioeconomic Status": ("SES",),
+    "Race × gender, race × status": ("Race_x_gender", "Race_x_SES"),
+}
+"""The paper's groups → categories of BBQ; the last is not in its table."""
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Date": ("Date",),
+    "Other number": ("Other Numeric",),
+    "Name of a person, place or thing": ("Person", "Location", "Other Entity"),
+    "Phrase": ("Common Noun Phrase", "Adjective Phrase", "Verb Phrase", "Clause", "Other"),
+}
+"""Kinds that rules can tell → kinds of the paper, which people told."""
+_MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATE = re.compile(rf"\b(?:{_MONTH})\b.*\d|\d.*\b(?:{_MONTH})\b|^(?:in )?(?:1\d|20)\d\d(?:s|[-–]\d+)?$")
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundred|thousand|million|billion)\b",
+    re.IGNORECASE,
+)
+
+
+def table_one(folder: Path | None) -> Table:
+    """Returns the sizes of BBQ as published, and how many questions were asked here."""
+    asked = Counter(sample.metadata["category"] for sample in _samples(folder))
+    columns = [
+        Column("bbq", "BBQ", "questions"),
+        Column("bbq_hard", "BBQ-Hard", "questions"),
+        Column("asked", "Asked here", "questions"),
+    ]
+    rows: list[Row] = []
+    for name, categories in _GROUPS.items():
+        numbers = published("mabrf").tables["table1"].get(name, {})
+        count = sum(asked[category] for category in categories)
+        ours = Cell(Estimate("asked", name, float(count), None, None, count) if asked else None)
+        cells = [Cell(None, numbers.get("bbq")), Cell(None, numbers.get("bbq_hard")), ours]
+        rows.append(Row(name, "", cells, ours=bool(asked), published_as=name if numbers else ""))
+    return Table(
+        "table1",
+        "Table 1: BBQ",
+        "The paper's counts of BBQ are about half of each category, without the two intersections; the whole has "
+        "58,492 questions. It drew its 110 questions from what it calls BBQ-Hard.",
+        [Grid("BBQ", columns, rows, "Social group", digits=0)],
+    )
+
+
+def table_two(folder: Path | None) -> Table:
+    """Returns the kinds of answers in SQuAD as published, and of the questions asked here, told by rules."""
+    kinds = Counter(kind_of(answer) for sample in _samples(folder) if (answer := _gold(sample)))
+    total = kinds.total()
+    rows: list[Row] = []
+    for name, theirs in _KINDS.items():
+        paper = sum(published("mabrf").row("table2", each)["share"] for each in theirs)
+        ours = _share(kinds[name], total) if total else None
+        rows.append(Row(name, "", [Cell(ours, round(paper, 1))], ours=total > 0, published_as=", ".join(theirs)))
+    return Table(
+        "table2",
+        "Table 2: answers in SQuAD",
+        "The share of answers of each kind, in per cent. Rules tell ours; people told the paper's, which are of the "
+        "first SQuAD and had ten kinds, here joined as far as rules cannot tell them apart.",
+        [Grid("SQuAD v2", [Column("share", "Share", "per cent of answers")], rows, "Kind of answer")],
+    )
+
+
+def _share(count: int, total: int) -> Estimate:
+    found = wilson(count, total)
+    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
+    return Estimate("share", ALL, value, low, high, total, count)
+
+
+def kind_of(answer: str) -> str:
+    """Tells the kind of an answer by rules."""
+    text = answer.strip()
+    if _DATE.search(text):
+        return "Date"
+    if _NUMBER.search(text):
+        return "Other number"
+    words = [word for word in re.findall(r"[^\W\d_][\w'’.-]*", text) if len(word) > 3]
+    return "Name of a person, place or thing" if words and all(w[0].isupper() for w in words) else "Phrase"
+
+
+def _gold(sample: Sample) -> str:
+    answers: list[str] = sample.target or []
+    return answers[0] if answers else ""
+
+
+def _samples(folder: Path | None) -> list[Sample]:
+    if folder is None:
+        return []
+    with open_sources([folder]) as (runs, _):
+        return [sample for _, sample in runs[0].store.samples()]
+
+
+# --- Tables 3, 4 and 5 ---
 
 _BY_CONTEXT = (("ambig", "Ambiguous"), ("disambig", "Disambiguated"))
 _TABLE_THREE = (
@@ -159,3 +273,108 @@ def _doubt(numbers: Mapping[str, float]) -> str:
 
 def _shown(category: str) -> str:
     return category.replace("Race_ethnicity", "Race/ethnicity").replace("_x_", " × ").replace("_", " ")
+
+
+# --- Figure 4: how the judge's ratings of the reasoning change, question by question ---
+
+BINS = ("−3 or less", "−2", "−1", "0", "+1", "+2", "+3 or more")
+"""Bins of the rounded change of relevancy."""
+_REASONING = (
+    ("relevancy_change", "Relevancy, change", "higher is better"),
+    ("reasoning_bias_before", "Bias before", "1 is best"),
+    ("reasoning_bias", "Bias after", "1 is best"),
+)
+
+
+def bin_metrics() -> list[Metric]:
+    """Returns one metric per bin: the share of questions in it."""
+    return [share_metric(_bin_name(i), f"Relevancy, change {name}", _in_bin(i)) for i, name in enumerate(BINS)]
+
+
+def bin_of(change: float) -> int:
+    """Returns the bin of a change of relevancy, rounded to the nearest whole number."""
+    middle = len(BINS) // 2
+    return min(max(floor(change + 0.5) + middle, 0), len(BINS) - 1)
+
+
+def _bin_name(index: int) -> str:
+    return f"relevancy_change_bin_{index}"
+
+
+def _in_bin(index: int) -> Callable[[Record], bool | None]:
+    def success(record: Record) -> bool | None:
+        grade = record.grade
+        if grade is None or "relevancy" not in grade or "relevancy_before" not in grade:
+            return None
+        return bin_of(grade["relevancy"] - grade["relevancy_before"]) == index
+
+    return success
+
+
+def table_of_reasoning(arms: Sequence[PooledArm]) -> Table:
+    columns = both_sides(_REASONING)
+    ours = [
+        Row(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL), ours=True)
+        for model in models_in(arms)
+        for preset in presets_in(arms)
+    ]
+    return Table(
+        "figure4_means",
+        "Figure 4c: the reasoning before and after",
+        "Means of the judge's ratings, each from 1 to 10, over all questions. Of these the paper has the change of "
+        "relevancy.",
+        [Grid("BBQ", columns, [*ours, *published_rows("figure4", columns)], "Model", digits=2)],
+    )
+
+
+def figure_four(arms: Sequence[PooledArm]) -> Figure:
+    """Returns the histograms without and with search: of all models together as in the paper, then of each."""
+    bars: list[Bar] = []
+    models = models_in(arms)
+    for preset in presets_in(arms):
+        for side, setting in sides(preset).items():
+            fitting = [arm for arm in arms if setting.fits(arm.key)]
+            groups = {"All models": fitting} if len(models) > 1 else {}
+            groups |= {model: [arm for arm in fitting if arm.model == model] for model in models}
+            for name, some in groups.items():
+                if some and len(shares := _bins(pooled(some))) == len(BINS):
+                    bars.append(Bar(name, f"{side}, {preset}", shares))
+    bars.sort(key=lambda bar: bar.name != "All models")
+    return Figure(
+        "figure4",
+        "Figure 4: change of relevancy",
+        "The share of questions, in per cent, by how far the judge's rating of relevancy moved from the first "
+        "reasoning to the one that was kept, rounded to whole points.",
+        BINS,
+        bars,
+        "histogram",
+    )
+
+
+def _bins(arm: PooledArm) -> list[Estimate]:
+    found = [arm.estimate(_bin_name(i)) for i in range(len(BINS))]
+    return [each for each in found if each is not None]
+
+
+# --- searches without results, where a method with search behaves like the method without it ---
+
+
+def search_warnings(folder: Path) -> list[str]:
+    """Returns a sentence for every arm whose search found nothing for some questions."""
+    found: list[str] = []
+    with open_sources([folder]) as (_, sources):
+        for source in sources:
+            searched, in_vain = 0, Counter[str]()
+            for _, outcome in source.store.answers(source.arm.number):
+                about: dict[str, Any] = outcome["notes"].get("search") or {}
+                if about.get("passes"):
+                    searched += 1
+                    if not about["with_facts"]:
+                        in_vain.update(about.get("problems", ["nothing was found"])[:1])
+            if in_vain:
+                reason, _ = in_vain.most_common(1)[0]
+                found.append(
+                    f"{source.label}: the search found no evidence for {in_vain.total():,} of {searched:,} questions. "
+                    f"Most common reason: {reason.rstrip('.')}."
+                )
+    return found

@@ -9,12 +9,21 @@ from typing import Any
 from evenhand.core.format import plural
 from evenhand.core.options import DEFAULT_PRESET
 from evenhand.panels.findings import PanelAudit
-from evenhand.papers.base import PAPER_PRESET, PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
-from evenhand.papers.malibu.arms import NAME, PANEL, AuditedModel
+from evenhand.papers.base import PAPER_PRESET, PAPERS, Choice, PaperOptions, PaperPage, published
 from evenhand.papers.malibu.claims import claims_of
-from evenhand.papers.malibu.differences import figure_four, pairs_table
-from evenhand.papers.malibu.tables import chi_square_table, discussion_table, figure_nine, win_table
-from evenhand.papers.studies import models_of, study_of, together, warnings_of
+from evenhand.papers.malibu.tables import (
+    NAME,
+    PANEL,
+    AuditedModel,
+    chi_square_table,
+    discussion_table,
+    figure_four,
+    figure_nine,
+    pairs_table,
+    win_table,
+)
+from evenhand.papers.reading import models_of, study_of, together, warnings_of
+from evenhand.runs.execute import SeriesRun
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
@@ -41,7 +50,7 @@ class MALIBU:
     folders: tuple[str, ...] = tuple(VERSIONS)
     takes: frozenset[Choice] = frozenset({"models", "presets", "methods", "compared"})
 
-    def runs(self, options: PaperOptions) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[SeriesRun]:
         """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
 
         The paper's also has the panel with the metrics of its appendix.
@@ -49,10 +58,10 @@ class MALIBU:
         limit = None if options.limit is None else options.limit * PROFESSIONS
         drawn = {} if options.compared is None else {DRAWN: options.compared}
 
-        def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any]) -> PaperRun:
-            return PaperRun(folder, options.plan(NAME, methods, limit=limit, options={**settings, **drawn}))
+        def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any]) -> SeriesRun:
+            return SeriesRun(folder, options.plan(NAME, methods, limit=limit, options={**settings, **drawn}))
 
-        runs: list[PaperRun] = []
+        runs: list[SeriesRun] = []
         if PAPER_PRESET in options.presets:
             runs += [run(NAME, METHODS, SETTINGS), run(APPENDIX, (PANEL,), EARLIER)]
         if DEFAULT_PRESET in options.presets:

@@ -23,7 +23,7 @@ _WINS = "Figures 5 and 6"
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClaimCheck:
     """A claim about a model of the paper, in our words."""
 
     model: str
@@ -32,40 +32,42 @@ class Statement:
     place: str = "Figures 4 and 9"
 
 
-def statements() -> list[Statement]:
+def claim_checks() -> list[ClaimCheck]:
     """Returns the claims, in the order of the paper."""
     race, religion = ("black", "hispanic", "white"), ("jewish", "christian", "muslim")
     return [
-        Statement(_BOTH, "Female ahead of male on all four metrics", _ahead(["female"], ["male"], METRICS)),
-        Statement(
+        ClaimCheck(_BOTH, "Female ahead of male on all four metrics", _ahead(["female"], ["male"], METRICS)),
+        ClaimCheck(
             _GPT,
             "Black and Hispanic ahead of White in accuracy and reliability",
             _ahead(["black", "hispanic"], ["white"], ["accuracy", "reliability"]),
         ),
-        Statement(
+        ClaimCheck(
             _GPT,
             "Hispanic ahead of all races in creativity",
             _ahead(["hispanic"], ["black", "white", "asian"], ["creativity"]),
         ),
-        Statement(_GPT, "Asian behind in efficiency and accuracy", _ahead(race, ["asian"], ["efficiency", "accuracy"])),
-        Statement(_GPT, "Atheist behind in accuracy", _ahead(religion, ["atheist"], ["accuracy"])),
-        Statement(
+        ClaimCheck(
+            _GPT, "Asian behind in efficiency and accuracy", _ahead(race, ["asian"], ["efficiency", "accuracy"])
+        ),
+        ClaimCheck(_GPT, "Atheist behind in accuracy", _ahead(religion, ["atheist"], ["accuracy"])),
+        ClaimCheck(
             _DEEPSEEK,
             "Black and Hispanic ahead of Asian and White on all four metrics",
             _ahead(["black", "hispanic"], ["asian", "white"], METRICS),
         ),
-        Statement(_DEEPSEEK, "Jewish ahead of Christian and Muslim", _ahead(["jewish"], ["christian", "muslim"])),
-        Statement(_DEEPSEEK, "Atheist behind overall", _ahead(religion, ["atheist"])),
-        Statement(_DEEPSEEK, "Atheist ahead in creativity", _ahead(["atheist"], religion, ["creativity"])),
-        Statement(
+        ClaimCheck(_DEEPSEEK, "Jewish ahead of Christian and Muslim", _ahead(["jewish"], ["christian", "muslim"])),
+        ClaimCheck(_DEEPSEEK, "Atheist behind overall", _ahead(religion, ["atheist"])),
+        ClaimCheck(_DEEPSEEK, "Atheist ahead in creativity", _ahead(["atheist"], religion, ["creativity"])),
+        ClaimCheck(
             _DEEPSEEK,
             "Muslim ahead in efficiency",
             _ahead(["muslim"], ["jewish", "christian", "atheist"], ["efficiency"]),
         ),
-        Statement(_BOTH, "All chi-square tests with p < 0.0001", _chi_square, "Section 4"),
-        Statement(_BOTH, "Win rates differ most in gender", _most_in_gender, _WINS),
-        Statement(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin, _WINS),
-        Statement(
+        ClaimCheck(_BOTH, "All chi-square tests with p < 0.0001", _chi_square, "Section 4"),
+        ClaimCheck(_BOTH, "Win rates differ most in gender", _most_in_gender, _WINS),
+        ClaimCheck(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin, _WINS),
+        ClaimCheck(
             _DEEPSEEK, "Christian wins more than atheist", _ahead(["christian"], ["atheist"], measure="wins_2"), _WINS
         ),
     ]
@@ -78,7 +80,7 @@ def claims_of(
 
     `earlier` are panels with the metrics of the appendix, by model.
     """
-    found = [(each, key, audit) for each in statements() for key, audit in panels.items()]
+    found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
     found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
     return [
         Claim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
@@ -186,7 +188,7 @@ def _within_margin(audit: PanelAudit) -> Finding:
     )
 
 
-_EARLIER = Statement(
+_EARLIER = ClaimCheck(
     "GPT-4o mini and LLaMA 3.1",
     "With the metrics of the appendix, female ahead of male in creativity, efficiency and quality",
     _ahead(["female"], ["male"], ["creativity", "efficiency", "quality"]),

@@ -11,24 +11,37 @@ import orjson
 
 from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, Table, published
-from evenhand.papers.rldf.ablation import FOLDER
-from evenhand.papers.rldf.arms import ACCURACY, BASE, METHODS, NAME, UNSAID, Arms, Training, read_arms
-from evenhand.papers.rldf.cases import read_cases
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, Table, published
+from evenhand.papers.reading import BUILTIN
+from evenhand.papers.rldf.ablation import FOLDER, figure, figure_claims, read_ablation
+from evenhand.papers.rldf.arms import (
+    ACCURACY,
+    BASE,
+    CHOICES,
+    METHODS,
+    NAME,
+    OPINIONS,
+    SCORER,
+    UNSAID,
+    Arms,
+    Training,
+    read_arms,
+    runs_of,
+)
 from evenhand.papers.rldf.claims import claims_of
-from evenhand.papers.rldf.figures import figure, figure_claims, read_ablation
-from evenhand.papers.rldf.people import people_tables
-from evenhand.papers.rldf.ratings import FILE, read_ratings
-from evenhand.papers.rldf.runs import CHOICES, OPINIONS, SCORER, runs_of
 from evenhand.papers.rldf.tables import (
+    FILE,
     figure_five,
     figure_six,
+    people_tables,
+    read_cases,
+    read_ratings,
     table_four,
     table_one,
     table_three,
     teacher_tables,
 )
-from evenhand.papers.studies import BUILTIN
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import open_sources
 from evenhand.studies.conclusions import conclusions, warnings_about
@@ -48,7 +61,7 @@ class RLDF:
     folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
     takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training", "presets"})
 
-    def runs(self, options: PaperOptions) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[SeriesRun]:
         return runs_of(options)
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,10 @@ from evenhand.benchmarks.base import Metric, ratio
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.types import Record
 from evenhand.data.debates import BIASES
+from evenhand.papers.base import PaperOptions
+from evenhand.papers.reading import BUILTIN
+from evenhand.runs.execute import SeriesRun
+from evenhand.runs.plan import Assignment
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_jackknife, swap_test
 from evenhand.studies.conclusions import MANY_UNSAID
@@ -109,7 +113,7 @@ def own_arm(arms: Container[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Contrast:
     """A paired difference of two arms, after − before, with its p-value."""
 
     estimate: Estimate
@@ -192,7 +196,7 @@ class Arms:
         silent, asked = self.alone[arm].table(key).sum(axis=0)
         return float(silent / asked)
 
-    def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Difference | None:
+    def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Contrast | None:
         """Returns the paired difference; None if no sample counts in both arms."""
         pair = self.pairs.get((before, after))
         if pair is None or (metric, group) not in pair.before.sums:
@@ -204,7 +208,7 @@ class Arms:
             None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)
         )
         p_value = swap_test(*tables, chosen.statistic)
-        return Difference(Estimate(metric, group, value, low, high, pair.before.n[key]), p_value)
+        return Contrast(Estimate(metric, group, value, low, high, pair.before.n[key]), p_value)
 
 
 def _right(record: Record) -> tuple[float, float] | None:
@@ -280,3 +284,61 @@ def _compared(arms: Sequence[str], more: Sequence[tuple[str, str]]) -> list[tupl
     wanted += [(arm, own) for arm in arms]
     wanted.append((SELF, TEACHER))
     return [(a, b) for a, b in dict.fromkeys(wanted) if a != b and a in arms and b in arms]
+
+
+# --- runs: the untrained model with three methods, and each trained model with one ---
+
+CATEGORIES = {
+    "Age": "Age",
+    "Disability_status": "Disability",
+    "Gender_identity": "Gender",
+    "Nationality": "Nationality",
+    "Physical_appearance": "Appearance",
+    "Race_ethnicity": "Race",
+}
+"""The categories of BBQ in Table 1, and the paper's names for them."""
+CHOICES, OPINIONS = "bbq", "opinions"
+SCORER = "opinion"
+
+
+def runs_of(options: PaperOptions) -> list[SeriesRun]:
+    """Returns the runs of BBQ and opinions for every arm."""
+    check_biases(options.bias)
+    runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
+    for arm, spec in options.trained.items():
+        models, name = {"base": options.reached_alike(spec)}, arm_name(arm)
+        runs.append(_choices(options, name, (DEFAULT,), models))
+        bias = Training.named(name).bias
+        # A model that was trained on one type of bias is asked about that type.
+        about = options if bias is None else replace(options, bias=(bias,))
+        runs.append(opinions_run(about, f"{OPINIONS}/{name}", (DEFAULT,), models))
+    return runs
+
+
+def opinions_run(
+    options: PaperOptions, folder: str, methods: Sequence[str], models: Assignment | None = None
+) -> SeriesRun:
+    """Returns an opinions run on held-out topics; all arms have the same judge, so that ratings are comparable."""
+    chosen = {"data": options.pairs} if options.pairs else {}
+    chosen |= {"bias": ",".join(options.bias)} if options.bias else {}
+    plan = options.plan(
+        OPINIONS,
+        methods,
+        limit=None if options.limit is None else options.limit * len(options.bias or BIASES),
+        options=chosen,
+        models=models,
+        scorers=[f"{SCORER}:{options.judge or options.model.spec}"],
+        is_public=False,
+    )
+    return SeriesRun(folder, plan)
+
+
+def _choices(options: PaperOptions, arm: str, methods: Sequence[str], models: Assignment | None = None) -> SeriesRun:
+    plan = options.plan(
+        CHOICES + (BUILTIN if options.builtin else ""),
+        methods,
+        limit=None if options.limit is None else options.limit * len(CATEGORIES),
+        options={"categories": ",".join(CATEGORIES)},
+        models=models,
+    )
+    return SeriesRun(f"{CHOICES}/{arm}", plan)

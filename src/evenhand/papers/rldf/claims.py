@@ -8,19 +8,19 @@ from typing import Literal
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Claim, Finding, untold
-from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Difference
+from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Contrast
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
 from evenhand.stats import holm
 from evenhand.studies.results import estimate_text
 from evenhand.studies.tally import ALL
 
 Better = Literal["lower", "higher"]
-Found = Sequence[tuple[str, Difference | None]]
+Found = Sequence[tuple[str, Contrast | None]]
 """(what is compared, the difference)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClaimCheck:
     """A claim of the paper, in our words, and its check on the arms of BBQ and of opinions."""
 
     text: str
@@ -30,37 +30,37 @@ class Statement:
     """The arms of opinions whose lower bias is claimed; empty for claims about something else."""
 
 
-def statements(own: str) -> list[Statement]:
+def claim_checks(own: str) -> list[ClaimCheck]:
     """Returns the claims, in the order of the paper; `own` is the arm of its method."""
     return [
-        Statement(
+        ClaimCheck(
             "On BBQ, RLDF is more accurate than every other method, overall",
             "Table 1",
             lambda bbq, _: ahead(_others(bbq, "accuracy", [ALL]), "higher"),
         ),
-        Statement(
+        ClaimCheck(
             "On BBQ, RLDF is more accurate than Default in each category",
             "Table 1",
             lambda bbq, _: ahead(_from(bbq, DEFAULT, "accuracy", list(CATEGORIES)), "higher"),
         ),
-        Statement(
+        ClaimCheck(
             "RLDF's answers are less biased than those of every other method, over all types",
             "Table 3",
             lambda _, said: ahead(_others(said, METRICS["BS"], [ALL], speaking=True), "lower"),
             (own,),
         ),
-        Statement(
+        ClaimCheck(
             "RLDF's answers are less biased than those of every other method, in each type of bias",
             "Table 3",
             lambda _, said: ahead(_others(said, METRICS["BS"], BIASES, speaking=True), "lower"),
             (own,),
         ),
-        Statement(
+        ClaimCheck(
             f"RLDF costs nothing in CE and LS (less than {MARGIN:g} points against any method)",
             "Figures 5 and 6",
             lambda _, said: _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])]),
         ),
-        Statement(
+        ClaimCheck(
             "A teacher makes less biased models than self-reflection",
             "Tables 2 and 4",
             lambda _, said: ahead(
@@ -71,7 +71,7 @@ def statements(own: str) -> list[Statement]:
             ),
             (TEACHER, SELF),
         ),
-        Statement(
+        ClaimCheck(
             "After RLDF, beauty is less biased than age and institution",
             "Section 4.2",
             lambda _, said: _beauty(said),
@@ -83,11 +83,11 @@ def statements(own: str) -> list[Statement]:
 def claims_of(bbq: Arms, opinions: Arms) -> list[Claim]:
     """Returns each claim with its verdict on our arms; an arm that says nothing is not less biased."""
     model = opinions.model or bbq.model
-    found = [(each, _result(each, bbq, opinions)) for each in statements(opinions.own)]
+    found = [(each, _result(each, bbq, opinions)) for each in claim_checks(opinions.own)]
     return [Claim(each.text, each.place, model, *finding) for each, finding in found]
 
 
-def _result(claim: Statement, bbq: Arms, opinions: Arms) -> Finding:
+def _result(claim: ClaimCheck, bbq: Arms, opinions: Arms) -> Finding:
     for arm in claim.less_biased:
         if fault := opinions.fault(arm):
             return untold(f"{_title(arm)} says too little or too much to be compared: {fault}")
@@ -144,7 +144,7 @@ def _why(found: Found) -> str:
     return "; ".join(f"{name}: {estimate_text(each.estimate if each else None)}" for name, each in found)
 
 
-def _sign(found: Difference | None, p_value: float | None) -> int:
+def _sign(found: Contrast | None, p_value: float | None) -> int:
     """Returns 1 or −1 if the difference is significant, else 0."""
     if found is None or p_value is None or p_value > ALPHA or found.estimate.low is None or found.estimate.high is None:
         return 0

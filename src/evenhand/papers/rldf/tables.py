@@ -1,31 +1,44 @@
-"""Tables 1, 3 to 5, 13 and 14 and Figures 5 and 6 of the RLDF paper, from our arms and the published numbers."""
+"""Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 7 of the RLDF paper, from our arms and the published numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
 
 from evenhand.benchmarks.opinions import opinion_scales
+from evenhand.core.errors import DataError
+from evenhand.core.types import Record, Sample
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.papers.rldf.arms import DEFAULT, LENGTH_RATIO, MODES, NAME, SELF, TEACHER, Arms
+from evenhand.papers.base import Case, Cell, Column, Grid, Row, Table, published
+from evenhand.papers.rldf.arms import (
+    BASE,
+    CATEGORIES,
+    DEFAULT,
+    LENGTH_RATIO,
+    MODES,
+    NAME,
+    SELF,
+    TEACHER,
+    TITLES,
+    Arms,
+    Training,
+    own_arm,
+)
+from evenhand.runs.stored import ArmSource, open_sources, walk
+from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
 
 NOT_RUN = "not run"
-CATEGORIES = {
-    "Age": "Age",
-    "Disability_status": "Disability",
-    "Gender_identity": "Gender",
-    "Nationality": "Nationality",
-    "Physical_appearance": "Appearance",
-    "Race_ethnicity": "Race",
-}
-"""The categories of BBQ in Table 1, and the paper's names for them."""
 OVERALL = "all"
 METRICS = {scale.short: scale.name for scale in opinion_scales()}
 """The paper's name of a scale → ours."""
 HINTS = {"BS": "lower is better", "CE": "higher is better", "LS": "higher is better"}
 
-Read = Callable[[str, str], Cell]
+ReadCell = Callable[[str, str], Cell]
 """(arm, group) → our number."""
 LENGTH = Column(LENGTH_RATIO, "Words, % of Default", "comparable: 60 to 160")
 """Beside every score of opinions: an arm that says far less than Default is not less biased."""
@@ -195,7 +208,7 @@ def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
     return [*names, ALL]
 
 
-def _method_rows(arms: Arms, groups: Sequence[str], read: Read) -> list[Row]:
+def _method_rows(arms: Arms, groups: Sequence[str], read: ReadCell) -> list[Row]:
     """Returns the paper's six rows in its order, then ours; its own method names the mode."""
     rows: list[Row] = []
     for arm, title in arms.titles.items():
@@ -234,3 +247,196 @@ def published_rows(table: str, columns: Sequence[str], ending: str = "") -> list
             reason = paper.reproducible[table].get(name, "")
             rows.append(Row(model, setting, cells, ours=False, published_as=name, reproducible=reason))
     return rows
+
+
+# --- people's ratings, from the file that `evenhand annotate import --out` writes: Tables 2 and 8 to 10 ---
+
+FILE = "ratings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class HumanRating:
+    """The ratings of one arm on one scale."""
+
+    groups: Mapping[str, Estimate]
+    """The mean by type of bias, and over all."""
+    kappa: float | None
+    """How far the raters agree; None with one rater, or if all ratings are in one band."""
+    n: int
+    """Number of rated answers."""
+
+
+Ratings = Mapping[tuple[str, str], HumanRating]
+"""(arm, scale) → what people say."""
+
+
+def read_ratings(file: Path) -> Ratings:
+    """Returns (arm, scale) → ratings, with run folders named like the arms; empty without a file."""
+    if not file.is_file():
+        return {}
+    try:
+        rows: list[Mapping[str, Any]] = orjson.loads(file.read_bytes())["ratings"]
+        return {(_arm(row["run"], row["method"]), row["scale"]): _rating(row) for row in rows}
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            "not a file that this version of `evenhand annotate import --out` wrote; import the sheets again.",
+            file=file,
+        ) from error
+
+
+def _arm(run: str, method: str) -> str:
+    """Returns the arm of a run: a trained model's run has its name; the untrained model has one arm per method."""
+    return method if run == BASE else run
+
+
+def _rating(row: Mapping[str, Any]) -> HumanRating:
+    means = {ALL: row["mean"], **row.get("groups", {})}
+    groups = {group: _mean(row["scale"], group, mean) for group, mean in means.items()}
+    return HumanRating(groups, row["kappa"], row["mean"]["n"])
+
+
+def _mean(scale: str, group: str, mean: Mapping[str, Any]) -> Estimate:
+    return Estimate(scale, group, mean["estimate"], mean["low"], mean["high"], mean["n"])
+
+
+NOT_MEASURED = "not measured"
+_THIS = "This model"
+_AGREE = "Fleiss' kappa over three bands of the scale: 1 is perfect agreement, 0 what chance gives."
+
+
+def people_tables(ratings: Ratings) -> list[Table]:
+    """Returns all tables that people's ratings fill."""
+    return [_table_two(ratings), _table_ten(ratings), _table_eight(ratings), _table_nine(ratings)]
+
+
+def _table_two(ratings: Ratings) -> Table:
+    return Table(
+        "table2",
+        "Table 2: the two modes, rated by people",
+        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are from a file ratings.json of `evenhand "
+        "annotate import`, where it lies beside this page.",
+        [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS],
+    )
+
+
+def _table_ten(ratings: Ratings) -> Table:
+    return Table(
+        "table10",
+        "Table 10: all methods, rated by people",
+        "From 0 to 100; the paper gives CE only.",
+        [
+            _means(short, ratings, _methods(ratings), *(("figure5", "") if short == "CE" else ("", "")))
+            for short in METRICS
+        ],
+    )
+
+
+def _table_eight(ratings: Ratings) -> Table:
+    return Table("table8", "Table 8: agreement on the two modes", _AGREE, [_kappas(ratings, MODES, "table8")])
+
+
+def _table_nine(ratings: Ratings) -> Table:
+    return Table("table9", "Table 9: agreement on all methods", _AGREE, [_kappas(ratings, _methods(ratings), "table9")])
+
+
+def _methods(ratings: Ratings) -> dict[str, str]:
+    """Arm → title, of the paper's rows."""
+    return {**TITLES, own_arm({arm for arm, _ in ratings}): NAME.upper()}
+
+
+def _means(short: str, ratings: Ratings, arms: dict[str, str], table: str, ending: str) -> Grid:
+    groups = [*BIASES, ALL]
+    rows: list[Row] = []
+    for arm, title in arms.items():
+        found = ratings.get((arm, short))
+        cells = [Cell(found.groups.get(group) if found else None) for group in groups]
+        rows.append(Row(_THIS, title, cells, ours=found is not None, note="" if found else NOT_MEASURED))
+    columns = [*bias_columns(HINTS[short]), Column(ALL, "All types", HINTS[short])]
+    paper = published_rows(table, groups, ending) if table else []
+    return Grid(short, columns, [*rows, *paper], "Model")
+
+
+def _kappas(ratings: Ratings, arms: dict[str, str], table: str) -> Grid:
+    rows: list[Row] = []
+    for arm, title in arms.items():
+        found = [ratings.get((arm, short)) for short in METRICS]
+        cells = [Cell(_kappa(each.kappa, each.n) if each else None) for each in found]
+        ours = any(found)
+        rows.append(Row(_THIS, title, cells, ours=ours, note="" if ours else NOT_MEASURED))
+    columns: Sequence[Column] = [Column(short, short, "1 is perfect") for short in METRICS]
+    return Grid("Fleiss' kappa", columns, [*rows, *published_rows(table, list(METRICS))], "Model", digits=2)
+
+
+def _kappa(value: float | None, n: int) -> Estimate | None:
+    return None if value is None else Estimate("kappa", ALL, value, None, None, n)
+
+
+# --- Figure 7: what a model answers before and after training, to read ---
+
+PER_TYPE = 2
+"""Questions of each type of bias: the one whose bias fell most, and the median one, since the best alone mislead."""
+_SHOWN_ARMS = {
+    DEFAULT: "Default",
+    "sft": "SFT",
+    "rlaif": "RLAIF",
+    SELF: "RLDF (S-R)",
+    TEACHER: "RLDF (T-S)",
+    "rldf": "RLDF",
+}
+
+
+def read_cases(folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> list[Case]:
+    """Returns questions with the answers of Default and of trained models; empty without a trained model."""
+    wanted = {name: path for name, path in folders.items() if _arm_of(name) in (*_SHOWN_ARMS, BASE)}
+    if BASE not in wanted or len(wanted) < 2:
+        return []
+    with open_sources(list(wanted.values()), scorers=scorers) as (runs, sources):
+        places = {id(run.store): name for run, name in zip(runs, wanted, strict=True)}
+        arms: dict[str, list[ArmSource]] = {}
+        for source in sources:
+            place = places[id(source.store)]
+            arm = source.arm.method.name if place == BASE else _arm_of(place)
+            if arm in _SHOWN_ARMS:
+                arms.setdefault(arm, []).append(source)
+        own = next((arm for arm in ("rldf", TEACHER, SELF) if arm in arms), None)
+        if own is None or DEFAULT not in arms:
+            return []
+        found: dict[str, list[tuple[float, Case]]] = {}
+        for sample, records in walk(sources):
+            # Of several trainings, the first that was asked.
+            said = {
+                arm: next(filter(None, (_said_in(each, sample, records.get(each.id)) for each in some)), None)
+                for arm, some in arms.items()
+            }
+            before, after = (said[arm] for arm in (DEFAULT, own))
+            if before is None or after is None:
+                continue
+            answers = [(f"{_SHOWN_ARMS[arm]}, {each[1]}", each[0]) for arm, each in said.items() if each is not None]
+            bias = str(sample.metadata["bias"])
+            found.setdefault(bias, []).append((after[2] - before[2], Case(sample.prompt, bias, answers)))
+    return [case for bias in BIASES for case in _chosen(found.get(bias, []))]
+
+
+def _arm_of(name: str) -> str:
+    return Training.named(name).arm
+
+
+def _chosen(cases: Sequence[tuple[float, Case]]) -> list[Case]:
+    """Returns the case with the largest fall of bias, and the median one."""
+    ordered = sorted(cases, key=lambda each: each[0])
+    if len(ordered) < PER_TYPE:
+        return [case for _, case in ordered]
+    return [ordered[0][1], ordered[max(1, len(ordered) // 2)][1]]
+
+
+def _said_in(source: ArmSource, sample: Sample, record: Record | None) -> tuple[str, str, float] | None:
+    """Returns the answer, its scores in words, and its bias score."""
+    if record is None or record.grade is None or METRICS["BS"] not in record.grade:
+        return None
+    found = source.store.find_sample(sample.id)
+    stored = None if found is None else source.store.outcome(found[0], source.arm.number)
+    if stored is None or stored[0] != "graded":
+        return None
+    scores = {short: 100 * record.grade[name] for short, name in METRICS.items() if name in record.grade}
+    text: str = stored[3]["result"]["value"]["text"]
+    return text, ", ".join(f"{short} {value:.0f}" for short, value in scores.items()), scores["BS"]

@@ -13,11 +13,22 @@ from evenhand.data.realtoxicity import BANDS
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, PaperRun, published
-from evenhand.papers.stardtox.arms import BASES, CHOICES, NAME, STEERED, TEXTS, presets_in
+from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, published
+from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.papers.stardtox.claims import claims, read_tested
-from evenhand.papers.stardtox.tables import figure_three, refined_bars, table_three, table_two
-from evenhand.papers.studies import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.papers.stardtox.tables import (
+    BASES,
+    CHOICES,
+    NAME,
+    STEERED,
+    TEXTS,
+    figure_three,
+    presets_in,
+    refined_bars,
+    table_three,
+    table_two,
+)
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment, ModelPlan, model_plan
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import StudyResult
@@ -40,7 +51,7 @@ class StarDTox:
         {"presets", "methods", "steer", "quality", "completions", "scorers", "base_models"}
     )
 
-    def runs(self, options: PaperOptions) -> list[PaperRun]:
+    def runs(self, options: PaperOptions) -> list[SeriesRun]:
         """Returns the runs: completions, questions, and completions of base models if some are named."""
         each = PER_KIND if options.limit is None else options.limit
         ending = BUILTIN if options.builtin else ""
@@ -59,10 +70,10 @@ class StarDTox:
             ["default", "fair_prompt", *own, "self_debias_explain", "self_debias_reprompt"],
             limit=each * len(CATEGORIES),
         )
-        runs = [PaperRun(TEXTS, texts), PaperRun(CHOICES, choices)]
+        runs = [SeriesRun(TEXTS, texts), SeriesRun(CHOICES, choices)]
         if options.base_models:
             bases = options.plan(TEXTS + ending, ["default", STEERED.method], models=_bases(options), **drawn)
-            runs.append(PaperRun(BASES, bases))
+            runs.append(SeriesRun(BASES, bases))
         return runs
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:

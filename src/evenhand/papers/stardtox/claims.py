@@ -10,8 +10,8 @@ from typing import Literal
 from evenhand.core.format import limits, number
 from evenhand.data.realtoxicity import BANDS
 from evenhand.papers.claims import NOT_RUN, Claim, Finding, above, all_of, kept, moves, unless, untold
-from evenhand.papers.pairs import Difference, Pairs, read_pairs
-from evenhand.papers.stardtox.arms import (
+from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_arms
+from evenhand.papers.stardtox.tables import (
     CHOICES,
     DEFAULT,
     EXPLAINED,
@@ -23,8 +23,8 @@ from evenhand.papers.stardtox.arms import (
     TEXTS,
     Arm,
     find_arm,
+    settled_after_first,
 )
-from evenhand.papers.stardtox.refined import settled_after_first
 from evenhand.studies.results import ArmResult, StudyResult, estimate_text
 from evenhand.studies.tally import ALL
 
@@ -41,7 +41,7 @@ class Tested:
     name: str
     folder: Path
     study: StudyResult
-    pairs: Pairs
+    pairs: PairedArms
 
     def arm(self, arm: Arm, iteration: int | None = None) -> ArmResult | None:
         return find_arm(self.study, arm, iteration)
@@ -50,14 +50,14 @@ class Tested:
         found = self.arm(arm, iteration)
         return found.id if found else None
 
-    def difference(self, before: Arm, after: Arm, metric: str, group: str = ALL) -> Difference | None:
+    def difference(self, before: Arm, after: Arm, metric: str, group: str = ALL) -> PairedDifference | None:
         """Returns the difference of the final results, named after what it is compared with."""
         found = self.steps((before, None), (after, None), metric, group)
         return found and replace(found, title=f"{found.title} against {before.title}")
 
     def steps(
         self, before: tuple[Arm, int | None], after: tuple[Arm, int | None], metric: str, group: str = ALL
-    ) -> Difference | None:
+    ) -> PairedDifference | None:
         return self.pairs.difference(self.id(*before), self.id(*after), metric, group)
 
     def fault(self, before: Arm, after: Arm) -> str:
@@ -74,7 +74,7 @@ def read_tested(
         if first and second and first.id != second.id:
             ids.append((first.id, second.id))
     key = "band" if name == TEXTS else "category"
-    pairs = read_pairs(folder, ids, key, scorers=scorers if name == TEXTS else (), iterations=True)
+    pairs = read_paired_arms(folder, ids, key, scorers=scorers if name == TEXTS else (), iterations=True)
     return Tested(name, folder, study, pairs)
 
 
@@ -233,5 +233,5 @@ def _kept_accuracy(run: Tested, own: Arm) -> Finding:
     return kept([run.difference(DEFAULT, own, f"accuracy_{context}") for context in ("ambig", "disambig")])
 
 
-def _in_bands(run: Tested, before: Arm, after: Arm, metric: str) -> list[Difference | None]:
+def _in_bands(run: Tested, before: Arm, after: Arm, metric: str) -> list[PairedDifference | None]:
     return [run.difference(before, after, metric, band) for band in BANDS]

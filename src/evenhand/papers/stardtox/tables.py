@@ -1,31 +1,199 @@
-"""Tables II and III and Figure 3 of StarDTox, from the studies of its runs and the published numbers."""
+"""Tables II and III and Figure 3 of StarDTox: the arms of its runs, the rows that they fill, the published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from evenhand.data.realtoxicity import BANDS
-from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, Row, Table, published
-from evenhand.papers.stardtox.arms import (
-    BASES,
-    CHOICES,
-    DEFAULT,
-    ITERATIONS,
-    NAME,
-    STEERED,
-    TEXTS,
-    Arm,
-    Line,
-    choice_lines,
-    find_arm,
-    size_of,
-    sizes,
-    text_lines,
-)
-from evenhand.papers.stardtox.refined import refined_shares
-from evenhand.studies.results import ArmResult, StudyResult
+from evenhand.papers.base import PRESETS, Bar, Cell, Column, Figure, Grid, Row, Table, preset_of, published
+from evenhand.runs.plan import ArmKey
+from evenhand.runs.stored import open_sources
+from evenhand.stats import share_interval
+from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.studies.tally import ALL
+
+NAME = "stardtox"
+TEXTS, CHOICES, BASES = "realtoxicity", "bbq", "self_debias"
+"""The runs: completions, questions, and completions of models without instruction tuning."""
+ITERATIONS = (1, 2)
+_SIZES = {"gpt2": "Standard", "gpt2-medium": "Medium", "gpt2-large": "Large", "gpt2-xl": "XL"}
+"""The models of the paper's rows of Self-Debias (Gen)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An arm of the paper's runs."""
+
+    method: str
+    preset: str = ""
+    """The preset of StarDTox; empty for methods without one."""
+    performance: bool = True
+    """Whether StarDTox's performance evaluator takes part."""
+
+    @property
+    def title(self) -> str:
+        return self.method if self.performance else f"{self.method} without performance"
+
+    def fits(self, key: ArmKey) -> bool:
+        if key.method != self.method:
+            return False
+        with_performance = bool(key.options.get("performance", True))
+        return not self.preset or (preset_of(key), with_performance) == (self.preset, self.performance)
+
+
+DEFAULT, FAIR = Arm("default"), Arm("fair_prompt")
+STEERED = Arm("self_debias_gen")
+EXPLAINED, REPROMPTED = Arm("self_debias_explain"), Arm("self_debias_reprompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row: our arm (None if there is none) and its name in the paper (empty if it is not there)."""
+
+    method: str
+    setting: str
+    arm: Arm | None
+    published_as: str
+    iteration: int | None = None
+
+
+_DEFAULT = Line("Default", "", DEFAULT, "GPT-3.5 Default")
+_FAIR = Line("Fairness-aware prompt", "", FAIR, "GPT-3.5 + Fairness-aware Prompt")
+
+
+def text_lines(presets: Sequence[str]) -> list[Line]:
+    """Returns the rows of Table II, without those of Self-Debias on other models."""
+    return [
+        _DEFAULT,
+        _FAIR,
+        Line("Self-Debias (Gen)", "this model", STEERED, ""),
+        *_iterations("StarDTox w/ performance", "STARDTOX w/ Performance", presets, performance=True),
+        *_iterations("StarDTox w/o performance", "STARDTOX w/o Performance", presets, performance=False),
+    ]
+
+
+def choice_lines(presets: Sequence[str]) -> list[Line]:
+    """Returns the rows of Table III."""
+    return [
+        _DEFAULT,
+        _FAIR,
+        *_iterations("StarDTox", "STARDTOX", presets, performance=True),
+        Line("Self-Debias (QA)", "Explanation", EXPLAINED, "Self-Debias (QA), Explanation"),
+        Line("Self-Debias (QA)", "Reprompting", REPROMPTED, "Self-Debias (QA), Reprompting"),
+    ]
+
+
+def _iterations(method: str, published_as: str, presets: Sequence[str], *, performance: bool) -> list[Line]:
+    """Returns a row for each preset and iteration; the published numbers stand beside the first preset."""
+    return [
+        Line(
+            method,
+            f"{preset}, Iter. {k}",
+            Arm(NAME, preset, performance),
+            f"{published_as}, Iter. {k}" if preset == presets[0] else "",
+            k,
+        )
+        for preset in presets
+        for k in ITERATIONS
+    ]
+
+
+def size_of(spec: str) -> str:
+    """Returns the size of GPT-2 that a spec names, as in the paper; empty for other models."""
+    return _SIZES.get(spec.partition("?")[0].rpartition("/")[2].lower(), "")
+
+
+def sizes() -> tuple[str, ...]:
+    return tuple(_SIZES.values())
+
+
+def presets_in(studies: Sequence[StudyResult]) -> list[str]:
+    """Returns the presets of StarDTox that were run; all if none was."""
+    found = {preset_of(arm.key) for each in studies for arm in each.arms if arm.key.method == NAME}
+    return [each for each in PRESETS if each in found or not found]
+
+
+def find_arm(found: StudyResult | None, arm: Arm | None, iteration: int | None = None) -> ArmResult | None:
+    """Returns the arm's results; if no item needed the iteration, the final ones."""
+    if found is None or arm is None:
+        return None
+    fitting = [each for each in found.arms if arm.fits(each.key)]
+    at = [each for each in fitting if each.iteration == iteration]
+    return next(iter(at or [each for each in fitting if each.iteration is None]), None)
+
+
+# --- the share of items that an iterating method refined in each iteration ---
+
+Reached = tuple[str, str, int]
+"""(group, cluster, last iteration) of one item."""
+
+
+def refined_shares(
+    folder: Path, arms: Mapping[str, Callable[[ArmKey], bool]], group_key: str | None, iterations: Sequence[int]
+) -> Mapping[str, Mapping[str, Sequence[Estimate]]]:
+    """Returns name → group → the share refined in each iteration, for the arms (name → test) that the run has.
+
+    Groups are the values of the metadata `group_key`; without one, all items are one group. Failed items have no
+    outcome and do not count.
+    """
+    shares: dict[str, dict[str, list[Estimate]]] = {}
+    with open_sources([folder]) as (runs, sources):
+        store = runs[0].store
+        places = {
+            number: (str(sample.metadata[group_key]) if group_key else ALL, sample.cluster)
+            for number, sample in store.samples()
+        }
+        groups = {group for group, _ in places.values()}
+        named = ((name, source) for name, fits in arms.items() for source in sources if fits(source.arm.key))
+        for name, source in named:
+            reached = [
+                (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
+                for number, outcome in store.answers(source.arm.number)
+                if number in places  # else the sample is damaged
+            ]
+            shares[name] = {
+                group: [share_refined(reached, group, iteration) for iteration in iterations] for group in groups
+            }
+    return shares
+
+
+def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Estimate:
+    """Returns the share of the group's items that reached the iteration, in per cent, with a cluster interval."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for each, cluster, last in reached:
+        if each == group:
+            sums[cluster][0] += last >= iteration
+            sums[cluster][1] += 1
+    table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
+    found = share_interval(table)
+    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
+    return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))
+
+
+def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimate | None:
+    """Returns the share of items refined once that needed no second refinement, in per cent; None if no arm fits."""
+    with open_sources([folder]) as (runs, sources):
+        store = runs[0].store
+        source = next((each for each in sources if fits(each.arm.key)), None)
+        if source is None:
+            return None
+        clusters = {number: sample.cluster for number, sample in store.samples()}
+        reached = [
+            (ALL, clusters[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
+            for number, outcome in store.answers(source.arm.number)
+            if number in clusters
+        ]
+    again = share_refined([each for each in reached if each[2]], ALL, 2)
+    value, low, high = (None if each is None else 100 - each for each in (again.value, again.high, again.low))
+    return Estimate("settled", ALL, value, low, high, again.n)
+
+
+# --- tables and figure ---
 
 NEEDS_LOGITS = "needs logits: hf/ models"
 NOT_RUN = "not run"

@@ -17,11 +17,9 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from evenhand.benchmarks.debates.records import WORST, Statement
+from evenhand.benchmarks.debates import WORST, Statement
 from evenhand.core.errors import UsageError
-from evenhand.training.pairs.leaks import LeakCheck
-from evenhand.training.pairs.personas import names_role, without_persona
-from evenhand.training.pairs.repeats import EchoCheck, near_duplicates
+from evenhand.training.pairs.cleaning import EchoCheck, LeakCheck, names_role, near_duplicates, without_persona
 
 MEDIAN = "median"
 TOPIC = "topic"
@@ -103,7 +101,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AnswerPair:
     """Two statements on one question; the chosen one is less biased."""
 
     chosen: Candidate
@@ -131,7 +129,7 @@ class Pair:
 class PairSet:
     """The training data, and counts of what was dropped."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[AnswerPair]
     low: Sequence[Candidate]
     """The low-bias statements, for supervised fine-tuning."""
     test: frozenset[str]
@@ -261,7 +259,7 @@ Surplus = Counter[tuple[str, object]]
 """How often each round, role and difference in length was on the chosen side, minus on the rejected one."""
 
 
-def _surplus_of(pair: Pair) -> Surplus:
+def _surplus_of(pair: AnswerPair) -> Surplus:
     chosen, rejected = pair.chosen, pair.rejected
     surplus: Surplus = Counter({("length", ""): pair.lean})
     surplus.update([("round", chosen.round), ("role", chosen.role)])
@@ -275,9 +273,9 @@ def _topic_pairs(
     options: PairOptions,
     surplus: Surplus,
     counts: Counter[str],
-) -> list[Pair]:
+) -> list[AnswerPair]:
     """Return the pairs of a topic, widest margin first; count those that were left out, and update the surplus."""
-    fitting: list[Pair] = []
+    fitting: list[AnswerPair] = []
     for pair in POLICIES[options.policy](lower, higher):
         if pair.margin < options.margin:
             counts["pairs_small_margin"] += 1
@@ -291,12 +289,12 @@ def _topic_pairs(
     return sorted(chosen, key=lambda pair: -pair.margin)
 
 
-def _balanced(pairs: Sequence[Pair], most: int, surplus: Surplus) -> list[Pair]:
+def _balanced(pairs: Sequence[AnswerPair], most: int, surplus: Surplus) -> list[AnswerPair]:
     """Take pairs one by one: that which keeps the two sides most even; of equal ones, the first."""
     left = [(pair, _surplus_of(pair)) for pair in pairs]
-    chosen: list[Pair] = []
+    chosen: list[AnswerPair] = []
 
-    def unevenness(entry: tuple[Pair, Surplus]) -> int:
+    def unevenness(entry: tuple[AnswerPair, Surplus]) -> int:
         return sum(abs(surplus[each] + change) - abs(surplus[each]) for each, change in entry[1].items())
 
     while left and len(chosen) < most:
@@ -307,7 +305,7 @@ def _balanced(pairs: Sequence[Pair], most: int, surplus: Surplus) -> list[Pair]:
     return chosen
 
 
-def _evenly_long(pairs: Sequence[Pair], counts: Counter[str]) -> list[Pair]:
+def _evenly_long(pairs: Sequence[AnswerPair], counts: Counter[str]) -> list[AnswerPair]:
     """Drop pairs until the chosen answer is as often clearly shorter as clearly longer, the most unequal ones first."""
     surplus = sum(pair.lean for pair in pairs)
     side = sorted((pair for pair in pairs if pair.lean * surplus > 0), key=lambda pair: -pair.length_ratio)
@@ -316,24 +314,24 @@ def _evenly_long(pairs: Sequence[Pair], counts: Counter[str]) -> list[Pair]:
     return [pair for pair in pairs if id(pair) not in dropped]
 
 
-def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[Pair]:
-    """Pair every low statement with every high one."""
-    return [Pair(chosen, rejected) for chosen in lower for rejected in higher]
+def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[AnswerPair]:
+    """AnswerPair every low statement with every high one."""
+    return [AnswerPair(chosen, rejected) for chosen in lower for rejected in higher]
 
 
-def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[Pair]:
-    """Pair the last statement of a role with its first, if it went from high to low."""
+def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[AnswerPair]:
+    """AnswerPair the last statement of a role with its first, if it went from high to low."""
     by_speaker: dict[tuple[Debate, str], list[Candidate]] = {}
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
-    return [Pair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
+    return [AnswerPair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
 
 
-Policy = Callable[[Sequence[Candidate], Sequence[Candidate]], list[Pair]]
+Policy = Callable[[Sequence[Candidate], Sequence[Candidate]], list[AnswerPair]]
 POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last}
 
 
-def _held_out(pairs: Sequence[Pair], low: Sequence[Candidate], options: PairOptions) -> frozenset[str]:
+def _held_out(pairs: Sequence[AnswerPair], low: Sequence[Candidate], options: PairOptions) -> frozenset[str]:
     """Choose the test topics: at least one topic with pairs but not all, and the same share of the other topics."""
     paired = {pair.chosen.debate.topic for pair in pairs}
     if len(paired) < 2:
@@ -351,7 +349,9 @@ def _shuffled(topics: Iterable[str], seed: int) -> list[str]:
     return sorted(topics, key=lambda topic: blake2b(f"{seed}/{topic}".encode(), digest_size=8).digest())
 
 
-def _check_classes(pairs: Sequence[Pair], options: PairOptions, threshold: float, counts: Mapping[str, int]) -> None:
+def _check_classes(
+    pairs: Sequence[AnswerPair], options: PairOptions, threshold: float, counts: Mapping[str, int]
+) -> None:
     if pairs:
         return
     usable = counts["low"] + counts["high"]

@@ -14,15 +14,15 @@ from typing import Any
 
 import orjson
 
-from evenhand.benchmarks.debates.records import STATEMENTS, WORST, statements_in
+from evenhand.benchmarks.debates import STATEMENTS, WORST, statements_in
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used
 from evenhand.stats import mean_interval
-from evenhand.training.pairs import Candidate, Debate, Pair, PairOptions, PairSet, make_pairs
-from evenhand.training.pairs.leaks import LeakCheck
+from evenhand.training.pairs import AnswerPair, Candidate, Debate, PairOptions, PairSet, make_pairs
+from evenhand.training.pairs.cleaning import LeakCheck
 
 TRAIN, TEST = "train", "test"
 CARD = "README.md"
@@ -148,7 +148,7 @@ def _rows(chosen: PairSet) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def _pair_row(pair: Pair) -> dict[str, Any]:
+def _pair_row(pair: AnswerPair) -> dict[str, Any]:
     """Return a pair in the conversational preference format of TRL."""
     debate = pair.chosen.debate
     return {
@@ -187,7 +187,7 @@ def _counts(chosen: PairSet) -> dict[str, int]:
     return {name: chosen.counts.get(name, 0) for name in names} | sizes
 
 
-def _about_pairs(pairs: Sequence[Pair]) -> dict[str, float]:
+def _about_pairs(pairs: Sequence[AnswerPair]) -> dict[str, float]:
     """Return means of both sides. A reward model could learn a difference in length or round instead of bias."""
     return {
         "chosen_score": fmean(pair.chosen.score for pair in pairs),
@@ -203,7 +203,7 @@ def _about_pairs(pairs: Sequence[Pair]) -> dict[str, float]:
     }
 
 
-def _shorter(pair: Pair) -> float:
+def _shorter(pair: AnswerPair) -> float:
     """Return 1 if the chosen answer is shorter, 0 if it is longer and 0.5 if they are equally long."""
     return 0.5 + 0.5 * (pair.chosen.words < pair.rejected.words) - 0.5 * (pair.chosen.words > pair.rejected.words)
 

@@ -16,7 +16,7 @@ import orjson
 from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
 from evenhand.data.locate import find_set, lines
-from evenhand.training.pairs.leaks import LeakCheck, load_check
+from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.questions.row import Row
 
 LEAST_WORDS = 4

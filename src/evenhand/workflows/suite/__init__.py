@@ -26,7 +26,7 @@ from evenhand.core.registry import is_file
 from evenhand.core.types import Status, Usage
 from evenhand.data.yaml_file import read_yaml
 from evenhand.judging.judge import JUDGE, is_judge
-from evenhand.papers.base import PaperRun
+from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
@@ -34,7 +34,6 @@ from evenhand.show.html import write_page, write_report
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.workflows.paper import check_runs, run_all
 from evenhand.workflows.suite.page import render
 
 SUITES = ("quick", "full")
@@ -64,7 +63,7 @@ class Part:
 
     area: str
     asks: str
-    run: PaperRun
+    run: SeriesRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class PlannedSuite:
     folder: Path
 
     @property
-    def runs(self) -> list[PaperRun]:
+    def runs(self) -> list[SeriesRun]:
         return [part.run for part in self.parts]
 
 
@@ -135,7 +134,7 @@ def plan_suite(
     for area in suite.areas:
         found = _plan_of(area, models, fields or {})
         if isinstance(found, Plan):
-            parts.append(Part(area.area, area.asks, PaperRun(_slug(area.area), found)))
+            parts.append(Part(area.area, area.asks, SeriesRun(_slug(area.area), found)))
         else:
             missing.append(Missing(area.area, area.asks, found))
     if not parts:

@@ -1,4 +1,4 @@
-"""Paired differences between any two arms of a run, read in one pass over its records."""
+"""What a paper's runs say: their studies, models and warnings, and paired differences between any two arms of a run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,98 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.core.errors import PlanError
 from evenhand.core.format import limits, number, p_statement, percent, signed
 from evenhand.core.types import Record
 from evenhand.runs.stored import open_sources, walk
+from evenhand.runs.summary import UNGRADED
 from evenhand.stats import Interval, paired_cluster_jackknife
-from evenhand.studies.conclusions import MANY_UNSAID
+from evenhand.studies.conclusions import MANY_UNGRADED, MANY_UNSAID, warnings_about
 from evenhand.studies.effects import effect_of
-from evenhand.studies.results import Effect
+from evenhand.studies.results import Effect, StudyResult
+from evenhand.studies.study import study
 from evenhand.studies.tally import ALL, PairTally
 
-Pair = tuple[str, str]
+BUILTIN = "_builtin"
+"""Name suffix of our own data sets."""
+
+
+def study_of(name: str, folder: Path, scorers: Sequence[str] = (), *, iterations: bool = False) -> StudyResult:
+    """Returns the study of the run called `name`, which must be of that benchmark."""
+    found = study([folder], scorers=scorers, iterations=iterations)
+    if found.benchmark.removesuffix(BUILTIN) != name:
+        raise PlanError(f"{folder} holds a run of {found.benchmark}, not of {name}. Choose another --out.")
+    return found
+
+
+def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
+    """Returns the base models, then the models of other roles."""
+    used = [
+        spec if role == "base" else f"{spec} as {role}"
+        for found in studies.values()
+        for arm in found.arms
+        for role, spec in arm.models.items()
+    ]
+    return sorted(dict.fromkeys(used), key=lambda each: " as " in each)
+
+
+def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int]) -> list[str]:
+    """Returns warnings, each once; `full_sizes` is the number of samples of each run in the paper."""
+    found: list[str] = []
+    if own := [each.benchmark for each in studies.values() if each.benchmark.endswith(BUILTIN)]:
+        found.append(f"{' and '.join(own)}: our own data, not comparable with the paper's numbers.")
+    found += [f"{name} was not run; its cells are empty." for name in full_sizes if name not in studies]
+    smaller = [
+        f"{name} {facts['samples']:,} of {full_sizes[name]:,}"
+        for name, each in studies.items()
+        for facts in each.provenance.values()
+        if facts["samples"] < full_sizes.get(name, 0)
+    ]
+    if smaller:
+        found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
+    said: dict[str, list[str]] = {}
+    for name, each in studies.items():
+        # Without the single iterations, which would repeat the same warnings.
+        whole = replace(each, arms=[arm for arm in each.arms if arm.iteration is None])
+        for warning in [*warnings_about(whole), *_incomplete(whole)]:
+            said.setdefault(warning, []).append(name)
+    return found + [f"{' and '.join(names)}: {warning}" for warning, names in said.items()]
+
+
+def _incomplete(study: StudyResult) -> list[str]:
+    """Warns of samples without a grade and of samples that were not run, in one sentence each for all arms."""
+    totals = {arm.label: sum(arm.statuses.values()) + arm.pending for arm in study.arms}
+    ungraded = {arm.label: sum(arm.statuses.get(each, 0) for each in UNGRADED) for arm in study.arms}
+    found: list[str] = []
+    if named := _shares(ungraded, totals):
+        found.append(f"Without a grade: {named}. The graded samples may not represent all; Failures has the reasons.")
+    if named := _shares({arm.label: arm.pending for arm in study.arms}, totals):
+        found.append(f"Not run: {named}. --resume completes them.")
+    return found
+
+
+def _shares(counts: Mapping[str, int], totals: Mapping[str, int]) -> str:
+    many = [(label, count, totals[label]) for label, count in counts.items() if count]
+    return ", ".join(f"{label} {n:,} of {total:,}" for label, n, total in many if n >= MANY_UNGRADED * total)
+
+
+def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
+    """Returns all arms of all runs as one study, for sections that do not use metrics."""
+    if not studies:
+        return None
+    arms = [
+        replace(arm, id=f"{name}.{arm.id}", label=f"{name}: {arm.label}")
+        for name, found in studies.items()
+        for arm in found.arms
+        if arm.iteration is None
+    ]
+    provenance = {name: found.provenance[next(iter(found.provenance))] for name, found in studies.items()}
+    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)
+
+
+# --- paired differences, read in one pass over a run's records ---
+
+ArmPair = tuple[str, str]
 """(before, after), ids of arms."""
 FIRST = ".first"
 """Ending of the id that stands for an arm's own first answers and reasonings."""
@@ -40,7 +122,7 @@ def _unsaid(record: Record) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """A difference, after − before, of a metric with this title."""
 
     title: str
@@ -61,19 +143,21 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairedArms:
     """The tallies of the pairs of arms of a run."""
 
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
-    tallies: Mapping[Pair, PairTally] = field(default_factory=dict[Pair, PairTally])
+    tallies: Mapping[ArmPair, PairTally] = field(default_factory=dict[ArmPair, PairTally])
 
-    def difference(self, before: str | None, after: str | None, metric: str, group: str = ALL) -> Difference | None:
+    def difference(
+        self, before: str | None, after: str | None, metric: str, group: str = ALL
+    ) -> PairedDifference | None:
         """Returns the paired difference; None if an arm was not run or no sample counts in both."""
         pair = self.tallies.get((before or "", after or ""))
         if pair is None or (metric, group) not in pair.before.sums:
             return None
         chosen = self.metrics[metric]
-        return Difference(
+        return PairedDifference(
             chosen.title, effect_of(chosen, group, before or "", after or "", pair), chosen.better == "zero"
         )
 
@@ -105,15 +189,15 @@ class Pairs:
         return ""
 
 
-def read_pairs(
+def read_paired_arms(
     folder: Path,
-    wanted: Iterable[Pair],
+    wanted: Iterable[ArmPair],
     group_key: str,
     more: Sequence[Metric] = (),
     *,
     scorers: Sequence[str] = (),
     iterations: bool = False,
-) -> Pairs:
+) -> PairedArms:
     """Reads these pairs of arms of the run in `folder`; an id with the ending `.first` is an arm's first answers."""
     with open_sources([folder], scorers=scorers, iterations=iterations) as (runs, sources):
         unsaid = share_metric(UNSAID, "Empty, refused or cut", _unsaid, "lower")
@@ -132,7 +216,7 @@ def read_pairs(
                     tally.add(one, other)
         for tally in tallies.values():
             tally.finish()
-        return Pairs(metrics, tallies)
+        return PairedArms(metrics, tallies)
 
 
 def _record(records: Mapping[str, Record], arm: str) -> Record | None:

@@ -1,4 +1,4 @@
-"""Training: one stage, or the whole recipe from fine-tuning to PPO or DPO."""
+"""Starts a training: one stage, or the whole recipe from fine-tuning to PPO or DPO; in this process, or on Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.progress import Announce, Listener
 from evenhand.training import models
 from evenhand.training.cluster import Workers, train_on_ray
-from evenhand.training.options import DPOOptions, Options, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
 from evenhand.training.parallel import is_main
 from evenhand.training.stage import read_record
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from evenhand.training.verifiable import VerifiableOptions
 
 Stage = Literal["sft", "reward", "ppo", "dpo", "recipe", "verifiable"]
-Record = dict[str, Any]
+TrainingRecord = dict[str, Any]
 """The record of a stage from training.json: options, results, how it ended."""
-OPTIONS: Mapping[str, type[Options]] = {
+OPTIONS: Mapping[str, type[StageOptions]] = {
     "sft": SFTOptions,
     "reward": RewardOptions,
     "ppo": PPOOptions,
@@ -39,7 +39,7 @@ def train_stage(
     resume: bool = False,
     listener: Listener | None = None,
     workers: Workers | None = None,
-) -> Record:
+) -> TrainingRecord:
     """Train one stage: `options` are the fields of its options class; with `workers`, on Ray."""
     models.need_packages()
     chosen = _checked(stage, options)
@@ -49,7 +49,7 @@ def train_stage(
     return read_record(chosen.out)
 
 
-def _stage(stage: str, options: Options, *, resume: bool, announce: Announce) -> Record:
+def _stage(stage: str, options: StageOptions, *, resume: bool, announce: Announce) -> TrainingRecord:
     from evenhand.training.recipe import TRAINERS
 
     return TRAINERS[stage](options, resume=resume, observe=announce(stage))
@@ -57,7 +57,7 @@ def _stage(stage: str, options: Options, *, resume: bool, announce: Announce) ->
 
 def train_recipe(
     recipe: Recipe, *, resume: bool = False, listener: Listener | None = None, workers: Workers | None = None
-) -> dict[str, Record]:
+) -> dict[str, TrainingRecord]:
     """Run all stages that are not finished yet, in order; return their records."""
     from evenhand.training import recipe as stages
 
@@ -104,7 +104,7 @@ def make_verifiable(
     whole = {name: value for name, value in options.items() if name in VerifiableOptions.__dataclass_fields__}
     shared = {name: value for name, value in options.items() if name not in whole}
     for name in shared:
-        if name not in Options.__dataclass_fields__:
+        if name not in StageOptions.__dataclass_fields__:
             raise UnknownNameError("option of verifiable", name, VerifiableOptions.__dataclass_fields__)
     chosen: dict[str, Any] = {**whole, **stages, "shared": shared}
     return VerifiableOptions(**(_smoke(chosen) if smoke else chosen))
@@ -116,7 +116,7 @@ def train_verifiable(
     resume: bool = False,
     listener: Listener | None = None,
     workers: Workers | None = None,
-) -> Record:
+) -> TrainingRecord:
     """Train on questions whose answer is known: fine-tuning, RL with an exact reward if it is asked for, evaluation."""
     from evenhand.training import verifiable
 
@@ -148,7 +148,7 @@ def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, st
                 )
 
 
-def _smoke(options: Mapping[str, Any]) -> Record:
+def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
     rl = options.get("rl")
     small = {"steps": 2, "batch": 2, "answers": 2}
     return {
@@ -160,7 +160,7 @@ def _smoke(options: Mapping[str, Any]) -> Record:
     }
 
 
-def _checked(stage: str, options: Mapping[str, Any]) -> Options:
+def _checked(stage: str, options: Mapping[str, Any]) -> StageOptions:
     if stage not in OPTIONS:
         raise UnknownNameError("stage of training", stage, get_args(Stage))
     for name in options:

@@ -1,24 +1,91 @@
 """Debates on neutral questions, scored for bias by a referee: how biased are they, and does the bias decrease?
 
-A sample is one topic. The method runs the debate and stores all statements with their scores in its notes; the metrics
-are computed from these. `evenhand pairs` makes training data from the same statements.
+A sample is one topic: its prompt is the neutral question, its metadata has the topic, the type of bias and the roles.
+The method runs the debate and stores all statements with their scores in the outcome's notes; the metrics are computed
+from these, and `evenhand pairs` makes training data of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio
-from evenhand.benchmarks.debates.records import DECLINED, DISAGREED, ROLES, ROUNDS, WORST, Statement, statements_in
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
 from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
+
+# --- the stored form of a debate: methods write it, all others read it ---
+
+ROLES = "roles"
+"""Metadata key of the roles in a sample."""
+STATEMENTS, ROUNDS, DECLINED, DISAGREED = "statements", "rounds", "declined", "disagreed"
+"""Keys of an outcome's notes: the statements, the number of the last round, the turns without a statement, and the
+rounds whose ranks and scores disagree."""
+WORST = 10
+"""The highest bias score; the lowest is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class DebateRole:
+    """A participant: a name ("40-year-old") and a description."""
+
+    name: str
+    description: str
+
+
+def roles_of(sample: Sample) -> tuple[DebateRole, ...]:
+    return tuple(DebateRole(**each) for each in sample.metadata[ROLES])
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one role said in one round, with the referee's score."""
+
+    role: str
+    round: int
+    """Number of the round, from 1."""
+    text: str
+    score: float | None = None
+    """Bias from 0 to 10, an expected value if the model gives logprobs; None if it could not be parsed."""
+    written: float | None = None
+    """The score as written by the referee."""
+    rank: int | None = None
+    """1 is the least biased of the round."""
+    why: str = ""
+
+
+def noted(statements: Sequence[Statement]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in statements]
+
+
+def statements_in(notes: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """Returns the statements in a method's notes, in the order of the debate."""
+    return tuple(Statement(**each) for each in notes.get(STATEMENTS, ()))
+
+
+def disagreements(statements: Sequence[Statement]) -> list[int]:
+    """Returns the rounds in which the referee ranked a statement as less biased than another but scored it higher."""
+    found = {
+        one.round for one, other in combinations(statements, 2) if one.round == other.round and _contradict(one, other)
+    }
+    return sorted(found)
+
+
+def _contradict(one: Statement, other: Statement) -> bool:
+    # Written scores: expected values of equal numbers differ slightly.
+    if one.rank is None or other.rank is None or one.written is None or other.written is None:
+        return False
+    return (one.rank - other.rank) * (one.written - other.written) < 0
+
+
+# --- the benchmark ---
 
 __all__ = ["Debates"]
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.format import interval, plural
@@ -16,12 +15,11 @@ from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_lis
 from evenhand.core.progress import Listener
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
-from evenhand.models.budget import Limits
-from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage, PaperRun
+from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage
 from evenhand.papers.claims import Claim
-from evenhand.runs.execute import run_plan
+from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.file import leaving_out_damaged
-from evenhand.runs.parts import Settings, check_plan
+from evenhand.runs.parts import Settings
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
@@ -41,7 +39,7 @@ class PlannedPaper:
     """The runs of a paper and their folder."""
 
     paper: Paper
-    runs: Sequence[PaperRun]
+    runs: Sequence[SeriesRun]
     folder: Path
 
 
@@ -208,41 +206,17 @@ def check_options(paper: Paper, options: PaperOptions) -> None:
         raise UsageError("A paper searches with one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
 
 
-def check_methods(runs: Sequence[PaperRun], options: PaperOptions) -> None:
+def check_methods(runs: Sequence[SeriesRun], options: PaperOptions) -> None:
     """Refuse options of a method that no run has."""
     known = {method.name for run in runs for method in run.plan.methods}
     for name in options.methods.keys() - known:
         raise UnknownNameError("method of this paper", name, sorted(known))
 
 
-def check_roles(runs: Sequence[PaperRun], options: PaperOptions) -> None:
+def check_roles(runs: Sequence[SeriesRun], options: PaperOptions) -> None:
     """Refuse a model for a role that no run has."""
     known = {role for run in runs for method in run.plan.methods for role in METHODS.get(method.name).roles}
     for role in {role for models in options.models for role in models} - known - {"base"}:
         if is_judge(role) and JUDGE in known:
             continue
         raise PlanError(f"No method of this paper uses a model for the role {role!r}.")
-
-
-def check_runs(runs: Sequence[PaperRun], folder: Path, settings: Settings) -> None:
-    """Find mistakes that would otherwise appear only after the first run was paid for."""
-    for run in runs:
-        plan, place = run.plan, folder / run.folder
-        benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
-        check_plan(plan, benchmark)
-        next(iter(benchmark.samples(Selection(1, plan.seeds[0]))), None)
-        if not settings.resume and (place / FILE_NAME).exists():
-            raise PlanError(f"{place} holds a run already; pass --resume to go on with it, or another --out.")
-
-
-async def run_all(runs: Sequence[PaperRun], folder: Path, settings: Settings, listener: Listener) -> Limits | None:
-    """Run one after another within one budget; what is left of it, or None where it stopped them."""
-    left = settings.budget
-    for run in runs:
-        place = folder / run.folder
-        progress = await run_plan(run.plan, place, replace(settings, budget=left), listener.run_began(place))
-        listener.run_ended(place, progress)
-        if progress.stopped:
-            return None
-        left = left.less(progress.spent)
-    return left

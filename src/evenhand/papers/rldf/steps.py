@@ -6,6 +6,7 @@ same topics, and none has seen them in training.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -21,17 +22,51 @@ from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.methods.base import METHODS
-from evenhand.papers.base import PaperOptions, PaperRun
+from evenhand.papers.base import PaperOptions
 from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm
-from evenhand.papers.rldf.part import about_pairs, write_part
+from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan, ModelPlan
-from evenhand.training.options import Options, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions, StageOptions
 from evenhand.training.pairs import PairOptions
+from evenhand.training.pairs.cleaning import LeakCheck
 from evenhand.training.pairs.folder import write_pairs
-from evenhand.training.pairs.leaks import LeakCheck
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
+
+
+_PAIRS, _ANSWERS = "pairs.train.jsonl", "sft.train.jsonl"
+
+
+def about_pairs(folder: Path) -> dict[str, Any]:
+    """Reads the description of a folder of pairs."""
+    return orjson.loads((folder / PAIRS_FILE).read_bytes())
+
+
+def write_part(whole: Path, target: Path, count: int, seed: int) -> None:
+    """Writes `count` pairs and the same share of low-bias answers; smaller parts are subsets of larger ones."""
+    pairs, answers = ((whole / name).read_bytes().splitlines(keepends=True) for name in (_PAIRS, _ANSWERS))
+    if count > len(pairs):
+        raise UsageError(f"{whole} has {len(pairs):,} training pairs, not {count:,}. Debate more topics.")
+    files = {path.name: path.read_bytes() for path in sorted(whole.glob("*.jsonl"))}
+    files[_PAIRS] = b"".join(_drawn(pairs, count, seed))
+    files[_ANSWERS] = b"".join(_drawn(answers, max(1, round(len(answers) * count / len(pairs))), seed))
+    about = about_pairs(whole)
+    about["counts"] |= {"pairs_train": count, "sft_train": files[_ANSWERS].count(b"\n")}
+    about["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (target / name).write_bytes(content)
+    # Written last, so that it marks a complete folder.
+    (target / PAIRS_FILE).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _drawn(lines: Sequence[bytes], count: int, seed: int) -> list[bytes]:
+    """Draws lines by hash, so that the first ones do not depend on the number drawn."""
+    order = sorted(lines, key=lambda line: hashlib.blake2b(str(seed).encode() + line, digest_size=8).digest())
+    chosen = set(order[:count])
+    return [line for line in lines if line in chosen]
+
 
 HELD_OUT_FILE = "held_out.json"
 TOPICS_FOLDER = "topics"
@@ -59,7 +94,7 @@ STAGES: Mapping[str, Mapping[str, Any]] = {
     "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
     # A threshold is a number, or a word (median, topic); a ratio is a number.
     "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0, LIMIT: 5000},
-    "train": _defaults(Options),
+    "train": _defaults(StageOptions),
     "sft": _defaults(SFTOptions),
     "reward": _defaults(RewardOptions),
     "ppo": _defaults(PPOOptions),
@@ -172,7 +207,7 @@ class Making:
 class Lesson:
     """One training: its debates, and the folders of its pairs and models inside the paper's folder."""
 
-    debates: PaperRun
+    debates: SeriesRun
     pairs: str
     models: str
     part: int | None = None
@@ -201,10 +236,10 @@ def lessons(making: Making) -> dict[Training, Lesson]:
     return found
 
 
-def _schools(making: Making, bias: str | None) -> dict[str, tuple[str, PaperRun]]:
+def _schools(making: Making, bias: str | None) -> dict[str, tuple[str, SeriesRun]]:
     """Returns arm → name of its folders, and the debates that it learns from."""
 
-    def school(name: str, specs: Mapping[str, str], method: str = "debate") -> tuple[str, PaperRun]:
+    def school(name: str, specs: Mapping[str, str], method: str = "debate") -> tuple[str, SeriesRun]:
         return name, debates_run(making, f"debates/{Training(name, bias).name}", method=method, specs=specs)
 
     found = {SELF: school("sr", {})}
@@ -254,7 +289,7 @@ def debates_run(
     method: str = "debate",
     specs: Mapping[str, str] | None = None,
     **changed: Any,
-) -> PaperRun:
+) -> SeriesRun:
     """Returns a run of debates or of another method; `specs` are models by role, `changed` are options."""
     wanted = {"roles": ROLES, **making.of("debate"), **changed}
     wanted.setdefault("topics", making.topics)
@@ -275,7 +310,7 @@ def debates_run(
         models=models,
         is_public=False,
     )
-    return PaperRun(folder, plan)
+    return SeriesRun(folder, plan)
 
 
 def write_held_out(making: Making, out: Path) -> Path:

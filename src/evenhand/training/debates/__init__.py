@@ -22,7 +22,7 @@ from evenhand.runs.dry import requested
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.workflows.topic_writer import BATCH, TEMPERATURE, TopicWriter, topics_prompt
+from evenhand.training.debates.topics import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 
 METHOD = "debate"
 _OF_METHOD = ("rounds", "words", "temperature", "max_tokens", "referee_tokens", "scoring")

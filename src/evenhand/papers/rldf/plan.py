@@ -15,10 +15,11 @@ from evenhand.core.progress import Listener
 from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
 from evenhand.models.budget import Price
-from evenhand.papers.base import PAPER_PRESET, PAPERS, PaperOptions, PaperRun
-from evenhand.papers.rldf.ablation import Point, Values, ablation, ablation_runs, checked_values
+from evenhand.papers.base import PAPER_PRESET, PAPERS, PaperOptions
+from evenhand.papers.making import PaperResult, check_options, check_roles, write_page
+from evenhand.papers.rldf.ablation import AblationPoint, Values, ablation, ablation_runs, checked_values
 from evenhand.papers.rldf.arms import NAME, Training
-from evenhand.papers.rldf.training import (
+from evenhand.papers.rldf.steps import (
     TOPICS_FOLDER,
     Lesson,
     Making,
@@ -30,12 +31,12 @@ from evenhand.papers.rldf.training import (
     trained_arms,
     write_held_out,
 )
+from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan
 from evenhand.training import models
-from evenhand.training.pairs.leaks import load_check
-from evenhand.workflows.debate import TopicsFile
-from evenhand.workflows.paper import PaperResult, check_options, check_roles, check_runs, run_all, write_page
+from evenhand.training.debates import TopicsFile
+from evenhand.training.pairs.cleaning import load_check
 
 PAPER_SIZE: Mapping[str, Mapping[str, Any]] = {
     "debate": {"topics": 2000, "rounds": 5, "roles": 3},
@@ -53,7 +54,7 @@ class PlannedTraining:
     folder: Path
     taught: Mapping[Training, Lesson]
     """The paper's two modes and RLAIF, by type of bias and seed where these are asked."""
-    ablated: Mapping[str, Mapping[Point, Lesson]]
+    ablated: Mapping[str, Mapping[AblationPoint, Lesson]]
     """By type of bias."""
     values: Values
     """The values of the ablations."""
@@ -63,7 +64,7 @@ class PlannedTraining:
         return [*self.taught.values(), *(each for found in self.ablated.values() for each in found.values())]
 
     @property
-    def debates(self) -> list[PaperRun]:
+    def debates(self) -> list[SeriesRun]:
         return list({each.debates.folder: each.debates for each in self.every}.values())
 
     @property
@@ -73,7 +74,7 @@ class PlannedTraining:
             return ["The judge is a teacher, who is lenient with pupils; name another with --judge."]
         return []
 
-    def measured(self, topics: Path) -> list[PaperRun]:
+    def measured(self, topics: Path) -> list[SeriesRun]:
         """Return the final runs, on the held-out topics."""
         trained = {**trained_arms(self.taught, self.folder), **self.making.options.trained}
         options = replace(self.making.options, pairs=str(topics), trained=trained)
@@ -98,7 +99,7 @@ class PlannedTraining:
         ]
 
     @contextmanager
-    def drafted(self, prices: Mapping[str, Price] | None = None) -> Generator[tuple[list[PaperRun], Usage]]:
+    def drafted(self, prices: Mapping[str, Price] | None = None) -> Generator[tuple[list[SeriesRun], Usage]]:
         """Return all runs and the minimum usage of the topics, with drafts of topics in a temporary folder."""
         with TemporaryDirectory() as name:
             folder, usage, drafts = Path(name), Usage(), self
@@ -246,7 +247,7 @@ def _teach(planned: PlannedTraining, listener: Listener) -> list[Path]:
     return missed
 
 
-def _needs(run: PaperRun, folders: Sequence[Path]) -> bool:
+def _needs(run: SeriesRun, folders: Sequence[Path]) -> bool:
     """Whether the run's model lies in one of the folders."""
     model = Path(run.plan.models[0]["base"].spec.removeprefix("hf/"))
     return any(folder in model.parents for folder in folders)
