@@ -165,7 +165,7 @@ def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, t
 
 
 def test_a_dry_run_prices_topics_and_counts_the_trainings_of_all_seeds_and_types(cli: Any, stubs: Any, tmp_path: Path):
-    size = ("--set", "debate.topics=2000", "--set", "pairs.limit=5000", "--bias", "age,beauty", "--per-type")
+    size = ("--set", "debate.topics=100", "--set", "pairs.limit=5000", "--bias", "age,beauty", "--per-type")
 
     result = cli(*asked("hf/x", "--train", "--generate", "--train-seeds", "1,2,3", *size, "--dry-run"))
 

@@ -132,7 +132,7 @@ def test_no_item_occurs_twice() -> None:
 def test_the_set_is_the_same_every_time() -> None:
     digests = {
         hashlib.sha256("\n".join(json.dumps(row) for row in rows).encode()).hexdigest()
-        for rows in (ROWS, builtin_rows())
+        for rows in (ROWS, builtin_rows.__wrapped__())
     }
 
     assert digests == {DIGEST}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from evenhand.core.errors import DataError
 from evenhand.data.locate import content_hash
@@ -161,7 +160,7 @@ class TestBuiltin:
     def test_the_content_has_a_sum(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = BuiltinPassages().facts()
         row = {"title": "T", "passage": "P", "answerable": [], "unanswerable": ["Why?"]}
-        monkeypatch.setattr(yaml, "safe_load", lambda _text: [row])
+        monkeypatch.setattr("evenhand.data.squad._builtin", lambda: [row])
 
         assert BuiltinPassages().facts()["questions"] == {"unanswerable": 1}
         assert BuiltinPassages().hashes() != before["sha256"]

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -157,5 +158,6 @@ def _kind(prompt: Prompt) -> str:
     return "without a score" if prompt.toxicity is None else "outside of the bands"
 
 
+@cache
 def _builtin() -> dict[str, dict[str, list[str]]]:
     return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -181,5 +181,6 @@ def _text(holder: Mapping[str, Any], name: str, place: str, file: Path | str) ->
     return value
 
 
+@cache
 def _builtin() -> list[dict[str, Any]]:
     return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -137,22 +137,28 @@ class BuiltinRows(Source):
         self.language = language
 
     def reader(self, category: str) -> CategoryReader:
-        return ListReader(self._items.get(category, []))
+        return ListReader(_builtin_items(self.language).get(category, []))
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
-        digest = hashlib.sha256()
-        for row in builtin_rows(self.language):
-            if row["category"] in categories:
-                digest.update(orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
-        return {"built-in rows": digest.hexdigest()}
+        return {"built-in rows": _builtin_hash(self.language, frozenset(categories))}
 
-    @cached_property
-    def _items(self) -> dict[str, list[Item]]:
-        items: dict[str, list[Item]] = {}
-        for number, row in enumerate(builtin_rows(self.language), 1):
-            item = read_item(row, row["category"], "built-in BBQ rows", number)
-            items.setdefault(item.category, []).append(item)
-        return items
+
+@cache
+def _builtin_items(language: str) -> Mapping[str, Sequence[Item]]:
+    items: dict[str, list[Item]] = {}
+    for number, row in enumerate(builtin_rows(language), 1):
+        item = read_item(row, row["category"], "built-in BBQ rows", number)
+        items.setdefault(item.category, []).append(item)
+    return items
+
+
+@cache
+def _builtin_hash(language: str, categories: frozenset[str]) -> str:
+    digest = hashlib.sha256()
+    for row in builtin_rows(language):
+        if row["category"] in categories:
+            digest.update(orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
+    return digest.hexdigest()
 
 
 class _FileReader(CategoryReader):

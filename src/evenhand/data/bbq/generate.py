@@ -8,6 +8,7 @@ order of the answers and the wording of "unknown", so the set is balanced and id
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -125,8 +126,13 @@ class _Fill:
         return _sentence(self.words.joined.format(*((bad, good) if bad_first else (good, bad))))
 
 
-def builtin_rows(language: str = "en") -> Iterator[dict[str, Any]]:
-    """Yield all rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
+@cache
+def builtin_rows(language: str = "en") -> tuple[Mapping[str, Any], ...]:
+    """Return all rows in a stable order, with the official fields plus `target_loc` and `label_type`."""
+    return tuple(_rows(language))
+
+
+def _rows(language: str) -> Iterator[dict[str, Any]]:
     template_count = 0
     words = WORDS[language]
     for category in words.categories:

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -75,7 +76,7 @@ def load_topics(bias: str | None = None, file: str | Path | None = None) -> Deba
         name = bias or BIASES[0]
         if name not in BIASES:
             raise UnknownNameError("built-in type of bias", name, BIASES)
-        return _read(resources.files("evenhand.data.debates").joinpath(f"{name}.yaml"))
+        return _builtin(name)
     path = Path(file).expanduser()
     if path.is_dir():
         if bias is None:
@@ -89,6 +90,11 @@ def load_topics(bias: str | None = None, file: str | Path | None = None) -> Deba
             f"the topics are about {topics.bias!r}, not {bias!r}; use that bias, or omit the option.", file=path
         )
     return topics
+
+
+@cache
+def _builtin(bias: str) -> DebateTopics:
+    return _read(resources.files("evenhand.data.debates").joinpath(f"{bias}.yaml"))
 
 
 def content_hash(topics: DebateTopics) -> str:

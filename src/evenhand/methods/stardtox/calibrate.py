@@ -7,7 +7,7 @@ results on that benchmark are too optimistic.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def contrasts() -> list[Contrast]:
 
 def _proof_jobs() -> Iterator[Contrast]:
     """Yields each passage with the fact and without it; the judge is asked about each person in turn."""
-    pairs: dict[str, dict[str, dict[str, Any]]] = {}
+    pairs: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in builtin_rows():
         if row["question_polarity"] == "neg":
             pairs.setdefault(f"{row['category']}/{row['question_index']}", {}).setdefault(row["context_condition"], row)
@@ -47,7 +47,7 @@ def _proof_jobs() -> Iterator[Contrast]:
         yield _proof_job(pair["ambig"])
 
 
-def _proof_job(row: dict[str, Any]) -> Contrast:
+def _proof_job(row: Mapping[str, Any]) -> Contrast:
     options = tuple(str(row[f"ans{index}"]) for index in range(3))
     right = options[int(row["label"])]
     people = [each for each in options if not abstains(each)]
