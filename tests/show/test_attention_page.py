@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
-from evenhand.show.attention import Framed, passages_table, render_attention, write_attention_csv
+from evenhand.show.attention import passages_table, render_attention, write_attention_csv
 
 WORDS = ("<s>", "\n", "You", " wrote", " <b>this</b>.", "\n")
 LAYERS = ((0.8, 0.0, 0.02, 0.08, 0.1, 0.0), (0.6, 0.0, 0.1, 0.1, 0.2, 0.0))
 
 
-def framed(name: str = "own") -> Framed:
-    return Framed(name, Attention(WORDS, LAYERS), {"Who wrote it": "You wrote", "Question": "not there"})
+def framed(name: str = "own") -> FramedAttention:
+    return FramedAttention(name, Attention(WORDS, LAYERS), {"Who wrote it": "You wrote", "Question": "not there"})
 
 
 def test_the_mean_is_over_layers_and_a_part_gets_what_its_words_get():

@@ -13,12 +13,12 @@ from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.types import Message, Params
 from evenhand.data.malibu import load_bases
 from evenhand.data.texts import TextFile
+from evenhand.made.from_runs import find_hard, hard_fields
+from evenhand.made.scenarios import ScenarioSet, ScenarioTask, _flawless
 from evenhand.models.budget import Limits, Price
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan, make_plan
-from evenhand.workflows.hard import find_hard, hard_fields
-from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask, _flawless
-from evenhand.workflows.score import Tally, load_scorers, score_texts, written_to
+from evenhand.scorers.files import Tally, load_scorers, score_texts, written_to
 
 WRITER = make_plan({"models": ["stub/one"]}).models[0]["base"]
 

@@ -9,8 +9,9 @@ import click
 from evenhand.cli.groups import Command
 from evenhand.core.errors import UsageError
 from evenhand.core.specs import key_values
+from evenhand.data.framing import find_text
+from evenhand.methods.framing import framed_attention
 from evenhand.models.base import ModelOptions
-from evenhand.workflows.attention import find_text, framed_attention
 
 
 @click.command(cls=Command)

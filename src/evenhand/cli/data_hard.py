@@ -18,9 +18,9 @@ from evenhand.cli.request import RunRequest, check_resume, default_out, read_req
 from evenhand.cli.run import print_forecast
 from evenhand.core import aio
 from evenhand.core.errors import PlanError
+from evenhand.made.from_runs import check_models, find_hard, hard_fields
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
-from evenhand.workflows.hard import check_models, find_hard, hard_fields
 
 _FIXED = ("config", "methods", "scorers", "log_to")
 """Options of a plan that the filter decides."""

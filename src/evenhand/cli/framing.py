@@ -14,7 +14,7 @@ from evenhand.cli.report import print_stored, report_path
 from evenhand.cli.request import read_out, read_request
 from evenhand.cli.run import execute
 from evenhand.core.errors import UsageError
-from evenhand.workflows.own_texts import write_own_texts
+from evenhand.made.from_runs import write_own_texts
 
 BENCHMARK = METHOD = "framing"
 _FIXED = ("benchmark", "settings", "scorers")

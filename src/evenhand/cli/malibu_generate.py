@@ -17,8 +17,8 @@ from evenhand.cli.run import usage_sentence
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted
 from evenhand.core.prompts import read_templates
+from evenhand.made.scenarios import ScenarioSet, ScenarioTask
 from evenhand.runs.plan import ModelPlan
-from evenhand.workflows.scenarios import ScenarioSet, ScenarioTask
 
 _OTHERS = (
     *("config", "benchmark", "settings", "data", "methods", "scorers", "limit", "orders", "reading"),

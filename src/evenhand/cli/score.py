@@ -28,9 +28,9 @@ from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
 from evenhand.models.cache import ResponseCache
 from evenhand.scorers.base import Scorer, model_of
+from evenhand.scorers.files import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.show.tables.fitting import print_table
 from evenhand.studies.results import FEW
-from evenhand.workflows.score import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 
 _PREVIEW = 10
 _SHOWN_ATTRIBUTES = 7

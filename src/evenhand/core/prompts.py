@@ -32,6 +32,9 @@ _FORMER: Mapping[str, str] = {
     "scorers/quality_bands": "judging/quality_bands",
     "scorers/refusal": "judging/refusal",
     "workflows/judge_pairs/prefer": "judging/prefer",
+    "workflows/scenario_writer/base": "made/scenarios/base",
+    "workflows/scenario_writer/cases": "made/scenarios/cases",
+    "workflows/scenario_writer/responses": "made/scenarios/responses",
     "workflows/topic_writer/topics": "training/debates/topics",
 }
 """Ids of version 0.2 → ids of today; folders of templates may have either."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 import orjson
 import yaml
 
-from evenhand.core.errors import DataError
+from evenhand.core.errors import DataError, UnknownNameError
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")
@@ -58,6 +58,17 @@ def read_text(file: Path) -> Text:
     row = _read(file, str(file))
     question, answer = (_text_field(row, name, "the file", str(file)) for name in ("question", "answer"))
     return Text(file.stem, "", False, question, answer)
+
+
+def find_text(name: str) -> Text:
+    """Return the text of a YAML file, or the built-in one of this id."""
+    path = Path(name).expanduser()
+    if path.suffix or path.is_file():
+        return read_text(path)
+    known = {each.id: each for each in load_texts()}
+    if name not in known:
+        raise UnknownNameError("text", name, known)
+    return known[name]
 
 
 def content_hash(texts: Sequence[Text]) -> str:

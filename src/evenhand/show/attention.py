@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.core.format import DASH, count, number
+from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
 from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
@@ -25,17 +25,7 @@ _STEPS = 10
 _LINE_END = "↵"
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
-    """The attention under one framing of the text."""
-
-    name: str
-    attention: Attention
-    passages: Mapping[str, str]
-    """Passages of the prompt by name."""
-
-
-def passages_table(title: str, framed: Sequence[Framed]) -> Table:
+def passages_table(title: str, framed: Sequence[FramedAttention]) -> Table:
     """Return the attention by passage as a terminal table."""
     shown = plain_table(title)
     for i, head in enumerate(_passages_head(framed)):
@@ -45,14 +35,14 @@ def passages_table(title: str, framed: Sequence[Framed]) -> Table:
     return shown
 
 
-def render_attention(title: str, lead: str, framed: Sequence[Framed], *, layers: bool) -> str:
+def render_attention(title: str, lead: str, framed: Sequence[FramedAttention], *, layers: bool) -> str:
     """Return the HTML page; `layers` adds every layer of each framing."""
     titles = [("overview", "Overview"), *((each.name, each.name.capitalize()) for each in framed)]
     content = tag("main", _overview(title, lead, framed), [_framing(each, framed, layers) for each in framed])
     return page(title, titles, content, _STYLES, _SCRIPTS)
 
 
-def write_attention_csv(path: Path, framed: Sequence[Framed], *, layers: bool) -> None:
+def write_attention_csv(path: Path, framed: Sequence[FramedAttention], *, layers: bool) -> None:
     """Write one line per framing, layer and word; layer `mean` is the average over all layers."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -63,11 +53,11 @@ def write_attention_csv(path: Path, framed: Sequence[Framed], *, layers: bool) -
                     writer.writerow((each.name, layer, place, word, f"{share:.6g}"))
 
 
-def _passages_head(framed: Sequence[Framed]) -> list[str]:
+def _passages_head(framed: Sequence[FramedAttention]) -> list[str]:
     return ["Framing", *(f"{name}, %" for name in framed[0].passages), "All else, %"]
 
 
-def _passages_rows(framed: Sequence[Framed]) -> list[list[str]]:
+def _passages_rows(framed: Sequence[FramedAttention]) -> list[list[str]]:
     """Return, per framing, the percentage of attention on each passage of the prompt and on the rest."""
     rows: list[list[str]] = []
     for each in framed:
@@ -83,7 +73,7 @@ def _layers(attention: Attention, layers: bool) -> Iterator[tuple[str, Sequence[
         yield from ((str(layer), shares) for layer, shares in enumerate(attention.layers, 1))
 
 
-def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
+def _overview(title: str, lead: str, framed: Sequence[FramedAttention]) -> Html:
     return tag(
         "section",
         tag("p", "Evenhand", tag("span", "attention over the prompt", class_="benchmark"), class_="eyebrow"),
@@ -101,7 +91,7 @@ def _overview(title: str, lead: str, framed: Sequence[Framed]) -> Html:
     )
 
 
-def _framing(shown: Framed, framed: Sequence[Framed], layers: bool) -> Html:
+def _framing(shown: FramedAttention, framed: Sequence[FramedAttention], layers: bool) -> Html:
     means = [each.attention.mean for each in framed]
     words = len(shown.attention.words)
     lead = f"{count(words)} words, including the model's chat template. A stronger colour means more attention. "

@@ -9,20 +9,30 @@ biases in its own words, and their number is counted, which is the measure of th
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from evenhand.asking.structured import ask_json, object_schema
+from evenhand.benchmarks.framing import WRITTEN, sample_of
+from evenhand.core import aio
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Options
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Params, Refusal, Sample, Unscored
+from evenhand.core.untrusted import fenced
 from evenhand.judging.judge import judge, yes_probability
 from evenhand.judging.rubric import DECLINED, Rubric
 from evenhand.methods.base import method
+from evenhand.models.base import ModelOptions
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
+
+if TYPE_CHECKING:
+    from evenhand.data.framing import Text
+    from evenhand.models.hf.attention import Attention
 
 WORDS = ("Yes", "No")
 """The required choices of a sample, in this order."""
@@ -99,3 +109,31 @@ def _unread(unscored: Unscored) -> Refusal | Unscored:
     """Returns a refusal if the unparsable reply declines, as in all methods."""
     declined = unscored.reason == DECLINED or looks_like_refusal(unscored.raw)
     return Refusal(unscored.raw) if declined else unscored
+
+
+@dataclass(frozen=True, slots=True)
+class FramedAttention:
+    """A model's attention over the prompt under one framing of the text."""
+
+    name: str
+    attention: Attention
+    passages: Mapping[str, str]
+    """Passages of the prompt by name."""
+
+
+def framed_attention(
+    spec: str, text: Text, options: ModelOptions | None = None, seed: int = 0
+) -> list[FramedAttention]:
+    """Where the hf/ model `spec` looks when the text is said to be its own, a model's or a competitor's."""
+    from evenhand.models.hf.attention import load_attentive
+
+    model = load_attentive(spec, options or ModelOptions())
+    try:
+        framed: list[FramedAttention] = []
+        for name, written in WRITTEN.items():
+            passages = {"Who wrote it": written, "Question": fenced(text.question), "Answer": fenced(text.answer)}
+            attention = model.attention(messages_of(sample_of(text, name), seed))
+            framed.append(FramedAttention(name, attention, passages))
+        return framed
+    finally:
+        aio.run(model.aclose())

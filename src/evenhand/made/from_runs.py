@@ -1,4 +1,8 @@
-"""The filter of BBQ-Hard: the questions of a stored run whose first reasoning was biased, and how that was found."""
+"""Data sets made from stored runs.
+
+- BBQ-Hard: the questions whose first reasoning was biased, and how that was found.
+- Texts for the benchmark `framing` that a model wrote itself: its answers in a run of `opinions`.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ import os
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import orjson
+import yaml
 
 from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
+from evenhand.benchmarks.opinions import Opinions, opinion_scales
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.progress import Observer, Progress
 from evenhand.methods.base import METHODS
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, model_key
 from evenhand.runs.plan import Plan
-from evenhand.runs.stored import StoredRun, prompts_used
+from evenhand.runs.stored import StoredRun, open_sources, prompts_used
 
 METHOD = "mabrf_first"
 """Solves each question once and has a judge rate the reasoning."""
@@ -125,3 +132,35 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
         "data": store.get("benchmark"),
         "versions": store.get("versions"),
     }
+
+
+FILE = "framing.yaml"
+_BIAS = opinion_scales()[0].name
+
+
+def write_own_texts(run: Path) -> Path:
+    """Write the answers of the run's first arm in the form that `framing` reads; return the file in the run's folder.
+
+    No answer is biased for certain, so the half that the run's judge rates as more biased counts as biased.
+    """
+    with open_sources([run]) as ((opened,), sources):
+        if opened.plan.benchmark != Opinions.name:
+            raise PlanError(f"{run} is a run of {opened.plan.benchmark}, not of {Opinions.name}; name such a run.")
+        source = sources[0]
+        found: list[tuple[float, str, str, str]] = []
+        for number, sample in source.store.samples():
+            record, stored = source.record(number, sample), source.store.outcome(number, source.arm.number)
+            if record is None or record.grade is None or _BIAS not in record.grade or stored is None:
+                continue
+            text: str = stored[3]["result"]["value"]["text"]
+            if text.strip():
+                found.append((float(record.grade[_BIAS]), str(sample.metadata["bias"]), sample.prompt, text.strip()))
+    if len(found) < 2:
+        raise PlanError(f"{run} has fewer than two rated answers; run {Opinions.name} with --scorer opinion:JUDGE.")
+    middle = median(bias for bias, *_ in found)
+    content: dict[str, list[dict[str, str]]] = {}
+    for bias, kind, question, text in found:
+        content.setdefault(kind, []).append({"question": question, "biased" if bias > middle else "clean": text})
+    file = run / FILE
+    file.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    return file

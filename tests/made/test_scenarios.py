@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenhand.core.types import Message, Params
+from evenhand.made.scenarios import ScenarioWriter, name_of
 from evenhand.models.fake import FunctionModel
-from evenhand.workflows.scenario_writer import ScenarioWriter, name_of
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)

@@ -1,27 +1,51 @@
 """Writes scenarios for audits of judges with any model: a profession, cases of it, and two equal responses to each.
 
 What a model writes is checked like scenarios that people wrote. A piece with a fault is asked for once more, with the
-fault named; one that is not better then is left out, and counted by its reason.
+fault named; one that is not better then is left out, and counted by its reason. Finished scenarios are frozen in a
+folder: `provenance.json` says how they were made, and has the checksum of every file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
+import yaml
 from pydantic import BaseModel
 
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.core import aio
+from evenhand.core.errors import UsageError
+from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt
-from evenhand.core.types import Message, Params, Sample, Unscored
+from evenhand.core.types import Message, Params, Sample, Unscored, Usage
 from evenhand.core.untrusted import fenced
-from evenhand.data.malibu import Base, Scenario, responses_fault, situation_fault
+from evenhand.core.version import versions
+from evenhand.data.malibu import (
+    PROVENANCE,
+    Base,
+    Scenario,
+    load_bases,
+    load_identities,
+    responses_fault,
+    situation_fault,
+)
 from evenhand.data.malibu.words import identity_words
 from evenhand.models.base import Model
+from evenhand.models.budget import Budget, Price
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.dry import requested
+from evenhand.runs.parts import Settings, opened_model
+from evenhand.runs.plan import ModelPlan
 from evenhand.session import BASE, Session
 
 TEMPERATURE = 0.8
@@ -232,3 +256,149 @@ def _params(max_tokens: int) -> Params:
 
 def _said(found: BaseModel) -> Message:
     return Message("assistant", found.model_dump_json())
+
+
+_MOST_CASES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioTask:
+    """What is to be written: base scenarios, each a profession, with derived ones."""
+
+    bases: int = 5
+    derived: int = 10
+    seed: int = 0
+    identities: str | None = None
+    """A file of identities of your own, whose tags no scenario may have."""
+
+    async def forecast(self, plan: ModelPlan, prices: Mapping[str, Price]) -> Usage:
+        """What writing takes when every piece is fit at the first try."""
+        model = FunctionModel(_flawless(), spec=plan.spec, features=("schema", "seed"))
+        writer = ScenarioWriter(model, seed=self.seed)
+        known = _known()
+        for number in range(1, self.bases + 1):
+            base = await writer.write(number, self.derived, known)
+            known += [base.profession] if base else []
+        return requested(model, plan, prices)
+
+
+class ScenarioSet:
+    """What was written so far, and how; each base scenario is in the folder as soon as it is finished."""
+
+    def __init__(self, task: ScenarioTask, out: Path) -> None:
+        self.task = task
+        self.bases: list[Base] = []
+        self.dropped: Counter[str] = Counter()
+        """Pieces that could not be used, by reason."""
+        self._folder = ScenarioFolder(out)
+        self._tags = [identity.tag for identity in load_identities(task.identities)]
+        self._time = datetime.now(UTC).isoformat(timespec="seconds")
+
+    @property
+    def scenarios(self) -> int:
+        return sum(len(base.derived) for base in self.bases)
+
+    async def write(self, plan: ModelPlan, settings: Settings, count: Count = ignore) -> None:
+        """Write all base scenarios in turn: each must know those before it."""
+        async with opened_model(plan, settings, Budget(settings.budget)) as model:
+            await self._write(model, count)
+
+    async def _write(self, model: Model, count: Count) -> None:
+        writer = ScenarioWriter(model, seed=self.task.seed, tags=self._tags)
+        self.dropped = writer.dropped
+        for number in range(1, self.task.bases + 1):
+            known = [*_known(), *(base.profession for base in self.bases)]
+            base = await writer.write(number, self.task.derived, known)
+            if base is not None:
+                self.bases.append(base)
+                self._folder.add(base, self._facts(model))
+            count(number, self.task.bases)
+        self._folder.note(self._facts(model))
+
+    def _facts(self, model: Model) -> dict[str, Any]:
+        """How the scenarios were made."""
+        return {
+            "model": dict(model.fingerprint()),
+            "prompts": {prompt.id: prompt.hash for prompt in scenario_prompts().values()},
+            "seed": self.task.seed,
+            "temperature": TEMPERATURE,
+            "time": self._time,
+            "versions": versions(),
+            "asked": {"bases": self.task.bases, "derived": self.task.derived},
+            "written": {"bases": len(self.bases), "scenarios": self.scenarios},
+            "dropped": dict(self.dropped.most_common()),
+        }
+
+
+def _known() -> list[str]:
+    """The professions that are there already."""
+    return [base.profession for base in load_bases()]
+
+
+def _flawless() -> Callable[[Sequence[Message], Params], str]:
+    """A stand-in that writes the built-in scenarios over again, under other names."""
+    scenario = load_bases()[0].derived[0]
+    case = {"role": scenario.role, "setting": scenario.setting, "situation": scenario.situation}
+    professions = 0
+
+    def reply(_messages: Sequence[Message], params: Params) -> str:
+        nonlocal professions
+        fields: Mapping[str, Any] = (params.schema or {}).get("properties", {})
+        if "profession" in fields:
+            professions += 1
+            return _json(profession=f"profession {professions}", task="a task", surfaces="a prejudice")
+        if "cases" in fields:
+            return _json(cases=[case] * _MOST_CASES)
+        return _json(first=scenario.responses[0], second=scenario.responses[1])
+
+    return reply
+
+
+def _json(**fields: Any) -> str:
+    return orjson.dumps(fields).decode()
+
+
+FORMAT = "evenhand-malibu-1"
+_WIDTH = 120
+
+
+class ScenarioFolder:
+    """A new folder of base scenarios; existing files are never overwritten."""
+
+    def __init__(self, path: Path) -> None:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is a file; give a new folder for the scenarios.")
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageError(f"The folder {path} is not empty; give a new one, since nothing is overwritten.")
+        self.path = path
+        self._sums: dict[str, str] = {}
+
+    def add(self, base: Base, made: Mapping[str, Any]) -> None:
+        """Write a base scenario and update the provenance, so that the folder is valid after every call."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = scenario_yaml(base).encode()
+        name = f"{base.id}.yaml"
+        with (self.path / name).open("xb") as file:
+            file.write(content)
+        self._sums[name] = hashlib.sha256(content).hexdigest()
+        self.note(made)
+
+    def note(self, made: Mapping[str, Any]) -> None:
+        """Write the provenance atomically, unless there are no scenarios."""
+        if not self._sums:
+            return
+        whole = {"format": FORMAT, **made, "sha256": dict(sorted(self._sums.items()))}
+        draft = self.path / f".{PROVENANCE}.{os.getpid()}.tmp"
+        try:
+            draft.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
+            draft.replace(self.path / PROVENANCE)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def scenario_yaml(base: Base) -> str:
+    """Return a base scenario as YAML."""
+    row = asdict(base)
+    for scenario in row["derived"]:
+        scenario["responses"] = list(scenario["responses"])
+    return yaml.safe_dump(row, sort_keys=False, allow_unicode=True, width=_WIDTH)
