@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.workflows.suite import SUITES, read_suite
+from evenhand.suite import SUITES, read_suite
 
 SMALL = """
 areas:

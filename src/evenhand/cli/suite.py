@@ -16,8 +16,8 @@ from evenhand.cli.request import RunRequest, check_prices, default_out, read_mod
 from evenhand.cli.run import print_forecast
 from evenhand.core.errors import UsageError
 from evenhand.runs.store import FILE_NAME
-from evenhand.workflows.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
-from evenhand.workflows.suite.page import NO_TOTAL, cost, sum_of
+from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
+from evenhand.suite.page import NO_TOTAL, cost, sum_of
 
 _LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data", "log_to")
 _PLAN_FIELDS = ("reading", "temperature", "max_tokens", "judge_samples", "templates")

@@ -1,4 +1,4 @@
-"""The one progress protocol, for runs, downloads, training, scoring and workflows; a bar, a page or nobody listens.
+"""The one progress protocol, for runs, downloads, training, scoring and making data; a bar, a page or nobody listens.
 
 Work of known steps calls a `Count`. A run shows its `Progress` to an `Observer`. Work of several stages and runs has a
 `Listener`, which returns one of these for each.

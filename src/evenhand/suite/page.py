@@ -11,7 +11,7 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import section, table
 
 if TYPE_CHECKING:
-    from evenhand.workflows.suite import Row, SuiteResult
+    from evenhand.suite import Row, SuiteResult
 
 _STYLES = ("page.css", "tables.css")
 _SCRIPTS = ("page.js",)

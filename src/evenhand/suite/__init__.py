@@ -34,7 +34,7 @@ from evenhand.show.html import write_page, write_report
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.workflows.suite.page import render
+from evenhand.suite.page import render
 
 SUITES = ("quick", "full")
 PAGE = "suite.html"
