@@ -1,40 +1,39 @@
-"""Rewards of answers by a reward model of Evenhand, for OpenRLHF, verl and TRL.
+"""Trains with TRL on the files beside this one: `config.yaml` names the algorithm, the model and TRL's settings.
 
-Needs torch and transformers only, so that it works in the environments of these. `reward.json` beside it names the
-reward model, a folder with a sequence classifier. The text that is scored is rendered by the reward model's own chat
-template, as it was in its training.
+`evenhand train export` copies this file as `train.py`. It needs TRL, torch and transformers, not Evenhand. `score` is
+the reward of answers by a reward model of Evenhand, for any other trainer too: the text that is scored is rendered by
+the reward model's own chat template, as it was in its training.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+HERE = Path(__file__).resolve().parent
 _BATCH = 16
 _loading = threading.Lock()
 
 
+def main() -> None:
+    """Train, and save the model."""
+    datasets, trl = (importlib.import_module(name) for name in ("datasets", "trl"))
+    about = _about()
+    rows: Any = datasets.load_dataset("json", data_files=str(HERE / "train.jsonl"), split="train")
+    name = {"grpo": "GRPO", "rloo": "RLOO", "dpo": "DPO"}[about["algorithm"]]
+    options: dict[str, Any] = {"reward_funcs": reward} if name != "DPO" else {}
+    config: Any = getattr(trl, f"{name}Config")(**about["config"])
+    trainer: Any = getattr(trl, f"{name}Trainer")(model=about["model"], args=config, train_dataset=rows, **options)
+    trainer.train()
+    trainer.save_model(about["config"]["output_dir"])
+
+
 def reward(prompts: list[Any], completions: list[Any], **_: Any) -> list[float]:
-    """For TRL: prompts are lists of messages, completions lists with one message."""
+    """As TRL asks: prompts are lists of messages, completions lists with one message."""
     return score(prompts, [each[0]["content"] for each in completions])
-
-
-def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any) -> float:
-    """For verl: the prompt's messages are in `extra_info`, as JSON."""
-    del data_source, ground_truth
-    return score([json.loads(extra_info["messages"])], [solution_str])[0]
-
-
-def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_: Any) -> dict[str, Any]:
-    """For OpenRLHF: a query is prompt and answer as the policy's template renders them; a label is messages as JSON."""
-    torch: Any = importlib.import_module("torch")
-    answers = [_answer(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
-    rewards = torch.tensor(score([json.loads(label) for label in labels], answers))
-    return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
 
 
 def score(prompts: list[Any], answers: list[str]) -> list[float]:
@@ -57,16 +56,20 @@ def score(prompts: list[Any], answers: list[str]) -> list[float]:
     return found
 
 
+def _about() -> dict[str, Any]:
+    return importlib.import_module("yaml").safe_load((HERE / "config.yaml").read_text(encoding="utf-8"))
+
+
 def _loaded() -> tuple[Any, Any, set[int], int]:
     with _loading:
-        return _load(str(Path(__file__).with_name("reward.json")))
+        return _load()
 
 
 @cache
-def _load(settings: str) -> tuple[Any, Any, set[int], int]:
+def _load() -> tuple[Any, Any, set[int], int]:
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
-    about = json.loads(Path(settings).read_text(encoding="utf-8"))
+    about = _about()["reward"]
     gpu = torch.cuda.is_available()
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(about["model"])
     model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(about["model"])
@@ -94,10 +97,5 @@ def _tokens(tokenizer: Any, ends: set[int], longest: int, prompt: list[Any], ans
     return [*ids[0], *reply][-longest:]
 
 
-def _answer(query: str, prompt: str) -> str:
-    """The answer in a query, without the end of its turn."""
-    text = query[len(prompt) :] if query.startswith(prompt) else query.rpartition(prompt[-40:])[2]
-    tokenizer, _, ends, _ = _loaded()
-    for token in sorted(tokenizer.convert_ids_to_tokens(sorted(ends))):
-        text = text.partition(token)[0]
-    return text.strip()
+if __name__ == "__main__":
+    main()
