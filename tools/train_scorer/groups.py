@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
 from evenhand.scorers.identity import without_groups
-from evenhand.scorers.neural.text import plain_text
+from evenhand.scorers.neural import plain_text
 from evenhand.stats import wilson
 from tools.train_scorer import identity
 from tools.train_scorer.identity import Group

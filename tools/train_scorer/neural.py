@@ -2,8 +2,7 @@
 
 Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
 `tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
-the layers (`layers.npz`), every figure (`metrics.json`) and the network's own logits of the training texts
-(`opinions.npy`), from which a smaller network can learn. Word vectors stay those of the base.
+the layers (`layers.npz`) and every figure (`metrics.json`). Word vectors stay those of the base.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ SHARES = {  # how often the texts of a set are drawn
 class Bert(nn.Module):
     """The encoder, with seven logits from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int, relu: bool) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
-        self.layers = nn.ModuleList(Layer(table.shape[1], width, relu) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(table.shape[1]) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
@@ -60,8 +59,8 @@ class Bert(nn.Module):
         for number, layer in enumerate(self.layers):
             for mine in NAMES:
                 module = layer.get_submodule(mine)
-                module.weight.data.copy_(base_weight(base, number, mine, width))
-                module.bias.data.copy_(base_bias(base, number, mine, width))
+                module.weight.data.copy_(base[f"encoder.layer.{number}.{NAMES[mine]}.weight"])
+                module.bias.data.copy_(base[f"encoder.layer.{number}.{NAMES[mine]}.bias"])
         nn.init.normal_(self.out.weight, std=0.01)
         nn.init.constant_(self.out.bias, -1.5)
 
@@ -94,30 +93,11 @@ MEASURED = ("query", "merge", "up", "down")
 RANGE_TEXTS = 640
 
 
-def kept(base: dict[str, torch.Tensor], number: int, width: int) -> torch.Tensor:
-    """The inner units of a layer that are kept: those with the largest weights."""
-    up, down = (base[f"encoder.layer.{number}.{NAMES[name]}.weight"] for name in ("up", "down"))
-    return (up.norm(dim=1) * down.norm(dim=0)).topk(width).indices.sort().values
-
-
-def base_weight(base: dict[str, torch.Tensor], number: int, mine: str, width: int) -> torch.Tensor:
-    weight = base[f"encoder.layer.{number}.{NAMES[mine]}.weight"]
-    if mine == "up":
-        return weight[kept(base, number, width)]
-    return weight[:, kept(base, number, width)] if mine == "down" else weight
-
-
-def base_bias(base: dict[str, torch.Tensor], number: int, mine: str, width: int) -> torch.Tensor:
-    bias = base[f"encoder.layer.{number}.{NAMES[mine]}.bias"]
-    return bias[kept(base, number, width)] if mine == "up" else bias
-
-
 class Layer(nn.Module):
-    def __init__(self, size: int, width: int, relu: bool) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.act = functional.relu if relu else functional.gelu
         self.query, self.key, self.value, self.merge = (nn.Linear(size, size) for _ in range(4))
-        self.up, self.down = nn.Linear(size, width), nn.Linear(width, size)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
         self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -127,7 +107,7 @@ class Layer(nn.Module):
         )
         drop = lambda y: functional.dropout(y, 0.1, self.training)  # noqa: E731
         x = self.norm(x + drop(self.merge(seen.transpose(1, 2).flatten(2))))
-        return self.last(x + drop(self.down(self.act(self.up(x)))))
+        return self.last(x + drop(self.down(functional.gelu(self.up(x)))))
 
 
 def _fill(module: nn.Module, base: dict[str, torch.Tensor], name: str) -> None:
@@ -165,7 +145,7 @@ def main() -> None:
         base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
     learned, measured = _read(options)
     say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
-    model = Bert(base, options.layers, options.width, options.relu).to(device)
+    model = Bert(base, options.layers).to(device)
     if options.start:
         _start(model, options.start, options.keep)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -174,11 +154,9 @@ def main() -> None:
     model.eval()
     layers = {**packed(model), **ranges(model, learned, device)}
     logits, slopes = scored(model, measured, device)
-    save({**layers, **calibrated(model, slopes)}, "Relu" if options.relu else "Gelu", options.out / "layers.npz")
+    save({**layers, **calibrated(model, slopes)}, options.out / "layers.npz")
     if options.quick:
         return
-    if not options.opinions:
-        np.save(options.out / "opinions.npy", window_logits(model, learned, device).astype(np.float16))
     metrics: dict[str, Any] = {"development": development(measured, logits)}
     say(f"{options.out.name} {json.dumps(metrics)}")
     metrics |= figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
@@ -240,7 +218,8 @@ def read_rows(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str) -> None:
     """AdamW with a falling rate; the model ends as the moving average of its weights."""
-    targets, weights = _targets(learned, options)
+    known = ~np.isnan(learned.labels)
+    targets, weights = np.where(known, learned.labels, 0.5), known.astype(np.float32)
     groups = _parameters(model, options)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
     live = [value for value in model.parameters() if value.requires_grad]
@@ -248,11 +227,10 @@ def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str
     start = time.time()
     model.train()
     for step, chosen in enumerate(_batches(learned, options)):
-        progress = max(step / options.steps, (time.time() - start) / options.seconds)
-        if progress >= 1:
+        if step == options.steps:
             break
         for group in optimizer.param_groups:
-            group["lr"] = group["full"] * min(step / 100, 1) * (1 - progress)
+            group["lr"] = group["full"] * min(step / 100, 1) * (1 - step / options.steps)
         ids, mask = learned.batch(chosen, device)
         hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > LAST_SPECIAL)
         goal, weight = (torch.from_numpy(array[chosen]).to(device) for array in (targets, weights))
@@ -288,19 +266,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--texts", type=Path, required=True, nargs="+")
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=6, help="layers that are kept, from the bottom")
-    parser.add_argument("--width", type=int, default=1536, help="inner units of a layer that are kept")
-    parser.add_argument("--relu", action="store_true", help="ReLU instead of GELU, which is faster")
+    parser.add_argument("--layers", type=int, default=4, help="layers that are kept, from the bottom")
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop training after so long")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--masked", type=float, default=0.03, help="share of tokens that are hidden in training")
-    parser.add_argument(
-        "--opinions", type=Path, nargs="*", default=[], help="opinions.npy of earlier networks to learn from"
-    )
-    parser.add_argument("--trust", type=float, default=0.5, help="share of the opinions in a target")
-    parser.add_argument("--quick", action="store_true", help="write the layers only, no figures and no opinions")
+    parser.add_argument("--quick", action="store_true", help="write the layers only, no figures")
     parser.add_argument("--start", type=Path, help="layers.npz of an earlier training to begin with")
     parser.add_argument(
         "--keep", type=float, default=0.85, help="share of --start in the first weights, the base has the rest"
@@ -311,13 +282,11 @@ def _options() -> argparse.Namespace:
 
 def _parameters(model: Bert, options: argparse.Namespace) -> list[dict[str, Any]]:
     for name, value in model.named_parameters():
-        value.requires_grad_(name.startswith(("layers", "out.", "left", "right")))
-    groups = [
+        value.requires_grad_(name.startswith(("layers", "out.")))
+    return [
         {"params": list(model.layers.parameters()), "full": options.lr},
         {"params": list(model.out.parameters()), "full": 1e-3},
     ]
-    # A word is in few batches, so its vector learns faster.
-    return [*groups, {"params": [model.left, model.right], "full": 5 * options.lr, "weight_decay": 0.0}]
 
 
 def chances(rows: list[dict[str, Any]]) -> np.ndarray:
@@ -327,24 +296,6 @@ def chances(rows: list[dict[str, Any]]) -> np.ndarray:
         counts[name] += 1
     chance = np.array([SHARES[name] / counts[name] for name in names])
     return chance / chance.sum()
-
-
-def _targets(learned: Texts, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """What each text shall score, and 1 where that is known, else 0.
-
-    Labels are mixed with what earlier networks think, where those are given; where there is no label, the latter counts
-    alone. Earlier networks may have seen fewer texts: the first ones.
-    """
-    known = (~np.isnan(learned.labels)).astype(np.float32)
-    targets = np.where(known > 0, learned.labels, 0.5)
-    if not options.opinions:
-        return targets, known
-    logits = np.mean([np.load(path).astype(np.float32) for path in options.opinions], 0)
-    seen = len(logits)
-    trust = np.where(known[:seen] > 0, options.trust, 1.0)
-    targets[:seen] = targets[:seen] * (1 - trust) + trust / (1 + np.exp(-logits))
-    known[:seen] = 1
-    return targets.astype(np.float32), known
 
 
 @torch.no_grad()
@@ -453,8 +404,8 @@ def calibrated(model: Bert, slopes: np.ndarray) -> dict[str, torch.Tensor]:
     return {"out.weight": weight * slope[:, None], "out.bias": bias * slope + shift}
 
 
-def save(layers: dict[str, torch.Tensor], activation: str, path: Path) -> None:
-    about = json.dumps({"version": VERSION, "activation": activation}).encode()
+def save(layers: dict[str, torch.Tensor], path: Path) -> None:
+    about = json.dumps({"version": VERSION}).encode()
     arrays = {name: value.numpy() for name, value in layers.items()}
     np.savez_compressed(path, allow_pickle=False, about=np.frombuffer(about, np.uint8), **arrays)
 

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.types import Unscored
-from evenhand.scorers.neural import WINDOW_SCALE, Network, pooled
-from evenhand.scorers.neural.text import plain_text, sentences, windows
+from evenhand.scorers.neural import WINDOW_SCALE, Network, plain_text, pooled, sentences, windows
 from tools.train_scorer import corpora
 from tools.train_scorer.corpora import open_text
 from tools.train_scorer.neural_texts import HELD_OUT_ARTICLES, LENGTHS, piece_of, place_of, words_of_article

@@ -1,6 +1,6 @@
 """python -m tools.train_scorer.neural_texts --data FOLDER --out FILE: what `neural` learns from and is measured on.
 
-One JSON object per line: `windows` (the text as the network reads it, see `evenhand.scorers.neural.text`), `labels`
+One JSON object per line: `windows` (the text as the network reads it, see `evenhand.scorers.neural`), `labels`
 (seven, null where unknown), `set`, and for measuring also `text` and `group`. Sets named `train …` are learned,
 `calibration` fits the calibration, and the others are only measured.
 """
@@ -24,7 +24,7 @@ import yaml
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
-from evenhand.scorers.neural.text import plain_text, windows
+from evenhand.scorers.neural import plain_text, windows
 from tools.train_scorer import corpora, identity
 from tools.train_scorer.corpora import open_text, share
 from tools.train_scorer.identity import Group

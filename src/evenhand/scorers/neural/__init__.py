@@ -6,24 +6,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.errors import MissingExtraError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
-from evenhand.scorers.builtin import DECIMALS, MAX_CHARS
+from evenhand.scorers.builtin import DECIMALS, MAX_CHARS, words_of
 from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.neural import weights
-from evenhand.scorers.neural.encoder import Encoder, Logits
-from evenhand.scorers.neural.text import plain_text, sentences, windows
 
-LONGEST = 128
+WINDOW, STRIDE = 80, 60
+"""Longer texts are read in overlapping windows of so many words."""
+SHORTEST, LONGEST = 4, 40
+"""Words of a sentence: shorter ones are joined with the next, longer ones are cut."""
+MAX_TOKENS = 128
 """Tokens of a window that are read; a window of ordinary words has fewer."""
 WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
 """Of the pooling over windows, over sentences, and over these two results; see `pooled`.
@@ -32,10 +37,23 @@ WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
 LOW, SHORT = -2.2, 40
 """The sentences of a text of fewer than SHORT words are not read if every logit of the whole is under LOW, and names of
 groups are not examined if its toxicity is."""
-TOGETHER = 256
+TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
 READING = "4"
 """Raised when parts of a text or their pooling change, since scores change too."""
+TOKENS_TOGETHER = 256
+"""Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
+cache."""
+STEP = 8
+"""Pieces are padded to a multiple of this length, and pieces of one length share runs. So what is computed for a piece
+depends on the piece alone."""
+
+Logits = NDArray[np.float64]
+Tokens = Sequence[int]
+
+_APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll))(?= |$)")
+_ENDS, _QUOTES = frozenset(".!?…"), frozenset('"“”')
+_SKIN = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f\u200d]")
 
 
 @SCORERS.register("neural")
@@ -72,8 +90,8 @@ class NeuralScorer(Scorer):
             if self._network is None:
                 self._network = Network()
         found: list[Scores | Unscored] = []
-        for start in range(0, len(texts), TOGETHER):
-            plain = [plain_text(text) for text in texts[start : start + TOGETHER]]
+        for start in range(0, len(texts), TEXTS_TOGETHER):
+            plain = [plain_text(text) for text in texts[start : start + TEXTS_TOGETHER]]
             found += _scored(self._network, plain, self.most)
         return found
 
@@ -120,6 +138,48 @@ def pooled(logits: Logits, scale: float) -> Logits:
     return highest + scale * np.log(np.exp((logits - highest) / scale).mean(0))
 
 
+def plain_text(text: str) -> str | Unscored:
+    """Return the text as the network reads it: words undisguised, emoji as words; Unscored if there are no words."""
+    words = words_of(text if text.isascii() else _with_emoji_names(text))
+    return words if isinstance(words, Unscored) else _APART.sub(r"\1", " ".join(words))
+
+
+def windows(plain: str) -> list[str]:
+    """Return the whole text, or overlapping windows of a long one."""
+    words = plain.split(" ")
+    if len(words) <= WINDOW:
+        return [plain]
+    starts = range(0, len(words) - WINDOW + STRIDE, STRIDE)
+    return [" ".join(words[start : start + WINDOW]) for start in starts]
+
+
+def sentences(plain: str) -> list[str]:
+    """Return the sentences of a text; a quotation stays whole."""
+    found: list[list[str]] = []
+    words: list[str] = []
+    quoted = False
+    for word in plain.split(" "):
+        words.append(word)
+        quoted ^= word in _QUOTES
+        ends = word in _ENDS and not quoted and len(words) >= SHORTEST
+        if ends or len(words) == LONGEST:
+            found.append(words)
+            words, quoted = [], False
+    if found and len(words) < SHORTEST:
+        found[-1] += words
+    else:
+        found.append(words)
+    return [" ".join(words) for words in found]
+
+
+def _with_emoji_names(text: str) -> str:
+    return "".join(f" {_name(sign)} " if unicodedata.category(sign) == "So" else sign for sign in _SKIN.sub("", text))
+
+
+def _name(sign: str) -> str:
+    return unicodedata.name(sign, "").lower().replace("-", " ")
+
+
 class Network:
     """The tokenizer and the network, ready to run; safe to use from several threads."""
 
@@ -127,8 +187,8 @@ class Network:
         tokenizers: Any = import_module("tokenizers")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(weights.tokenizer_file()))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(LONGEST)
-        self._encoder = Encoder(weights.network_weights(), weights.about()["activation"])
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._encoder = Encoder(weights.network_weights())
 
     def logits_of_each(self, texts: Sequence[Sequence[str]]) -> list[Logits]:
         """Return one row of logits per piece of each text."""
@@ -138,3 +198,57 @@ class Network:
     def logits(self, pieces: Sequence[str]) -> Logits:
         """Return one row of logits per piece."""
         return self._encoder.logits([each.ids for each in self._tokenizer.encode_batch_fast(list(pieces))])
+
+
+class Encoder:
+    """Runs the network with onnxruntime: tokens of pieces of text in, logits of the pieces out."""
+
+    def __init__(self, stored: Mapping[str, NDArray[Any]]) -> None:
+        runtime: Any = import_module("onnxruntime")
+        options = runtime.SessionOptions()
+        # Runs are too small to share among cores; texts of several batches run in parallel.
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # Further optimisation joins each sum with the normalisation after it, into an operator that is slower.
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.log_severity_level = 3
+        values = {name: runtime.OrtValue.ortvalue_from_numpy(x) for name, x in weights.graph_weights(stored).items()}
+        options.add_external_initializers(list(values), list(values.values()))
+        graph = weights.GRAPH.read_bytes()
+        self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._words, self._scale, self._places = stored["words"], stored["word_scale"], stored["places"]
+        self._out, self._out_bias = stored["out.weight"].T.astype(np.float64), stored["out.bias"]
+
+    def logits(self, pieces: Sequence[Tokens]) -> Logits:
+        """Return one row per piece."""
+        found = np.empty((len(pieces), len(self._out_bias)))
+        for run in runs([len(tokens) for tokens in pieces]):
+            found[run] = self._run([pieces[place] for place in run])
+        return found
+
+    def _run(self, pieces: Sequence[Tokens]) -> Logits:
+        length = padded(len(pieces[0]))
+        ids = np.zeros((len(pieces), length), np.int64)
+        real = np.zeros((len(pieces), length), np.int32)
+        for row, tokens in enumerate(pieces):
+            ids[row, : len(tokens)], real[row, : len(tokens)] = tokens, 1
+        vectors = self._words[ids] * self._scale[ids] + self._places[:length]
+        states: NDArray[np.float32] = self._session.run(None, {"vectors": vectors, "real": real})[0]
+        inside = real[..., None].astype(np.float32)
+        mean = (states * inside).sum(1) / inside.sum(1)
+        highest = np.where(inside > 0, states, np.float32(-np.inf)).max(1)
+        return np.concatenate([mean, highest], 1) @ self._out + self._out_bias
+
+
+def padded(length: int) -> int:
+    """Return the length to which a piece is padded."""
+    return -(-length // STEP) * STEP
+
+
+def runs(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the places of pieces of one padded length, of at most TOKENS_TOGETHER tokens together, or one piece."""
+    places: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        places.setdefault(padded(length), []).append(place)
+    for length, found in places.items():
+        most = max(TOKENS_TOGETHER // length, 1)
+        yield from (found[start : start + most] for start in range(0, len(found), most))

@@ -1,7 +1,8 @@
 """The weights of the scorer `neural`: word vectors of MiniLM-L6, downloaded once, and layers of our own.
 
 `layers.npz` in this folder is what `tools/train_scorer/neural.py` makes of the base model: its lower layers,
-fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not part of this package.
+fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not part of this package. `graph.onnx`
+is the network without weights, by `tools/train_scorer/neural_graph.py`; `graph_weights` returns those that it names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from evenhand.core.errors import DataError, UsageError
 from evenhand.core.paths import cache_folder
 from evenhand.core.progress import Count
 from evenhand.models import weights
-from evenhand.scorers.neural.graph import quantised
 
 Array = NDArray[Any]
 
@@ -35,7 +35,11 @@ _SUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
+GRAPH = Path(__file__).with_name("graph.onnx")
 _LAYERS = Path(__file__).with_name("layers.npz")
+LAYERS, HEADS = 4, 12
+PRODUCTS = {"read": ("query", "key", "value"), "merge": ("merge",), "up": ("up",), "down": ("down",)}
+"""The products of a layer, and the matrices that each joins."""
 _KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
 
 
@@ -87,7 +91,7 @@ def _keep(wheel: Path, target: Path) -> None:
 
 
 def network_weights() -> dict[str, Array]:
-    """Return every weight of the network, as `graph.network` expects them."""
+    """Return the word vectors and the layers."""
     path = folder() / "words.npz"
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
@@ -100,13 +104,40 @@ def network_weights() -> dict[str, Array]:
     return {**words, **layers()}
 
 
+def graph_weights(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the weights that the graph names, from those of `network_weights`.
+
+    Query, key and value are one product. What goes into a product is rounded to 256 values of the layer's range.
+    """
+    norms = [name for name in weights if name.rpartition(".")[0].endswith(("norm", "last"))]
+    found = {name: weights[name] for name in norms}
+    for number in range(LAYERS):
+        for product, parts in PRODUCTS.items():
+            low, high = weights[f"{number}.{parts[0]}.range"]
+            step = np.float32((high - low) / 255)
+            joined = {
+                kind: np.concatenate([weights[f"{number}.{part}.{kind}"] for part in parts])
+                for kind in ("weight", "scale", "bias")
+            }
+            joined["weight"] = np.ascontiguousarray(joined["weight"].T)
+            joined |= {"step": np.array(step), "zero": np.array(np.rint(-low / step), np.uint8)}
+            found |= {f"{number}.{product}.{kind}": value for kind, value in joined.items()}
+    return found
+
+
+def quantised(weight: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Round each row to −127…127 times a scale of its own."""
+    scale = np.maximum(np.abs(weight).max(1), 1e-8).astype(np.float32) / 127
+    return np.rint(weight / scale[:, None]).astype(np.int8), scale
+
+
 def digest() -> str:
     """Return what identifies the layers."""
     return hashlib.sha256(_content()).hexdigest()[:16]
 
 
 def about() -> Mapping[str, str]:
-    """Return the version and the activation that are stored with the layers."""
+    """Return the version that is stored with the layers."""
     with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
         return json.loads(bytes(arrays["about"]))
 
