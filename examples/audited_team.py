@@ -3,7 +3,7 @@
     pip install autogen-agentchat 'autogen-ext[openai]'
     export OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_API_KEY=none TEAM_MODEL=NAME
     cd examples
-    evenhand malibu --model call/audited_team:judge --method judge --limit 2
+    evenhand judges malibu --model call/audited_team:judge --method judge --limit 2
 
 A team of AG2, LangGraph or your own making is audited in the same way: put its question and answer behind `judge`.
 """

@@ -27,7 +27,7 @@ Reply with one letter.
 
 
 class EvidenceOptions(Options):
-    """What the method takes; `evenhand methods evidence_first` prints it."""
+    """What the method takes; `evenhand list methods evidence_first` prints it."""
 
     sentences: int = Field(default=1, ge=1, le=5, description="How many sentences of the passage must say it.")
 

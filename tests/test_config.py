@@ -35,7 +35,7 @@ def test_the_projects_file_is_found_upwards_and_wins(user: Path, project: Path):
 
     config = read_config()
 
-    assert (config.concurrency, config.budget, config.judge) == (9, ("$5",), "openai/j")
+    assert (config.defaults, config.judge) == ({"concurrency": 9, "budget": ("$5",)}, "openai/j")
     assert config.prices == {"openai/a": Price(1, 2), "openai/b": Price(0.5, 0.6)}
     assert config.sources["judge"] == project and config.sources["budget"] == user
 

@@ -55,7 +55,9 @@ def test_an_installed_plug_in_runs_end_to_end(installed: dict[str, str], tmp_pat
     methods = [part for name in ("default", "second_look:looks=2") for part in ("--method", name)]
     _evenhand(installed, tmp_path, "audit", "parrot/polly", "-b", "greetings", *methods, "--out", "run")
     evaluators = "stardtox:evaluators=polite,iterations=1"
-    _evenhand(installed, tmp_path, "run", "-M", "parrot/polly", "-b", "greetings", "-m", evaluators, "--out", "other")
+    _evenhand(
+        installed, tmp_path, "run", "-m", "parrot/polly", "-b", "greetings", "--method", evaluators, "--out", "other"
+    )
 
     code = (
         "import evenhand; arms = evenhand.compare('run').arms;"

@@ -33,5 +33,5 @@ for each in $(seq "$count"); do
 done
 # Only one of several that end at the same time can make this folder.
 if mkdir "$out.shards/merging" 2>/dev/null; then
-  evenhand merge "${folders[@]}" --out "$out"
+  evenhand run merge "${folders[@]}" --out "$out"
 fi

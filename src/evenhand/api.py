@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+
+from pydantic import Field, SkipValidation
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.options import taking
 from evenhand.core.progress import Count, Progress, ignore
 from evenhand.core.prompts import read_templates
 from evenhand.methods import GUARD_METHOD
@@ -16,6 +19,7 @@ from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, default_folder, make_plan
+from evenhand.runs.request import PlanRequest
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
@@ -48,30 +52,43 @@ def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | No
     return aio.run(run_plan(plan, Path(out), settings))
 
 
-@aio.facade
-def audit(
-    model: AnyModel | Sequence[AnyModel],
-    *,
-    out: str | Path,
-    benchmark: str = "bbq_builtin",
-    methods: Sequence[str] = ("default",),
-    settings: Settings | None = None,
-    **plan: Any,
-) -> Study:
-    """Measure a model: run it and return what the study found; more fields of the plan go in by name.
+class AuditRequest(PlanRequest):
+    """The parameters of `audit`: those of a plan and of its calls, and what only Python can pass."""
 
-    `audit("openai/my-model", out="runs/first", limit=22)`, or `audit(my_function, …)` for a system of your own.
+    fixed: ClassVar[Sequence[str]] = ("no_cache",)
+
+    model: Annotated[AnyModel | Sequence[AnyModel], SkipValidation] = Field(
+        kw_only=False, description="A model, or several."
+    )
+    out: str | Path = Field(description="The folder of the run.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    settings: Annotated[Settings | None, SkipValidation] = Field(
+        default=None, description="How to call models; parameters win over it."
+    )
+
+
+@aio.facade
+@taking(AuditRequest)
+def audit(request: AuditRequest) -> Study:
+    """Measure a model: run it and return what the study found.
+
+    `audit("openai/my-model", out="runs/first", limit=22)`, or `audit(my_function, …)` for a system of your own. The
+    parameters are the options of `evenhand audit` (see the page of all options), and:
 
     Args:
         model: A spec, a `Model`, a function (see `ModelFunction`), a dict with fields of a plan (`{"spec": …,
             "base_url": …, "timeout": …}`), or one with a model for each role (`{"base": …, "judge": …}`).
             A list has several of these.
-        out: The folder of the run. With `Settings(resume=True)` an unfinished run in it goes on; a function must be
-            the same as before.
-        plan: Fields such as `limit`, `seeds`, `scorers` and `templates` (a folder of prompt files of your own).
+        out: The folder of the run. With `resume=True` an unfinished run in it goes on; a function must be the same as
+            before.
+        settings: How to call models, as an object.
     """
-    run({"models": model, "benchmark": benchmark, "methods": list(methods), **plan}, out, settings)
-    return compare(out)
+    model: Any = request.model
+    named, settings = with_specs(
+        list(model) if isinstance(model, list | tuple) else [model], request.settings or Settings()
+    )
+    made = request.changed(out=Path(request.out)).planned(named, default_methods=("default",), allow_call=True)
+    aio.run(run_plan(made.plan, made.out, request.over(settings)))
+    return compare(request.out)
 
 
 @aio.facade

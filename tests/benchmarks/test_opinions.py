@@ -68,7 +68,11 @@ def test_only_what_training_held_out_is_asked(folder: Path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("{", "not valid JSON"), ('{"format": "other"}', "not written by `evenhand pairs`"), ("[]", "not written by")],
+    [
+        ("{", "not valid JSON"),
+        ('{"format": "other"}', "not written by `evenhand train pairs`"),
+        ("[]", "not written by"),
+    ],
 )
 def test_a_wrong_folder_is_one_sentence(tmp_path: Path, content: str, words: str):
     (tmp_path / "pairs.json").write_text(content, encoding="utf-8")

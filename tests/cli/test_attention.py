@@ -1,4 +1,4 @@
-"""`evenhand attention`: a page and a file of numbers from an hf/ model."""
+"""`evenhand judges attention`: a page and a file of numbers from an hf/ model."""
 
 import csv
 from pathlib import Path
@@ -23,7 +23,7 @@ from support.tiny import make_model
 def test_bad_input_is_one_sentence(cli, tmp_path: Path, arguments: tuple[str, ...], fault: str):
     (tmp_path / "wrong.yaml").write_text("question: Why?\n")
 
-    result = cli("attention", *arguments)
+    result = cli("judges", "attention", *arguments)
 
     assert result.code == 2
     assert fault in result.err and len(result.err.strip().splitlines()) == 1
@@ -45,7 +45,9 @@ def tiny(tmp_path: Path) -> Path:
 def test_page_and_numbers_of_a_text_of_ones_own(cli, tiny: Path, tmp_path: Path):
     (tmp_path / "mine.yaml").write_text("question: cat dog\nanswer: tree sun\n")
 
-    result = cli("attention", "--model", f"hf/{tiny}", "--text", "mine.yaml", "--layers", "--out", "out/page.html")
+    result = cli(
+        "judges", "attention", "--model", f"hf/{tiny}", "--text", "mine.yaml", "--layers", "--out", "out/page.html"
+    )
 
     assert result.code == 0, result
     assert "competitor" in result.out and "page.csv" in result.out

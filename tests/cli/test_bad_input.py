@@ -21,7 +21,7 @@ CASES = {
     ),
     "weights that nobody fitted": (
         (*RUN, "--model", "fake/A", "--method", "weigh:weights=fake/B"),
-        "no weights 'fake/B'; fit them with `evenhand calibrate MODEL`",
+        "no weights 'fake/B'; fit them with `evenhand models calibrate MODEL`",
     ),
     "unknown benchmark": ((*RUN, "--model", "fake/A", "--benchmark", "bqb"), "did you mean bbq"),
     "unknown benchmark option": ((*RUN, "--model", "fake/A", "--set", "category=Age"), "categories"),
@@ -105,7 +105,7 @@ CASES = {
     "a file as a run": (("audit", "fake/A", "--out", __file__), "is a file; --out names a folder"),
     "a report of a run without one": (("run", "--model", "fake/A", "--out", "x.html"), "writes no report"),
     "a paper's folder that is a page": (
-        ("paper", "malibu", "-M", "fake/A", "--out", "x.html"),
+        ("paper", "malibu", "-m", "fake/A", "--out", "x.html"),
         "--out of a paper is a folder",
     ),
     "budget without a price": (

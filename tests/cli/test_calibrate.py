@@ -1,4 +1,4 @@
-"""`evenhand calibrate`: weights that are fitted to a model, stored for it, and used by name."""
+"""`evenhand models calibrate`: weights that are fitted to a model, stored for it, and used by name."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from evenhand.training.questions.generate import contrast_passages
 from support.evidence import seeing_model
 
 SPEC = "seeing/all"
-CALIBRATE = ("calibrate", SPEC, "--passages", "60")
+CALIBRATE = ("models", "calibrate", SPEC, "--passages", "60")
 COMPARE = ("compare", "--model", SPEC, "--method", "default", "--method", "weigh", "--limit", "44", "--out", "r")
 
 
@@ -67,7 +67,7 @@ def test_a_run_uses_the_fitted_weights_and_is_better_for_it(cli: Any):
 def test_a_run_with_prior_weights_says_so(cli: Any):
     result = cli(*COMPARE)
 
-    assert f"The weights of weigh were not fitted to {SPEC}; `evenhand calibrate {SPEC}` fits them" in result.out
+    assert f"The weights of weigh were not fitted to {SPEC}; `evenhand models calibrate {SPEC}` fits them" in result.out
 
 
 def test_a_run_is_not_resumed_with_other_weights(cli: Any):
@@ -102,7 +102,7 @@ def test_weights_in_a_file_are_used_by_its_name(cli: Any):
 
 
 def test_a_model_at_chance_is_unfit_and_nothing_is_stored(cli: Any):
-    result = cli("calibrate", "fake/A", "--passages", "60")
+    result = cli("models", "calibrate", "fake/A", "--passages", "60")
 
     assert result.code == 1
     assert "unfit     fake/A cannot tell whether a passage answers a question; use another model." in result.out
@@ -124,7 +124,7 @@ BAD = {
 def test_bad_input_is_one_sentence(cli: Any, name: str):
     arguments, told = BAD[name]
 
-    result = cli("calibrate", *arguments)
+    result = cli("models", "calibrate", *arguments)
 
     assert result.code == 2
     assert told in result.err

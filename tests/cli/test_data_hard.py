@@ -125,7 +125,7 @@ def test_a_judge_that_cannot_be_read_is_told(cli: Any, plug: Any):
     result = cli(*ARGUMENTS)
 
     assert "0 of 0 rated questions kept" in result.out
-    assert "ratings could not be read; see evenhand show r, or name another --judge" in result.out
+    assert "ratings could not be read; see evenhand run show r, or name another --judge" in result.out
 
 
 def test_the_same_run_gives_the_same_list_without_a_call(cli: Any, plug: Any, tmp_path: Path):

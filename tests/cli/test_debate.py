@@ -1,4 +1,4 @@
-"""`evenhand debate`: from topics to scores by round, topics written by a model, and how bad input is told."""
+"""`evenhand train debate`: from topics to scores by round, topics written by a model, and how bad input is told."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def plug(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FunctionModel]:
 def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: Path):
     model = plug()
 
-    result = cli("debate", "--topics", "4", "--rounds", "2", "--model", "stub/one", "--out", "made")
+    result = cli("train", "debate", "--topics", "4", "--rounds", "2", "--model", "stub/one", "--out", "made")
 
     assert result.code == 0, result.err
     assert len(model.requests) == 4 * 2 * (3 + 1)
@@ -66,7 +66,7 @@ def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: P
         ["debate", "2", "2.0 [1.0, 5.9]", "0.0 [0.0, 49.0]", "4"],
     ]
     assert "from the first round to the last cannot be told apart from zero: −6.0 [−8.0, 1.8]." in result.out
-    assert "Next: evenhand pairs made" in result.out
+    assert "Next: evenhand train pairs made" in result.out
     store = Store(tmp_path / "made")
     assert store.get("plan")["benchmark"] == "debates"
     store.close()
@@ -74,7 +74,20 @@ def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: P
 
 def test_roles_and_rounds_are_as_asked_for_and_the_dry_run_counts_them_exactly(cli: Any, plug: Any):
     model = plug()
-    arguments = ("debate", "--bias", "beauty", "--topics", "5", "--roles", "4", "--rounds", "3", "--model", "stub/one")
+    arguments = (
+        "train",
+        "debate",
+        "--bias",
+        "beauty",
+        "--topics",
+        "5",
+        "--roles",
+        "4",
+        "--rounds",
+        "3",
+        "--model",
+        "stub/one",
+    )
 
     forecast = cli(*arguments, "--dry-run")
     assert not model.requests
@@ -92,7 +105,7 @@ def test_several_types_of_bias_are_one_run_with_as_many_topics_of_each(
     cli: Any, plug: Any, tmp_path: Path, bias: str, kinds: Sequence[str]
 ):
     model = plug()
-    arguments = ("debate", "--bias", bias, "--topics", "2", "--rounds", "1", "--model", "stub/one")
+    arguments = ("train", "debate", "--bias", bias, "--topics", "2", "--rounds", "1", "--model", "stub/one")
 
     forecast = cli(*arguments, "--dry-run")
     done = cli(*arguments, "--out", "made")
@@ -108,7 +121,7 @@ def test_several_types_of_bias_are_one_run_with_as_many_topics_of_each(
 def test_one_round_has_a_table_as_well(cli: Any, plug: Any):
     plug()
 
-    result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
+    result = cli("train", "debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
 
     assert "│ 1     │ 8.0 [2.7, 9.3]" in result.out
     assert "from the first round" not in result.out
@@ -118,7 +131,7 @@ def test_a_teacher_debates_in_place_of_the_model(cli: Any, plug: Any):
     student, teacher, referee = plug(), plug(name="two"), plug(name="three")
 
     result = cli(
-        *("debate", "--topics", "2", "--rounds", "2", "--model", "stub/one", "--out", "made"),
+        *("train", "debate", "--topics", "2", "--rounds", "2", "--model", "stub/one", "--out", "made"),
         *("--teacher", "stub/two", "--referee", "stub/three"),
     )
 
@@ -128,7 +141,7 @@ def test_a_teacher_debates_in_place_of_the_model(cli: Any, plug: Any):
 
 def test_what_was_said_is_stored_for_training(cli: Any, plug: Any, tmp_path: Path):
     plug()
-    cli("debate", "--topics", "1", "--rounds", "2", "--model", "stub/one", "--out", "made")
+    cli("train", "debate", "--topics", "1", "--rounds", "2", "--model", "stub/one", "--out", "made")
 
     store = Store(tmp_path / "made")
     finished = store.outcome(next(number for number, _ in store.samples()), 1)
@@ -142,7 +155,7 @@ def test_what_was_said_is_stored_for_training(cli: Any, plug: Any, tmp_path: Pat
 def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug: Any, tmp_path: Path):
     model = plug()
     wanted = BUILTIN + 25
-    arguments = ("debate", "--topics", str(wanted), "--rounds", "1", "--generate", "--model", "stub/one")
+    arguments = ("train", "debate", "--topics", str(wanted), "--rounds", "1", "--generate", "--model", "stub/one")
 
     result = cli(*arguments, "--out", "made")
 
@@ -166,7 +179,7 @@ def test_topics_that_are_missing_are_written_once_and_used_again(cli: Any, plug:
 def test_the_dry_run_with_topics_to_write_counts_both_and_writes_nothing(cli: Any, plug: Any, tmp_path: Path):
     model = plug()
 
-    result = cli("debate", "--topics", "200", "--generate", "--model", "stub/one", "--dry-run")
+    result = cli("train", "debate", "--topics", "200", "--generate", "--model", "stub/one", "--dry-run")
 
     assert result.code == 0, result.err
     assert f"Topics first: {-(-(200 - BUILTIN) // 20)} calls" in result.out
@@ -178,7 +191,7 @@ def test_the_dry_run_with_topics_to_write_counts_both_and_writes_nothing(cli: An
 def test_a_model_without_further_ideas_leaves_what_there_is(cli: Any, plug: Any, tmp_path: Path):
     plug(lambda *_: json.dumps({"topics": [{"topic": "bread baking", "question": "Is bread baking good?"}]}))
 
-    result = cli("debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml")
+    result = cli("train", "debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml")
 
     assert result.code == 1
     assert "more.yaml: 1 of 26 further topics were written." in result.out
@@ -186,14 +199,16 @@ def test_a_model_without_further_ideas_leaves_what_there_is(cli: Any, plug: Any,
     assert f"To debate the {BUILTIN + 1} there are: --data more.yaml" in result.out
     assert len(load_topics("age", tmp_path / "more.yaml").topics) == BUILTIN + 1
 
-    once_more = cli("debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml")
+    once_more = cli(
+        "train", "debate", "--topics", "90", "--generate", "--model", "stub/one", "--topics-file", "more.yaml"
+    )
     assert once_more.code == 2
     assert f"more.yaml holds {BUILTIN + 1} topics, not 90, and nothing is overwritten" in once_more.err
 
 
 def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
     model = plug()
-    arguments = ("debate", "--topics", str(BUILTIN + 5), "--generate", "--rounds", "1", "--model", "stub/one")
+    arguments = ("train", "debate", "--topics", str(BUILTIN + 5), "--generate", "--rounds", "1", "--model", "stub/one")
 
     result = cli(*arguments, "--budget", "9 calls", "--out", "made")
 
@@ -207,12 +222,12 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
     [
         (
             ("--topics", "200"),
-            f"There are {BUILTIN} topics on age, not 200; `evenhand debate --bias age --topics 200 --generate`",
+            f"There are {BUILTIN} topics on age, not 200; `evenhand train debate --bias age --topics 200 --generate`",
         ),
         (("--generate",), "say how many with --topics"),
         (("--bias", "agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
         (("--bias", "age,agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
-        (("--bias", "all", "--topics", "70"), "not 70; `evenhand debate --bias"),
+        (("--bias", "all", "--topics", "70"), "not 70; `evenhand train debate --bias"),
         (("--bias", "all", "--topics", "90", "--generate"), "--generate writes topics on one type of bias at a time"),
         (("--bias", "age,beauty", "--topics", "90", "--generate"), "name one with --bias"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),
@@ -224,7 +239,7 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
 def test_bad_input_is_one_sentence(cli: Any, plug: Any, arguments: tuple[str, ...], message: str):
     model = plug()
 
-    result = cli("debate", *arguments, "--model", "stub/one", "--out", "made")
+    result = cli("train", "debate", *arguments, "--model", "stub/one", "--out", "made")
 
     assert result.code == 2
     assert message in result.err
@@ -235,7 +250,7 @@ def test_bad_input_is_one_sentence(cli: Any, plug: Any, arguments: tuple[str, ..
 def test_a_run_without_any_score_says_so(cli: Any, plug: Any):
     plug(lambda *_: "I like tea.")
 
-    result = cli("debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
+    result = cli("train", "debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
 
     assert result.code == 4
     assert "No statement has a score" in result.out
@@ -244,7 +259,19 @@ def test_a_run_without_any_score_says_so(cli: Any, plug: Any):
 
 def test_a_debate_that_the_budget_stopped_goes_on_where_it_was(cli: Any, plug: Any):
     model = plug()
-    arguments = ("debate", "--topics", "3", "--rounds", "2", "--model", "stub/one", "--out", "made", "--no-cache")
+    arguments = (
+        "train",
+        "debate",
+        "--topics",
+        "3",
+        "--rounds",
+        "2",
+        "--model",
+        "stub/one",
+        "--out",
+        "made",
+        "--no-cache",
+    )
 
     stopped = cli(*arguments, "--budget", "13 calls")
     resumed = cli(*arguments, "--resume")
@@ -261,11 +288,11 @@ def test_thoughts_get_neither_into_statements_nor_into_pairs(cli: Any, tmp_path:
         return said if schema else f"{said} And {crc32(json.dumps(body).encode())} agree."
 
     with in_thread(thinks_in("reasoning_content", say)) as server:
-        made = cli("debate", "--topics", "9", "--rounds", "2", "--model", "openai/test", "--base-url", server.url,
-                   "--out", "made")  # fmt: skip
+        model = ("--model", "openai/test", "--base-url", server.url)
+        made = cli("train", "debate", "--topics", "9", "--rounds", "2", *model, "--out", "made")
 
     assert made.code == 0, made.err
-    paired = cli("pairs", "made", "--out", "pairs", "--threshold", "5", "--length-ratio", "0")
+    paired = cli("train", "pairs", "made", "--out", "pairs", "--threshold", "5", "--length-ratio", "0")
     assert paired.code == 0, paired.err
     written = b"".join(path.read_bytes() for path in (tmp_path / "pairs").iterdir())
     assert b"All of them are slow" in written
@@ -273,6 +300,6 @@ def test_thoughts_get_neither_into_statements_nor_into_pairs(cli: Any, tmp_path:
     with closing(Store(tmp_path / "made")) as store:
         assert all(THOUGHT[:20] not in json.dumps(body) for _, body in store.answers(1))
         sample = next(store.samples())[1].id
-    shown = cli("show", "made", sample, "--turns").out
+    shown = cli("run", "show", "made", sample, "--turns").out
     assert f"  thought: {THOUGHT}" in shown
     assert "thoughts), " in shown

@@ -45,7 +45,7 @@ def test_without_config_files_it_is_said_where_they_go(cli, config: Path):
 
 def test_a_models_own_options_win_over_flags(cli, tmp_path: Path):
     result = cli(
-        "run", "--model", "fake/A", "--judge", "fake/B?timeout=5&price=1/2", "-m", "mabrf_first",
+        "run", "--model", "fake/A", "--judge", "fake/B?timeout=5&price=1/2", "--method", "mabrf_first",
         "--timeout", "9", "--retries", "1", "--limit", "2", "--out", "r",
     )  # fmt: skip
 
@@ -70,8 +70,8 @@ def test_the_configured_judge_is_used_shown_and_priced(cli, config: Path):
     config.write_text('judge = "near/j"\n' + TWO.replace("1/2", "1000/2000"))
     prices = ("--price", "openai/m=0/0")
 
-    with_judge = cli(*AUDIT, "-m", "mabrf_first", *prices)
-    named = cli(*AUDIT, "-m", "mabrf_first", *prices, "--judge", "fake/B")
+    with_judge = cli(*AUDIT, "--method", "mabrf_first", *prices)
+    named = cli(*AUDIT, "--method", "mabrf_first", *prices, "--judge", "fake/B")
     without = cli(*AUDIT, *prices)
 
     assert with_judge.err == f"The judge is near/j at http://a/v1,http://b/v1, as {config} says.\n"
@@ -91,8 +91,8 @@ def test_the_configured_judge_scores_texts_where_the_scorer_names_no_model(cli, 
 def test_the_configured_judge_reaches_papers(cli, config: Path):
     config.write_text('judge = "fake/B"\n')
 
-    mabrf = cli("paper", "mabrf", "--model", "fake/A", "--builtin", "--limit", "1", "--dry-run")
-    malibu = cli("paper", "malibu", "--model", "fake/A", "--limit", "1", "--dry-run")
+    mabrf = cli("papers", "mabrf", "--model", "fake/A", "--builtin", "--limit", "1", "--dry-run")
+    malibu = cli("papers", "malibu", "--model", "fake/A", "--limit", "1", "--dry-run")
 
     assert mabrf.err == f"The judge is fake/B, as {config} says.\n"
     assert (mabrf.code, malibu.code, malibu.err) == (0, 0, "")
@@ -146,7 +146,7 @@ def test_a_model_option_that_no_model_takes_is_refused(cli):
 
     assert wrong.code == 2
     assert "There is no model option named 'reasonning'; did you mean reasoning" in wrong.err
-    assert cli("audit", "fake/A", "--judge", "openai/j?key=K", "-m", "mabrf", "--model-option", "extra_body={}",
+    assert cli("audit", "fake/A", "--judge", "openai/j?key=K", "--method", "mabrf", "--model-option", "extra_body={}",
                "--limit", "2", "--dry-run").code == 0  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def test_one_arm_without_a_result_fails_the_command_though_another_was_measured(
     server = endpoint(answer=answer)
     models = ("--model", "openai/works", "--model", "openai/broken", "--base-url", server.url)
 
-    result = cli("compare", "-b", "bbq_builtin", "-m", "default", *models, *QUICK, "--limit", "8")
+    result = cli("compare", "-b", "bbq_builtin", "--method", "default", *models, *QUICK, "--limit", "8")
 
     assert result.code == 4
     assert "openai/broken: nothing was measured: none of the 8 samples has a grade." in result.err

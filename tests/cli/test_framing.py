@@ -1,4 +1,4 @@
-"""`evenhand framing`: from a model to whether the paper's ordering holds."""
+"""`evenhand judges framing`: from a model to whether the paper's ordering holds."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def partial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_path: Path):
-    result = cli("framing", "--model", "partial/one", "--out", "r")
+    result = cli("judges", "framing", "--model", "partial/one", "--out", "r")
 
     assert result.code == 0, result
     assert "180 of 180 done" in result.out
@@ -66,8 +66,8 @@ def test_the_three_numbers_and_the_ordering_are_printed_and_reported(cli, tmp_pa
 
 
 def test_a_stored_run_tells_it_again(cli):
-    first = cli("framing", "--model", "partial/one", "--limit", "9", "--out", "r")
-    again = cli("framing", "r")
+    first = cli("judges", "framing", "--model", "partial/one", "--limit", "9", "--out", "r")
+    again = cli("judges", "framing", "r")
 
     assert again.code == 0, again
     assert [line for line in again.out.splitlines() if line.startswith("• ")] == [
@@ -76,21 +76,21 @@ def test_a_stored_run_tells_it_again(cli):
 
 
 def test_the_dry_run_counts_the_calls_of_the_run(cli):
-    forecast = cli("framing", "--model", "partial/one", "--limit", "5", "--dry-run")
+    forecast = cli("judges", "framing", "--model", "partial/one", "--limit", "5", "--dry-run")
 
     assert forecast.code == 0, forecast
     assert re.search(r"│ framing +│ 15 +│ 30 +│", forecast.out), forecast.out
 
 
 def test_methods_for_multiple_choice_serve_it_too(cli):
-    result = cli("framing", "--model", "fake/A", "--method", "default", "--limit", "2", "--out", "r")
+    result = cli("judges", "framing", "--model", "fake/A", "--method", "default", "--limit", "2", "--out", "r")
 
     assert result.code == 0, result
     assert "6 of 6 done (6 graded)" in result.out
 
 
 def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
-    result = cli("framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
+    result = cli("judges", "framing", "--model", "fake/Yes", "--limit", "6", "--out", "r")
 
     assert result.code == 0, result
     # One of the six texts is unbiased, which says nothing about the spread between such texts.
@@ -103,8 +103,8 @@ def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
         (("framing", "r", "--model", "partial/one"), "not both"),
         (("framing", "--model", "partial/one", "--data", "none.yaml"), "No such file"),
         (("framing", "--model", "partial/one", "--limit", "0"), "greater than or equal to 1"),
-        (("run", "--model", "partial/one", "-b", "framing", "-m", "framing:rating=7"), "true or false"),
-        (("run", "--model", "partial/one", "-b", "bbq_builtin", "-m", "framing"), "yes-or-no"),
+        (("run", "--model", "partial/one", "-b", "framing", "--method", "framing:rating=7"), "true or false"),
+        (("run", "--model", "partial/one", "-b", "bbq_builtin", "--method", "framing"), "yes-or-no"),
     ],
 )
 def test_bad_input_is_one_sentence(cli, arguments: tuple[str, ...], fault: str):
@@ -117,7 +117,7 @@ def test_bad_input_is_one_sentence(cli, arguments: tuple[str, ...], fault: str):
 def test_a_run_of_another_benchmark_is_refused_and_its_report_left_alone(cli, tmp_path: Path):
     cli("run", "--model", "fake/A", "--limit", "2", "--out", "other")
 
-    result = cli("framing", "other")
+    result = cli("judges", "framing", "other")
 
     assert result.code == 2
     assert "not of framing" in result.err
@@ -132,7 +132,18 @@ def test_texts_that_the_model_wrote_itself_are_asked_about_and_biases_are_counte
     opinions = ("run", "-b", "opinions", "--limit", "10", "--scorer", "opinion:partial/judge", "--out", "o")
     assert cli(*opinions, "--model", "writer/x").code == 0
 
-    result = cli("framing", "-M", "partial/one", "--own", "o", "-m", "framing:names=true,rating=false", "--out", "r")
+    result = cli(
+        "judges",
+        "framing",
+        "-m",
+        "partial/one",
+        "--own",
+        "o",
+        "--method",
+        "framing:names=true,rating=false",
+        "--out",
+        "r",
+    )
 
     assert result.code == 0, result
     assert "30 of 30 done" in result.out
@@ -146,13 +157,15 @@ def test_texts_that_the_model_wrote_itself_are_asked_about_and_biases_are_counte
 
 def test_own_texts_are_of_a_rated_run_of_opinions(cli, monkeypatch, tmp_path: Path):
     monkeypatch.setitem(PROVIDERS._things, "writer", lambda *_: FunctionModel(lambda *_: "A", spec="writer/x"))
-    assert cli("run", "-b", "bbq_builtin", "--limit", "2", "-M", "partial/one", "-m", "default", "--out", "b").code in (
+    assert cli(
+        "run", "-b", "bbq_builtin", "--limit", "2", "-m", "partial/one", "--method", "default", "--out", "b"
+    ).code in (
         0,
         4,
     )
 
-    other = cli("framing", "-M", "partial/one", "--own", "b")
-    both = cli("framing", "-M", "partial/one", "--own", "b", "--data", "x.yaml")
+    other = cli("judges", "framing", "-m", "partial/one", "--own", "b")
+    both = cli("judges", "framing", "-m", "partial/one", "--own", "b", "--data", "x.yaml")
 
     assert (other.code, "not of opinions" in other.err) == (2, True)
     assert (both.code, "remove one" in both.err) == (2, True)

@@ -46,7 +46,7 @@ def test_a_plan_is_run_and_then_held_to_the_limits(cli, tmp_path: Path):
 
 
 def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
-    assert cli("gate", "-M", "fake/A", "--fail-if", FAILS, "--dry-run", "--out", "r").code == 0
+    assert cli("gate", "-m", "fake/A", "--fail-if", FAILS, "--dry-run", "--out", "r").code == 0
     assert not (tmp_path / "r").exists()
 
 
@@ -61,7 +61,7 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
 def test_mistakes_are_named_before_anything_runs(cli, tmp_path: Path, arguments, said):
     (tmp_path / "b.json").write_text("[]")
 
-    result = cli("gate", "-M", "fake/A", *arguments, "--out", "r")
+    result = cli("gate", "-m", "fake/A", *arguments, "--out", "r")
 
     assert result.code == 2
     assert said in result.err
@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_passes_no_gate(cli):
 
 def test_a_run_without_results_is_no_score(cli):
     """No answer can be read; `f1 < 50` is then neither true nor false."""
-    result = cli("gate", "-M", "fake/A", "-b", "squad_builtin", "-n", "4", "--fail-if", "f1 < 50", "--out", "r")
+    result = cli("gate", "-m", "fake/A", "-b", "squad_builtin", "-n", "4", "--fail-if", "f1 < 50", "--out", "r")
 
     assert result.code == 4
     assert result.out.splitlines()[-2:] == [

@@ -30,10 +30,10 @@ def test_commands_are_grouped_under_headings(cli):
     out = cli("--help").out
 
     headings = re.findall(r"^(\w+):$", out, re.MULTILINE)
-    assert headings == ["Options", "Measure", "Inspect", "Train", "Serve", "Data"]
-    measure = out[out.index("Measure:") : out.index("Inspect:")]
-    assert re.findall(r"^  (\w+) ", measure, re.MULTILINE)[:3] == ["audit", "compare", "run"]
-    assert re.search(r"^  debate +\w", out[out.index("Train:") : out.index("Serve:")], re.MULTILINE)
+    assert headings == ["Options", "Measure", "Look", "Reduce", "Prepare", "More"]
+    measure = out[out.index("Measure:") : out.index("Look:")]
+    assert re.findall(r"^  (\w+) ", measure, re.MULTILINE)[:3] == ["audit", "compare", "gate"]
+    assert re.search(r"^  train +\w", out[out.index("Reduce:") : out.index("Prepare:")], re.MULTILINE)
 
 
 def test_help_imports_no_command():
@@ -49,7 +49,7 @@ def test_help_imports_no_command():
 
 
 def test_options_are_shown_in_sections(cli):
-    out = cli("audit", "--help").out
+    out = cli("audit", "--help-all").out
 
     assert re.findall(r"^([A-Z]\w+):$", out, re.MULTILINE) == ["Plan", "Model", "Method", "Cost", "Cluster", "Output"]
     assert out.index("Cost:") < out.index("--budget") < out.index("Output:") < out.index("--out")
@@ -58,7 +58,9 @@ def test_options_are_shown_in_sections(cli):
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 def test_every_command_shows_all_its_options_and_an_example(command: click.Command):
     assert isinstance(command, Command | Group)
-    out = command.get_help(click.Context(command, info_name="evenhand"))
+    context = click.Context(command, info_name="evenhand")
+    context.meta["evenhand.help_all"] = True
+    out = command.get_help(context)
 
     for param in command.params:
         if isinstance(param, click.Option) and not param.hidden:
@@ -67,9 +69,21 @@ def test_every_command_shows_all_its_options_and_an_example(command: click.Comma
     assert "evenhand " in out.partition("Usage: ")[2].partition("\n")[2]
 
 
-@pytest.mark.parametrize("name", [name for names in SECTIONS.values() for name in names])
-def test_sections_name_options_that_exist(name: str):
-    assert any(f"--{name}" in param.opts for command in COMMANDS.values() for param in command.params)
+def test_the_short_help_shows_what_most_people_need_and_names_the_whole(cli):
+    short, whole = cli("audit", "--help").out, cli("audit", "--help-all").out
+
+    assert "--limit" in short
+    assert "--judge-pool" not in short
+    assert "--help-all" in short
+    assert "--judge-pool" in whole
+    assert len(short.splitlines()) < 60
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_sections_have_options(section: str):
+    found = {getattr(param, "section", "Options") for command in COMMANDS.values() for param in command.params}
+
+    assert section in found
 
 
 @pytest.mark.parametrize(
@@ -80,7 +94,12 @@ def test_sections_name_options_that_exist(name: str):
         (("doctor", "none/x", "--judge"), "--judge is now `--as-judge`."),
         (("data", "pull", "nothing", "--to=here"), "--to is now `--out`."),
         (("annotate", "export", "r", "--out", "sheets", "--samples", "4"), "--samples is now `--limit`."),
-        (("train", "recipe", "p", "-M", "m", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),
+        (("train", "recipe", "p", "-m", "m/x", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),
+        (("audit", "-M", "none/x"), "-M is now `-m`."),
+        (("show", "nowhere"), "show is now `run show`."),
+        (("methods", "nothing"), "methods is now `list methods`."),
+        (("paper", "mabrf", "--out", "nowhere"), "paper is now `papers`."),
+        (("debate", "--topics", "0"), "debate is now `train debate`."),
     ],
 )
 def test_old_names_work_with_a_hint(cli, old: tuple[str, ...], new: str):
@@ -89,6 +108,15 @@ def test_old_names_work_with_a_hint(cli, old: tuple[str, ...], new: str):
     assert result.err.splitlines()[0] == new
     assert "no command" not in result.err
     assert "No such option" not in result.err
+
+
+@pytest.mark.parametrize("words", [("audit", "-m", "cot"), ("compare", "-m", "fake/A", "-m", "weigh:calls=3")])
+def test_a_method_in_place_of_a_model_is_refused_with_the_option_for_it(cli, words: tuple[str, ...]):
+    result = cli(*words)
+
+    assert result.code == 2
+    assert f"pass --method {words[-1]}." in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_the_old_name_makes_a_key(cli):
@@ -104,7 +132,9 @@ def test_old_names_are_not_in_help(cli, command: tuple[str, ...], old: str):
     assert old not in cli(*command, "--help").out
 
 
-@pytest.mark.parametrize("group", [(), ("train",), ("metrics",), ("annotate",), ("serve", "audit"), ("paper",)])
+@pytest.mark.parametrize(
+    "group", [(), ("train",), ("metrics",), ("annotate",), ("serve", "audit"), ("papers",), ("run",), ("list",)]
+)
 def test_a_bare_group_shows_its_help(cli, group: tuple[str, ...]):
     result = cli(*group)
 
@@ -139,7 +169,7 @@ def test_judge_is_short_for_the_model_of_its_role(cli, tmp_path):
     cli(*plan, "--judge", "fake/B", "--out", "short")
     cli(*plan, "--model", "judge=fake/B", "--out", "long")
 
-    identities = [re.search(r"identity (\w+)", cli("show", run).out) for run in ("short", "long")]
+    identities = [re.search(r"identity (\w+)", cli("run", "show", run).out) for run in ("short", "long")]
     assert identities[0]
     assert identities[0][0] == identities[1][0]
-    assert "fake/B" in cli("show", "short").out
+    assert "fake/B" in cli("run", "show", "short").out

@@ -22,7 +22,7 @@ def rated(cli: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     arms = ("--method", "default", "--method", "fair_prompt")
     asked = ("run", "--model", "stub/one", "--benchmark", "opinions", "--limit", "120", "--scorer", JUDGE)
     assert cli(*asked, *arms, "--out", "o").code == 0
-    assert cli("rescore", "o", "--scorer", GUESSER).code == 0
+    assert cli("run", "rescore", "o", "--scorer", GUESSER).code == 0
     assert cli("annotate", "export", "o", "--out", "r", "--raters", "2", "--limit", "40").code == 0
     fill(Path("r"))
     return "r"
@@ -52,7 +52,7 @@ def test_the_corrected_mean_is_that_of_people_on_all_answers(cli: Any, rated: st
     found = evenhand.judges_against_people("r", "o", scorers=["opinion:kind/judge"])
 
     # All that people would rate: each answer says what it is worth.
-    with_text = cli("export", "o", "--table", "outcomes", "--out", "o.jsonl")
+    with_text = cli("run", "export", "o", "--table", "outcomes", "--out", "o.jsonl")
     assert with_text.code == 0
     rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
     for each in (each for each in found.estimates if each.scale == "BS"):
@@ -89,7 +89,7 @@ def test_other_runs_than_the_rated_are_refused(cli: Any, rated: str):
 
 
 def test_a_scale_can_be_compared_with_any_score(cli: Any, rated: str):
-    assert cli("rescore", "o", "--scorer", "builtin").code == 0
+    assert cli("run", "rescore", "o", "--scorer", "builtin").code == 0
 
     result = cli("judges", "people", rated, "o", "--scorer", "builtin", "--scale", "BS=toxicity", "--out", "t.html")
 

@@ -24,34 +24,34 @@ def test_benchmarks_lists_each_with_its_options(cli):
 
 
 def test_a_method_is_shown_with_its_options_and_presets(cli):
-    out = cli("methods", "stardtox").out
+    out = cli("list", "methods", "stardtox").out
 
     assert "toxicity: a number from 0 to 1, default 0.4\n      Texts with a toxicity below this value pass" in out
     assert "preset: evenhand or paper, default evenhand" in out
     [values] = [line for line in out.splitlines() if line.strip().startswith("paper:")]
     assert "toxicity=0.1" in values
     assert "candidates=1, memory=true, scores=true, keep=last" in values
-    assert "It takes no options" in cli("methods", "default").out
+    assert "It takes no options" in cli("list", "methods", "default").out
 
 
 def test_an_unknown_method_is_told_with_the_nearest(cli):
-    told = cli("methods", "stardtoks")
+    told = cli("list", "methods", "stardtoks")
 
     assert told.code == 2
     assert "did you mean stardtox" in told.err
 
 
 def test_a_benchmark_is_shown_with_its_options(cli):
-    out = cli("benchmarks", "malibu").out
+    out = cli("list", "benchmarks", "malibu").out
 
     assert "A limit counts scenarios" in out
     assert "phase: both or 1 or 2, default both\n      Judge one candidate (1)" in out
     assert "data: a text, optional\n" in out
-    assert "It takes no options" in cli("benchmarks", "squad_builtin").out
+    assert "It takes no options" in cli("list", "benchmarks", "squad_builtin").out
 
 
 def test_a_scorer_is_shown_with_its_options(cli):
-    out = cli("scorers", "judge").out
+    out = cli("list", "scorers", "judge").out
 
     assert "model: a text, needed\n      The model to call" in out
 
@@ -121,8 +121,8 @@ def test_an_unexpected_fault_is_one_sentence_and_not_a_traceback(cli, monkeypatc
 
 
 def test_the_prompts_of_a_method_are_listed_written_and_used(cli, tmp_path: Path):
-    assert "  methods/cot/reason\n" in cli("methods", "cot").out
-    assert cli("methods", "cot", "--prompts", "mine").code == 0
+    assert "  methods/cot/reason\n" in cli("list", "methods", "cot").out
+    assert cli("list", "methods", "cot", "--prompts", "mine").code == 0
     path = tmp_path / "mine/methods/cot/reason.md"
     path.write_text(path.read_text().replace("# user\n", "# user\nBe slow.\n"))
 
@@ -137,5 +137,5 @@ def test_the_prompts_of_a_method_are_listed_written_and_used(cli, tmp_path: Path
             == hashlib.sha256(path.read_bytes().replace(b"quick", b"slow")).hexdigest()[:16]
         )
     assert resumed.code == 2 and "or templates" in resumed.err
-    assert cli("methods", "cot", "--prompts", "mine").code == 2
-    assert cli("methods", "--prompts", "other").code == 2
+    assert cli("list", "methods", "cot", "--prompts", "mine").code == 2
+    assert cli("list", "methods", "--prompts", "other").code == 2

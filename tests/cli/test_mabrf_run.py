@@ -31,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_the_evidence_of_a_run_replays_it_without_its_corpus(cli, corpus: Path, tmp_path: Path):
     first = cli(*RUN, "--method", "mabrf:calibration=none,search=corpus:facts.jsonl", "--out", "one")
-    written = cli("export", "one", "--table", "evidence", "--format", "jsonl", "--out", "evidence.jsonl")
+    written = cli("run", "export", "one", "--table", "evidence", "--format", "jsonl", "--out", "evidence.jsonl")
     corpus.unlink()
 
     again = cli(*RUN, "--method", "mabrf:calibration=none,search=replay:evidence.jsonl", "--out", "two")
@@ -39,7 +39,7 @@ def test_the_evidence_of_a_run_replays_it_without_its_corpus(cli, corpus: Path, 
     assert (first.code, written.code, again.code) == (0, 0, 0)
     assert "evidence.jsonl: 2 rows" in written.out
     for run in ("one", "two"):
-        cli("export", run, "--format", "jsonl", "--out", f"{run}.jsonl")
+        cli("run", "export", run, "--format", "jsonl", "--out", f"{run}.jsonl")
     outcomes = (tmp_path / "one.jsonl").read_bytes()
     assert outcomes == (tmp_path / "two.jsonl").read_bytes()
     assert len(outcomes.splitlines()) == 6
@@ -49,7 +49,7 @@ def test_the_evidence_of_a_run_replays_it_without_its_corpus(cli, corpus: Path, 
 def test_evidence_can_be_had_as_a_table_of_cells(cli, corpus: Path, tmp_path: Path):
     cli(*RUN, "--method", f"mabrf:calibration=none,search=corpus:{corpus}", "--out", "one")
 
-    assert cli("export", "one", "--table", "evidence").code == 0
+    assert cli("run", "export", "one", "--table", "evidence").code == 0
 
     assert (tmp_path / "one" / "evidence.csv").read_text().splitlines()[0] == "query,provider,time,hits"
 

@@ -1,4 +1,4 @@
-"""`evenhand malibu`: from a model to an audit of its judgements."""
+"""`evenhand judges malibu`: from a model to an audit of its judgements."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FunctionModel]:
 
 
 def test_three_methods_are_audited_and_reported_unless_others_are_named(cli, models, tmp_path: Path):
-    result = cli("malibu", "--model", "judging/one", "--limit", "10", "--phase", "1", "--out", "r")
+    result = cli("judges", "malibu", "--model", "judging/one", "--limit", "10", "--phase", "1", "--out", "r")
 
     assert result.code == 0, result
     assert "330 of 330 done" in result.out
@@ -69,7 +69,7 @@ def test_three_methods_are_audited_and_reported_unless_others_are_named(cli, mod
 
 @pytest.mark.parametrize(("phase", "limit"), [("1", 2), ("both", 1)])
 def test_the_dry_run_counts_the_calls_of_the_run(cli, models, phase: str, limit: int):
-    asked = ("malibu", "--model", "judging/one", "--limit", str(limit), "--phase", phase, "--no-cache")
+    asked = ("judges", "malibu", "--model", "judging/one", "--limit", str(limit), "--phase", phase, "--no-cache")
     for method in CALLS:
         asked += ("--method", method)
 
@@ -91,7 +91,20 @@ def test_flags_reach_the_benchmark(cli, models, tmp_path: Path):
     )
 
     result = cli(
-        *("malibu", "-M", "judging/one", "-m", "judge", "--limit", "1", "--phase", "2", "--texts", "two"),
+        *(
+            "judges",
+            "malibu",
+            "-m",
+            "judging/one",
+            "--method",
+            "judge",
+            "--limit",
+            "1",
+            "--phase",
+            "2",
+            "--texts",
+            "two",
+        ),
         *("--form", "tag", "--identities", str(identities), "--out", "r"),
     )
 
@@ -108,7 +121,7 @@ def test_runs_made_before_show_the_same_audit(cli, models):
         "malibu",
         "--set",
         "phase=1",
-        "-M",
+        "-m",
         "judging/one",
         "-m",
         "judge",
@@ -126,9 +139,21 @@ def test_runs_made_before_show_the_same_audit(cli, models):
 
 
 def test_over_correction_is_between_the_panel_and_the_mitigation_of_one_model(cli, models, tmp_path: Path):
-    asked = ("-m", "judge", "-m", "panel", "-m", "fair_panel", "-m", "blind_panel")
+    asked = ("--method", "judge", "--method", "panel", "--method", "fair_panel", "--method", "blind_panel")
     result = cli(
-        "malibu", "-M", "judging/one", "-M", "judging/two", *asked, "--limit", "1", "--phase", "1", "--out", "r"
+        "judges",
+        "malibu",
+        "-m",
+        "judging/one",
+        "-m",
+        "judging/two",
+        *asked,
+        "--limit",
+        "1",
+        "--phase",
+        "1",
+        "--out",
+        "r",
     )
     assert result.code == 0, result
 
@@ -143,7 +168,7 @@ def test_over_correction_is_between_the_panel_and_the_mitigation_of_one_model(cl
 
 
 def test_iterations_are_refused_since_rounds_are_in_the_audit(cli, models):
-    cli("malibu", "-M", "judging/one", "-m", "judge", "--limit", "1", "--phase", "1", "--out", "r")
+    cli("judges", "malibu", "-m", "judging/one", "--method", "judge", "--limit", "1", "--phase", "1", "--out", "r")
 
     result = cli("compare", "r", "--iterations")
 
@@ -152,7 +177,7 @@ def test_iterations_are_refused_since_rounds_are_in_the_audit(cli, models):
 
 
 def test_generating_is_a_command_of_its_own(cli):
-    result = cli("malibu", "generate", "--help")
+    result = cli("judges", "malibu", "generate", "--help")
 
     assert result.code == 0
     assert "--bases" in result.out
@@ -161,8 +186,8 @@ def test_generating_is_a_command_of_its_own(cli):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-m", "default"), "malibu"),
-        (("-m", "panel:judges=0"), "judges"),
+        (("--method", "default"), "malibu"),
+        (("--method", "panel:judges=0"), "judges"),
         (("--limit", "0"), "limit"),
         (("--phase", "3"), "--phase"),
         (("--data", "nowhere"), "nowhere"),
@@ -171,7 +196,9 @@ def test_generating_is_a_command_of_its_own(cli):
     ],
 )
 def test_bad_input_is_one_sentence(cli, models, arguments: tuple[str, ...], said: str):
-    result = cli("malibu", "-M", "judging/one", "-m", "judge", "--limit", "1", "--phase", "1", *arguments)
+    result = cli(
+        "judges", "malibu", "-m", "judging/one", "--method", "judge", "--limit", "1", "--phase", "1", *arguments
+    )
 
     assert result.code == 2, result
     assert said in result.err and "Traceback" not in result.err
@@ -185,15 +212,15 @@ def test_without_a_model_it_says_how_to_name_one(cli):
 
 
 def test_the_papers_page_stands_beside_the_published_numbers(cli, models, tmp_path: Path):
-    result = cli("paper", "malibu", "-M", "judging/one", "--limit", "1", "--out", "p", "--dry-run")
+    result = cli("papers", "malibu", "-m", "judging/one", "--limit", "1", "--out", "p", "--dry-run")
     assert re.search(r"panel +│ 1,260 +│ 15,120 +│", result.out), result.out
 
     run = cli(
-        *("run", "-b", "malibu", "--set", "phase=1", "-M", "judging/one", "-M", "judging/two", "-m", "panel"),
+        *("run", "-b", "malibu", "--set", "phase=1", "-m", "judging/one", "-m", "judging/two", "--method", "panel"),
         *("--limit", "10", "--out", "p/malibu"),
     )
     assert run.code == 0, run
-    shown = cli("paper", "malibu", "--out", "p")
+    shown = cli("papers", "malibu", "--out", "p")
 
     assert shown.code == 0, shown
     assert {"figure4.csv", "figure4_pairs.csv", "figures5_6.csv", "figure9.csv", "chi_square.csv"} <= {

@@ -1,4 +1,4 @@
-"""`evenhand malibu generate`: what is written and frozen, what it costs, and how bad input is told."""
+"""`evenhand judges malibu generate`: what is written and frozen, what it costs, and how bad input is told."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from evenhand.models.fake import FunctionModel, Reply
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)
-ARGUMENTS = ("malibu", "generate", "--model", "stub/one", "--bases", "2", "--derived", "2", "--out", "made")
+ARGUMENTS = ("judges", "malibu", "generate", "--model", "stub/one", "--bases", "2", "--derived", "2", "--out", "made")
 
 
 def written(request: int, text: str) -> Reply:
@@ -169,7 +169,7 @@ def test_a_budget_stops_it_and_the_cache_goes_on(cli: Any, plug: Any, tmp_path: 
 
 
 def test_a_model_that_writes_nothing_usable_leaves_no_folder(cli: Any, tmp_path: Path):
-    result = cli("malibu", "generate", "--model", "fake/no", "--bases", "1", "--out", "made")
+    result = cli("judges", "malibu", "generate", "--model", "fake/no", "--bases", "1", "--out", "made")
 
     assert result.code == 1
     assert "1 × base scenario: the reply holds no JSON object" in result.out
@@ -188,7 +188,7 @@ def test_a_model_that_writes_nothing_usable_leaves_no_folder(cli: Any, tmp_path:
     ],
 )
 def test_bad_input_is_one_sentence(cli: Any, arguments: tuple[str, ...], told: str):
-    result = cli("malibu", "generate", *arguments)
+    result = cli("judges", "malibu", "generate", *arguments)
 
     assert result.code == 2
     assert told in result.err

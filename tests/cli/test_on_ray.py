@@ -82,7 +82,7 @@ def test_rescore_on_replicas_gives_the_scores_of_one_process(cluster: None, cli:
     scores: list[list[Any]] = []
     for name, model in (("one", "stub/judge"), ("two", "ray/stub/judge?replicas=2&cpus_per_replica=0.5")):
         assert cli(*TEXTS, "--out", name).code == 0
-        done = cli("rescore", name, "--scorer", f"judge:{model}", "--no-cache")
+        done = cli("run", "rescore", name, "--scorer", f"judge:{model}", "--no-cache")
         assert done.code == 0, done.err + done.out
         with closing(Store(tmp_path / name)) as store:
             columns = "sample, arm, iteration, status, reason, body"

@@ -205,4 +205,4 @@ def test_commands_that_run_plans_have_the_same_options(cli, command: str):
 
 
 def test_papers_have_them_too(cli):
-    assert "--log FILE" in cli("paper", "malibu", "--help").out
+    assert "--log FILE" in cli("papers", "malibu", "--help").out

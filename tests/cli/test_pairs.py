@@ -1,4 +1,4 @@
-"""`evenhand pairs`: the files, what they say of themselves, and how bad input is told."""
+"""`evenhand train pairs`: the files, what they say of themselves, and how bad input is told."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_folder_holds_pairs_and_answers_split_by_topic(cli: Any, run: Path, tmp_path: Path):
-    result = cli("pairs", "run", "--out", "p")
+    result = cli("train", "pairs", "run", "--out", "p")
 
     assert result.code == 0
     assert sorted(path.name for path in (tmp_path / "p").iterdir()) == FILES
@@ -62,16 +62,16 @@ def test_sides_of_unlike_lengths_are_told(cli: Any, tmp_path: Path):
     }
     store_debates(tmp_path / "run", debates)
 
-    uneven = cli("pairs", "run", "--out", "p", "--length-ratio", "0").out
+    uneven = cli("train", "pairs", "run", "--out", "p", "--length-ratio", "0").out
     assert "! A reward model may only learn that better answers are shorter" in uneven
-    even = cli("pairs", "run", "--out", "q")
+    even = cli("train", "pairs", "run", "--out", "q")
     assert even.code == 0
     assert "!" not in even.out
     assert "had answers of unlike length" in even.out
 
 
 def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path):
-    result = cli("pairs", "run")
+    result = cli("train", "pairs", "run")
 
     about = json.loads((tmp_path / "run" / "pairs" / "pairs.json").read_text(encoding="utf-8"))
     assert "144 pairs to train on and 16 to test, of 20 of 20 topics" in result.out
@@ -96,7 +96,7 @@ def test_the_median_is_told_and_recorded_with_its_value(cli: Any, tmp_path: Path
     scores = {f"t{number}": statements(f"t{number}", [(9, 8, 6), (7, 5, 4)]) for number in range(4)}
     store_debates(tmp_path / "run", scores)
 
-    result = cli("pairs", "run", "--threshold", "median")
+    result = cli("train", "pairs", "run", "--threshold", "median")
 
     assert result.code == 0, result.err
     assert "high is above 6.5" in result.out
@@ -109,8 +109,8 @@ def test_the_median_is_told_and_recorded_with_its_value(cli: Any, tmp_path: Path
 
 
 def test_the_same_debates_give_the_same_bytes(cli: Any, run: Path, tmp_path: Path):
-    cli("pairs", "run", "--out", "one")
-    cli("pairs", "run", "--out", "two")
+    cli("train", "pairs", "run", "--out", "one")
+    cli("train", "pairs", "run", "--out", "two")
 
     assert [(tmp_path / "one" / name).read_bytes() for name in FILES] == [
         (tmp_path / "two" / name).read_bytes() for name in FILES
@@ -120,7 +120,7 @@ def test_the_same_debates_give_the_same_bytes(cli: Any, run: Path, tmp_path: Pat
 def test_several_runs_make_one_folder(cli: Any, run: Path, tmp_path: Path):
     store_debates(tmp_path / "other", {"x": statements("x", [(9, 1)])}, bias="age")
 
-    cli("pairs", "run", "other", "--out", "p")
+    cli("train", "pairs", "run", "other", "--out", "p")
 
     about = json.loads((tmp_path / "p" / "pairs.json").read_text(encoding="utf-8"))
     assert about["counts"]["topics"] == 21
@@ -131,7 +131,7 @@ def test_a_folder_with_something_in_it_is_not_touched(cli: Any, run: Path, tmp_p
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "mine.txt").write_text("mine", encoding="utf-8")
 
-    result = cli("pairs", "run", "--out", "p")
+    result = cli("train", "pairs", "run", "--out", "p")
 
     assert result.code == 2
     assert "is not empty, and nothing is overwritten" in result.err
@@ -141,7 +141,7 @@ def test_a_folder_with_something_in_it_is_not_touched(cli: Any, run: Path, tmp_p
 def test_what_fails_leaves_nothing_behind(cli: Any, tmp_path: Path):
     store_debates(tmp_path / "run", {"a": statements("a", [(1, 2)])})
 
-    result = cli("pairs", "run", "--out", "p")
+    result = cli("train", "pairs", "run", "--out", "p")
 
     assert result.code == 2
     assert "There is no high-bias statement" in result.err
@@ -151,7 +151,7 @@ def test_what_fails_leaves_nothing_behind(cli: Any, tmp_path: Path):
 def test_a_run_that_is_not_complete_is_refused(cli: Any, tmp_path: Path):
     store_debates(tmp_path / "run", DEBATES, pending=1)
 
-    assert "is not complete; resume it first" in cli("pairs", "run").err
+    assert "is not complete; resume it first" in cli("train", "pairs", "run").err
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_run_that_is_not_complete_is_refused(cli: Any, tmp_path: Path):
     ids=str,
 )
 def test_bad_input_is_one_sentence(cli: Any, run: Path, arguments: tuple[str, ...], words: str):
-    result = cli("pairs", *arguments)
+    result = cli("train", "pairs", *arguments)
 
     assert result.code == 2
     assert words in result.err
@@ -180,7 +180,7 @@ def test_bad_input_is_one_sentence(cli: Any, run: Path, arguments: tuple[str, ..
 def test_a_run_without_debates_is_refused(cli: Any, tmp_path: Path):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "other")
 
-    assert "holds no debate; make one with `evenhand debate`" in cli("pairs", "other").err
+    assert "holds no debate; make one with `evenhand train debate`" in cli("train", "pairs", "other").err
 
 
 def debater(messages: Sequence[Message], params: Params) -> str:
@@ -209,7 +209,7 @@ def test_echoes_of_the_prompt_are_dropped_and_shown(cli: Any, monkeypatch: pytes
     plan = ("--model", "stub/one", "--benchmark", "debates", "--method", "debate:rounds=2", "--limit", "4")
     cli("run", *plan, "--out", "d")
 
-    result = cli("pairs", "d", "--out", "p")
+    result = cli("train", "pairs", "d", "--out", "p")
 
     assert result.code == 2
     assert "There is no high-bias statement: all 12 usable scores" in result.err
@@ -224,7 +224,7 @@ def test_every_drop_is_on_screen_and_on_the_card(cli: Any, tmp_path: Path):
     ]
     store_debates(tmp_path / "run", DEBATES | {"t0": [*DEBATES["t0"], *spoilt]})
 
-    result = cli("pairs", "run", "--out", "p", "--per-topic", "4")
+    result = cli("train", "pairs", "run", "--out", "p", "--per-topic", "4")
 
     assert "Statements dropped: 1 had no score, 1 were too short, 1 were repetitions." in result.out
     assert "Possible pairs left out: 3 had answers of unlike length, 100 were more than a topic may give." in result.out
@@ -241,7 +241,7 @@ def test_from_debates_to_held_out_opinions(cli: Any, monkeypatch: pytest.MonkeyP
     model = ("--model", "stub/one")
     cli("run", *model, "--benchmark", "debates", "--method", "debate:rounds=2", "--limit", "10", "--out", "d")
 
-    result = cli("pairs", "d", "--out", "p")
+    result = cli("train", "pairs", "d", "--out", "p")
     opinions = ("--benchmark", "opinions", "--set", "data=p", "--scorer", "opinion:fake/x", "--out", "o")
     asked = cli("run", *model, *opinions)
 
@@ -284,7 +284,7 @@ def test_answers_without_a_debate_make_pairs_as_well(
 
     forecast = cli("run", *plan, "--dry-run")
     made = cli("run", *plan, "--out", "answers")
-    result = cli("pairs", "answers", "--out", "p")
+    result = cli("train", "pairs", "answers", "--out", "p")
 
     assert f"│ {12 * calls} " in forecast.out
     assert made.code == 0, made.err

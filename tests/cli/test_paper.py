@@ -1,4 +1,4 @@
-"""`evenhand paper`: from a model to the page, the CSV files and the tables."""
+"""`evenhand papers`: from a model to the page, the CSV files and the tables."""
 
 import contextlib
 import csv
@@ -16,7 +16,7 @@ from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
 
-SMALL = ("paper", "stardtox", "--builtin", "--limit", "2", "--completions", "2", "--preset", "evenhand")
+SMALL = ("papers", "stardtox", "--builtin", "--limit", "2", "--completions", "2", "--preset", "evenhand")
 HOSTILE = "x</title><script>alert(1)</script>"
 
 
@@ -142,8 +142,8 @@ def test_revision_shows_in_the_rows_and_in_the_figure(once, models, tmp_path: Pa
 
 def test_the_items_are_as_many_of_each_kind(cli, once, models, tmp_path: Path):
     once(*SMALL, "--model", "rude/one")
-    cli("export", "p/bbq", "-o", "bbq.jsonl")
-    cli("export", "p/realtoxicity", "-o", "texts.jsonl")
+    cli("run", "export", "p/bbq", "-o", "bbq.jsonl")
+    cli("run", "export", "p/realtoxicity", "-o", "texts.jsonl")
 
     questions = {row["sample"] for row in map(json.loads, Path("bbq.jsonl").read_text().splitlines())}
     completions = {row["sample"] for row in map(json.loads, Path("texts.jsonl").read_text().splitlines())}
@@ -160,7 +160,7 @@ def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path
         (tmp_path / "p" / name).unlink()
     models.clear()
 
-    result = cli("paper", "stardtox", "--out", "p")
+    result = cli("papers", "stardtox", "--out", "p")
 
     assert result.code == 0, result
     assert models == {}
@@ -168,7 +168,7 @@ def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path
 
 
 @pytest.mark.filterwarnings("default")  # as outside of tests
-@pytest.mark.parametrize("again", [("paper", "stardtox", "--out", "p"), ("resume", "p")])
+@pytest.mark.parametrize("again", [("papers", "stardtox", "--out", "p"), ("resume", "p")])
 def test_the_page_is_made_without_a_damaged_row_if_asked_for(cli, once, models, again: Sequence[str]):
     once(*SMALL, "--model", "rude/one")
     with contextlib.closing(sqlite3.connect("p/bbq/run.sqlite")) as db, db:
@@ -202,7 +202,7 @@ def test_one_budget_covers_both_runs_and_resume_completes(cli, models):
     assert first.code == 3, first
     assert "p/realtoxicity: 32 of 32 done" in first.out
     assert "evenhand resume p --budget '400 calls'\n" in first.out
-    cli("export", "p/bbq", "--usage", "-o", "usage.jsonl")
+    cli("run", "export", "p/bbq", "--usage", "-o", "usage.jsonl")
     in_bbq = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
     assert 0 < in_bbq < 200 - 32
 
@@ -257,7 +257,7 @@ def test_a_budget_spent_on_the_first_run_leaves_the_other_table_empty(cli, model
 
 
 def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
-    result = cli("paper", "stardtox", "--model", "openai/x", "--builtin", "--limit", "4", "--completions", "2",
+    result = cli("papers", "stardtox", "--model", "openai/x", "--builtin", "--limit", "4", "--completions", "2",
                  "--price", "openai/x=1/2", "--dry-run", "--out", "p")  # fmt: skip
 
     assert result.code == 0, result
@@ -310,7 +310,7 @@ def test_a_scorer_of_the_users_choice_measures_the_texts_only(cli, models, tmp_p
 def test_another_runs_folder_is_refused(cli, models):
     cli("run", "--model", "rude/one", "--limit", "2", "--out", "p/realtoxicity")
 
-    result = cli("paper", "stardtox", "--out", "p")
+    result = cli("papers", "stardtox", "--out", "p")
 
     assert result.code == 2
     assert "p/realtoxicity holds a run of bbq_builtin, not of realtoxicity" in result.err
@@ -345,10 +345,10 @@ def test_the_page_of_one_paper_is_not_overwritten_by_another(cli, once, models, 
     once(*SMALL, "--model", "rude/one")
     before = (tmp_path / "p/index.html").read_bytes()
 
-    result = cli("paper", "mabrf", "--out", "p")
+    result = cli("papers", "mabrf", "--out", "p")
 
     assert result.code == 2
-    assert result.err == "evenhand: p holds the paper stardtox; its page: evenhand paper stardtox --out p\n"
+    assert result.err == "evenhand: p holds the paper stardtox; its page: evenhand papers stardtox --out p\n"
     assert (tmp_path / "p/index.html").read_bytes() == before
 
 
@@ -366,7 +366,7 @@ def test_data_of_the_second_run_is_missed_before_the_first_is_paid_for(cli, mode
     (tmp_path / "d").mkdir()
     (tmp_path / "d/prompts.jsonl").write_text("\n".join(map(json.dumps, line)))
 
-    result = cli("paper", "stardtox", "--model", "rude/one", "--data", "d", "--out", "p")
+    result = cli("papers", "stardtox", "--model", "rude/one", "--data", "d", "--out", "p")
 
     assert result.code == 2
     assert "evenhand data pull bbq" in result.err
@@ -385,9 +385,9 @@ def test_running_twice_needs_resume(cli, once, models):
 def test_scores_that_were_added_later_can_take_the_place_of_the_planned_ones(cli, once, models, tmp_path: Path):
     once(*SMALL, "--model", "rude/one")
     planned = rows_of(tmp_path / "p/table2.csv")
-    assert cli("rescore", "p/realtoxicity", "--scorer", "builtin").code == 0
+    assert cli("run", "rescore", "p/realtoxicity", "--scorer", "builtin").code == 0
 
-    result = cli("paper", "stardtox", "--out", "p", "--scorer", "builtin")
+    result = cli("papers", "stardtox", "--out", "p", "--scorer", "builtin")
 
     assert result.code == 0, result
     assert "measured by quality:rude/one and builtin;" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
@@ -410,8 +410,8 @@ OPTIONS_OF = {
 
 @pytest.mark.parametrize("paper", OPTIONS_OF)
 def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
-    shown = [line.strip().partition(" ")[0] for line in cli("paper", paper, "--help").out.splitlines()]
-    shown += [word for line in cli("paper", paper, "--help").out.splitlines() for word in line.split()[1:2]]
+    shown = [line.strip().partition(" ")[0] for line in cli("papers", paper, "--help").out.splitlines()]
+    shown += [word for line in cli("papers", paper, "--help").out.splitlines() for word in line.split()[1:2]]
 
     assert {option for options in OPTIONS_OF.values() for option in options if option in shown} == OPTIONS_OF[paper]
     assert {"--model", "--limit", "--out", "--budget", "--dry-run"} <= set(shown)
@@ -420,11 +420,11 @@ def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
 def test_without_a_paper_the_help_is_shown(cli):
     bare = cli("paper")
 
-    assert (bare.code, bare.out) == (0, cli("paper", "--help").out)
+    assert (bare.code, bare.out) == (0, cli("papers", "--help").out)
 
 
 def test_the_help_lists_every_paper(cli):
-    shown = cli("paper", "--help").out.partition("Commands:")[2]
+    shown = cli("papers", "--help").out.partition("Commands:")[2]
 
     assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2] != " "] == [
         "mabrf", "malibu", "rldf", "stardtox",

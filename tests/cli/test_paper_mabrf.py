@@ -1,4 +1,4 @@
-"""`evenhand paper mabrf`: from models to Tables 3, 4 and 5 and Figure 4."""
+"""`evenhand papers mabrf`: from models to Tables 3, 4 and 5 and Figure 4."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.studies.study import study
 
-SMALL = ("paper", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
+SMALL = ("papers", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
 FILES = ("index.html", "claims.csv", "figure4.csv", "figure4_means.csv", "questions.csv", "correlation.csv")
 FILES += tuple(f"table{number}.csv" for number in range(1, 6))
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
@@ -182,7 +182,7 @@ def test_the_page_is_made_again_without_a_call(cli, once, models, tmp_path: Path
         (tmp_path / "p" / name).unlink()
     models.clear()
 
-    result = cli("paper", "mabrf", "--out", "p")
+    result = cli("papers", "mabrf", "--out", "p")
 
     assert result.code == 0, result
     assert models == {}
@@ -200,7 +200,7 @@ def test_search_that_only_makes_a_model_abstain_does_not_make_its_answers_better
     ran = cli("run", *plan, "--model", "shy/one", "--out", "p/squad")
     assert ran.code == 0, ran
 
-    assert cli("paper", "mabrf", "--out", "p").code == 0
+    assert cli("papers", "mabrf", "--out", "p").code == 0
 
     (claim,) = [row for row in rows_of(tmp_path / "p/claims.csv") if row["place"].startswith("RQ4")]
     assert claim["verdict"] == "cannot be told"
@@ -247,7 +247,7 @@ def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
 
 
 def test_the_questions_are_the_papers_own(cli):
-    result = cli("paper", "mabrf", "--model", "fake/A", "--preset", "paper", "--dry-run", "--data", _bbq())
+    result = cli("papers", "mabrf", "--model", "fake/A", "--preset", "paper", "--dry-run", "--data", _bbq())
 
     assert "110" in result.out, result
 

@@ -1,4 +1,4 @@
-"""`evenhand paper` with both presets, options of methods, several judges, and base models."""
+"""`evenhand papers` with both presets, options of methods, several judges, and base models."""
 
 import csv
 import json
@@ -13,8 +13,8 @@ from evenhand.models.fake import FunctionModel
 from evenhand.runs.store import Store
 from support.tiny import make_byte_model
 
-STARDTOX = ("paper", "stardtox", "--builtin", "--limit", "1", "--completions", "2")
-MABRF = ("paper", "mabrf", "--builtin", "--limit", "1")
+STARDTOX = ("papers", "stardtox", "--builtin", "--limit", "1", "--completions", "2")
+MABRF = ("papers", "mabrf", "--builtin", "--limit", "1")
 
 
 def reply(messages: Sequence[Message], params: Params) -> str:

@@ -1,4 +1,4 @@
-"""`evenhand paper rldf`: from models that were trained to the tables beside the published numbers."""
+"""`evenhand papers rldf`: from models that were trained to the tables beside the published numbers."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 
-SMALL = ("paper", "rldf", "--model", "stub/plain", "--builtin", "--limit", "3", "--judge", "stub/judge", "--no-cache")
+SMALL = ("papers", "rldf", "--model", "stub/plain", "--builtin", "--limit", "3", "--judge", "stub/judge", "--no-cache")
 TRAINED = ("--trained", "sft=stub/tuned", "--trained", "rldf_sr=stub/tuned", "--trained", "rldf_ts=stub/fair")
 FAIR, PLAIN = "It depends on the person, whoever they are.", "The old ones are slow, as everybody knows."
 MUTE = "Maybe."
@@ -190,7 +190,7 @@ def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, 
     assert cli("annotate", "import", "sheets", "--out", "p/ratings.json").code == 0
     stubs.clear()
 
-    result = cli("paper", "rldf", "--out", "p")
+    result = cli("papers", "rldf", "--out", "p")
 
     assert result.code == 0, result
     assert stubs == {}
@@ -208,9 +208,9 @@ def test_the_page_is_made_again_with_the_ratings_of_people(cli: Any, once: Any, 
 def test_another_judge_takes_the_place_of_the_first(cli: Any, once: Any, stubs: Any, tmp_path: Path):
     once(*SMALL, *TRAINED)
     for arm in ("base", "sft", "rldf_sr", "rldf_ts"):
-        assert cli("rescore", f"p/opinions/{arm}", "--scorer", "opinion:stub/fair").code == 0
+        assert cli("run", "rescore", f"p/opinions/{arm}", "--scorer", "opinion:stub/fair").code == 0
 
-    assert cli("paper", "rldf", "--out", "p", "--judge", "stub/fair").code == 0
+    assert cli("papers", "rldf", "--out", "p", "--judge", "stub/fair").code == 0
     assert "opinion:stub/fair" in (tmp_path / "p/index.html").read_text(encoding="utf-8")
 
 
@@ -253,12 +253,12 @@ def test_one_sentence_and_exit_code_2(cli: Any, stubs: Any, tmp_path: Path, argu
 
 
 def test_flags_of_training_are_refused_by_other_papers(cli: Any, stubs: Any):
-    result = cli("paper", "malibu", "--model", "stub/plain", "--trained", "sft=stub/judge")
+    result = cli("papers", "malibu", "--model", "stub/plain", "--trained", "sft=stub/judge")
 
     assert (result.code, "has no use for --trained" in result.err) == (2, True)
 
 
 def test_a_judge_is_refused_by_papers_without_one(cli: Any, stubs: Any):
-    result = cli("paper", "malibu", "--model", "stub/plain", "--judge", "stub/judge")
+    result = cli("papers", "malibu", "--model", "stub/plain", "--judge", "stub/judge")
 
     assert (result.code, "uses a model for the role 'judge'" in result.err) == (2, True)

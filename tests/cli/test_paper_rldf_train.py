@@ -1,4 +1,4 @@
-"""`evenhand paper rldf --train` and `--ablate`: from a tiny model and its debates to the tables and figures."""
+"""`evenhand papers rldf --train` and `--ablate`: from a tiny model and its debates to the tables and figures."""
 
 import csv
 import json
@@ -213,6 +213,6 @@ def test_ablations_share_their_debates_and_ask_the_same_topics(cli: Any, stubs: 
     assert html.count('class="scatter"') == 2
     assert "Age: 5 rounds give the least bias" in html
     # The first round is the same whether there is a second or not, and is paid for once.
-    cli("export", f"p/ablate/age/debates/{centre}", "--usage", "-o", "usage.jsonl")
+    cli("run", "export", f"p/ablate/age/debates/{centre}", "--usage", "-o", "usage.jsonl")
     usage = [json.loads(line) for line in Path("usage.jsonl").read_text().splitlines()]
     assert sum(each["cached_calls"] for each in usage) == 8 * (3 + 1)

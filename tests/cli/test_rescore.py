@@ -18,7 +18,7 @@ def run(cli) -> str:
 
 
 def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
-    result = cli("rescore", run, "--scorer", "builtin")
+    result = cli("run", "rescore", run, "--scorer", "builtin")
 
     assert result.code == 0
     assert "builtin@2.3: 24 new scores, 0 texts without one" in result.out
@@ -29,13 +29,13 @@ def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
 
 
 def test_a_second_time_there_is_nothing_left_to_score(cli, run: str):
-    cli("rescore", run, "-s", "builtin")
+    cli("run", "rescore", run, "-s", "builtin")
 
-    assert "builtin@2.3: 0 new scores" in cli("rescore", run, "-s", "builtin").out
+    assert "builtin@2.3: 0 new scores" in cli("run", "rescore", run, "-s", "builtin").out
 
 
 def test_compare_and_report_use_the_scorer(cli, run: str, tmp_path: Path):
-    cli("rescore", run, "--scorer", "builtin")
+    cli("run", "rescore", run, "--scorer", "builtin")
 
     compared = cli("compare", run, "--scorer", "builtin")
     reported = cli("report", run, "--scorer", "builtin", "--iterations", "--out", "page.html")
@@ -57,11 +57,11 @@ def test_scores_that_were_not_made_are_asked_for(cli, run: str):
     result = cli("report", run, "--scorer", "builtin")
 
     assert (result.code, result.out) == (2, "")
-    assert "make them with `evenhand rescore r --scorer builtin`" in result.err
+    assert "make them with `evenhand run rescore r --scorer builtin`" in result.err
 
 
 def test_a_judge_that_gives_no_scores_ends_it_with_one_sentence(cli, run: str):
-    result = cli("rescore", run, "--scorer", "judge:fake/nonsense", "--no-cache")
+    result = cli("run", "rescore", run, "--scorer", "judge:fake/nonsense", "--no-cache")
 
     assert result.code == 2
     assert result.err.startswith("evenhand: judge:fake/nonsense does not work: ")
@@ -72,7 +72,7 @@ def test_a_judge_that_gives_no_scores_ends_it_with_one_sentence(cli, run: str):
 def test_choices_are_refused_in_one_sentence(cli):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "c")
 
-    result = cli("rescore", "c", "--scorer", "builtin")
+    result = cli("run", "rescore", "c", "--scorer", "builtin")
 
     assert result.code == 2
     assert result.err == (
@@ -98,10 +98,10 @@ def test_bad_input_is_one_sentence(cli, run: str, arguments: tuple[str, ...], me
 
 
 def test_show_tells_a_story_and_the_calls_when_asked(cli, run: str):
-    sample = cli("show", run, "--list").out.split()[0]
+    sample = cli("run", "show", run, "--list").out.split()[0]
 
-    story = cli("show", run, sample).out.split("── stardtox")[1]
-    turns = cli("show", run, sample, "--turns").out.split("── stardtox")[1]
+    story = cli("run", "show", run, sample).out.split("── stardtox")[1]
+    turns = cli("run", "show", run, sample, "--turns").out.split("── stardtox")[1]
 
     parts = ["The first answer:", f"    {RUDE}", "✗ toxicity evaluator: It insults", "coordinator asks for a revision"]
     places = [story.index(part) for part in [*parts, "Revision 1:", "coordinator stops", "⇒ graded"]]
@@ -113,9 +113,9 @@ def test_show_tells_a_story_and_the_calls_when_asked(cli, run: str):
 
 def test_show_tells_what_a_method_without_critics_did(cli):
     cli("run", "--model", "fake/A", "--limit", "4", "--method", "self_debias_reprompt", "--out", "c")
-    sample = cli("show", "c", "--list").out.split()[0]
+    sample = cli("run", "show", "c", "--list").out.split()[0]
 
-    story = cli("show", "c", sample).out
+    story = cli("run", "show", "c", sample).out
 
     assert "The first answer:" in story
     assert "Revision 1:" in story

@@ -70,7 +70,19 @@ def test_failed_samples_are_run_again_where_that_is_asked_for(cli, endpoint: End
 
 
 def test_debates_end_with_their_scores(cli):
-    arguments = ("debate", "--topics", "4", "--rounds", "1", "--model", "fake/hello", "--no-cache", "--out", "r")
+    arguments = (
+        "train",
+        "debate",
+        "--topics",
+        "4",
+        "--rounds",
+        "1",
+        "--model",
+        "fake/hello",
+        "--no-cache",
+        "--out",
+        "r",
+    )
     cli(*arguments, "--budget", "6 calls")
 
     result = cli("resume", "r", "--budget", "600 calls")

@@ -59,7 +59,7 @@ def test_a_plan_file_gives_the_same_run_as_flags(cli, tmp_path: Path):
         "flags": flags,
     }.items():
         assert cli("run", *arguments, "--out", name).code == 0
-        assert cli("export", name, "-o", f"{name}.jsonl").code == 0
+        assert cli("run", "export", name, "-o", f"{name}.jsonl").code == 0
 
     texts = {(tmp_path / f"{name}.jsonl").read_bytes() for name in ("yaml", "toml", "flags")}
     assert len(texts) == 1
@@ -80,7 +80,7 @@ def test_dry_run_prints_calls_tokens_and_money_and_writes_nothing(cli, tmp_path:
 def test_dry_run_counts_the_calls_that_the_run_then_makes(cli):
     forecast = cli("run", "--model", "fake/A", "--method", "cot", "--limit", "22", "--dry-run")
     cli("run", "--model", "fake/A", "--method", "cot", "--limit", "22", "--out", "r", "--no-cache")
-    cli("export", "r", "--usage", "-o", "usage.jsonl")
+    cli("run", "export", "r", "--usage", "-o", "usage.jsonl")
 
     made = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
     assert made == 44
@@ -101,9 +101,9 @@ def test_budget_stops_with_its_own_exit_code_and_resume_completes(cli):
 def test_show_prints_the_plan_and_one_samples_story(cli):
     cli("run", *SMALL, "--method", "cot", "--out", "r")
 
-    overview = cli("show", "r")
-    sample = cli("show", "r", "--list").out.split()[0]
-    story = cli("show", "r", sample)
+    overview = cli("run", "show", "r")
+    sample = cli("run", "show", "r", "--list").out.split()[0]
+    story = cli("run", "show", "r", sample)
 
     assert "cot: 44 graded, 0 pending" in overview.out
     assert "reasoner" in story.out
@@ -112,9 +112,9 @@ def test_show_prints_the_plan_and_one_samples_story(cli):
 
 def test_show_does_not_obey_terminal_controls_in_model_text(cli):
     cli("run", "--model", "fake/\x1b[31mA) red", "--limit", "4", "--out", "r")
-    sample = cli("show", "r", "--list").out.split()[0]
+    sample = cli("run", "show", "r", "--list").out.split()[0]
 
-    assert "\x1b" not in cli("show", "r", sample).out
+    assert "\x1b" not in cli("run", "show", "r", sample).out
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -123,7 +123,7 @@ def test_export_writes_one_row_per_outcome(cli, tmp_path: Path, ending: str):
         pytest.importorskip("pyarrow")
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 
-    result = cli("export", "r", "-o", f"t.{ending}")
+    result = cli("run", "export", "r", "-o", f"t.{ending}")
 
     assert "88 rows" in result.out
     if ending == "csv":
@@ -138,11 +138,11 @@ def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path,
     monkeypatch.setattr("evenhand.studies.export_arrow._BATCH", 10)
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 
-    assert cli("export", "r", "-o", "t.parquet").code == 0
+    assert cli("run", "export", "r", "-o", "t.parquet").code == 0
 
     file = parquet.ParquetFile(tmp_path / "t.parquet")
     assert (file.metadata.num_rows, file.num_row_groups) == (88, 9)
-    cli("export", "r", "-o", "t.jsonl")
+    cli("run", "export", "r", "-o", "t.jsonl")
     with (tmp_path / "t.jsonl").open(encoding="utf-8") as lines:
         samples = [json.loads(line)["sample"] for line in lines]
     assert file.read().column("sample").to_pylist() == samples
@@ -151,9 +151,9 @@ def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path,
 def test_export_of_metrics_and_effects(cli):
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 
-    assert cli("export", "r", "--table", "metrics", "-o", "m.jsonl").code == 0
-    assert cli("export", "r", "--table", "effects", "-o", "e.csv").code == 0
-    assert cli("export", "r", "--table", "turns", "-o", "turns.jsonl").code == 0
+    assert cli("run", "export", "r", "--table", "metrics", "-o", "m.jsonl").code == 0
+    assert cli("run", "export", "r", "--table", "effects", "-o", "e.csv").code == 0
+    assert cli("run", "export", "r", "--table", "turns", "-o", "turns.jsonl").code == 0
     metrics = [json.loads(line) for line in Path("m.jsonl").read_text().splitlines()]
     assert {"metric", "value", "low", "high", "n"} <= metrics[0].keys()
     turns = [json.loads(line) for line in Path("turns.jsonl").read_text().splitlines()]
@@ -168,6 +168,6 @@ def test_export_of_metrics_and_effects(cli):
 def test_same_plan_seed_and_cache_give_the_same_bytes(cli, tmp_path: Path):
     for name in ("a", "b"):
         cli("run", *SMALL, "--out", name)
-        cli("export", name, "-o", f"{name}.csv")
+        cli("run", "export", name, "-o", f"{name}.csv")
 
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()

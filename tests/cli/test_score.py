@@ -1,4 +1,4 @@
-"""`evenhand score` and `evenhand scorers`: a file in, a table out, and one sentence for whatever is wrong."""
+"""`evenhand score` and `evenhand list scorers`: a file in, a table out, and one sentence for whatever is wrong."""
 
 import csv
 import io

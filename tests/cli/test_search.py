@@ -1,4 +1,4 @@
-"""`evenhand search`: a provider tried out, and what it finds recorded."""
+"""`evenhand data search`: a provider tried out, and what it finds recorded."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_hits_are_shown_with_title_address_and_a_short_snippet(cli, corpus: Path):
-    result = cli("search", "honey", "--provider", "corpus:facts.jsonl")
+    result = cli("data", "search", "honey", "--provider", "corpus:facts.jsonl")
 
     assert result.code == 0
     lines = result.out.splitlines()
@@ -29,7 +29,7 @@ def test_hits_are_shown_with_title_address_and_a_short_snippet(cli, corpus: Path
 
 
 def test_texts_of_strangers_do_not_reach_the_terminal_as_commands(cli, corpus: Path):
-    out = cli("search", "wasps", "--provider", "corpus:facts.jsonl").out
+    out = cli("data", "search", "wasps", "--provider", "corpus:facts.jsonl").out
 
     assert "Wasps [2J sting too." in out.replace("  ", " ")
     assert "\x1b" not in out
@@ -37,7 +37,7 @@ def test_texts_of_strangers_do_not_reach_the_terminal_as_commands(cli, corpus: P
 
 
 def test_the_built_in_corpus_is_searched_unless_another_is_named(cli):
-    result = cli("search", "older drivers", "--limit", "1", "--json")
+    result = cli("data", "search", "older drivers", "--limit", "1", "--json")
 
     found = json.loads(result.out)
     assert (found["query"], found["provider"]) == ("older drivers", "corpus:builtin")
@@ -45,17 +45,17 @@ def test_the_built_in_corpus_is_searched_unless_another_is_named(cli):
 
 
 def test_what_is_recorded_is_found_again(cli, corpus: Path):
-    first = cli("search", "honey", "-p", "corpus:facts.jsonl", "--json", "--record", "found.jsonl")
-    cli("search", "wasps", "-p", "corpus:facts.jsonl", "--record", "found.jsonl")
+    first = cli("data", "search", "honey", "-p", "corpus:facts.jsonl", "--json", "--record", "found.jsonl")
+    cli("data", "search", "wasps", "-p", "corpus:facts.jsonl", "--record", "found.jsonl")
 
-    assert cli("search", "honey", "-p", "replay:found.jsonl", "--json").out == first.out
-    assert "was not recorded in found.jsonl" in cli("search", "ants", "-p", "replay:found.jsonl").err
+    assert cli("data", "search", "honey", "-p", "replay:found.jsonl", "--json").out == first.out
+    assert "was not recorded in found.jsonl" in cli("data", "search", "ants", "-p", "replay:found.jsonl").err
 
 
 def test_the_list_says_what_there_is_and_what_is_missing(cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("evenhand.search.web.ddgs.find_spec", lambda _name: None)
 
-    lines = cli("search", "--list").out.splitlines()
+    lines = cli("data", "search", "--list").out.splitlines()
 
     assert [line.split()[0] for line in lines if not line.startswith(" ")][:4] == [
         "corpus:ARGUMENT",
@@ -83,7 +83,7 @@ def test_the_list_says_what_there_is_and_what_is_missing(cli, monkeypatch: pytes
     ],
 )
 def test_bad_input_is_one_sentence(cli, corpus: Path, arguments: tuple[str, ...], sentence: str):
-    result = cli("search", *arguments)
+    result = cli("data", "search", *arguments)
 
     assert result.code == 2
     assert sentence in result.err

@@ -1,4 +1,4 @@
-"""`evenhand calibrate --as-judge`: the card of a judge, and options of commands that use its ratings."""
+"""`evenhand models calibrate --as-judge`: the card of a judge, and options of commands that use its ratings."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def read_options(run: Path) -> Any:
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_that_sees_gets_a_card_that_its_methods_use(cli: Any):
-    result = cli("calibrate", "judging/seeing", "--as-judge")
+    result = cli("models", "calibrate", "judging/seeing", "--as-judge")
 
     assert result.code == 0
     assert re.search(r"^support +24/72 +1\.00 +100\.0 +0\.0 +50\.0$", result.out, re.MULTILINE)
@@ -48,7 +48,7 @@ def test_a_judge_that_sees_gets_a_card_that_its_methods_use(cli: Any):
 def test_a_run_with_this_judge_is_another_run_without_its_card(cli: Any):
     plan = ("run", "--model", "fake/A", "--judge", "judging/seeing", "--method", "stardtox", "--limit", "4")
     before = cli(*plan, "--out", "before")
-    cli("calibrate", "judging/seeing", "--as-judge")
+    cli("models", "calibrate", "judging/seeing", "--as-judge")
     after = cli(*plan, "--out", "after")
     resumed = cli(*plan, "--out", "before", "--resume")
 
@@ -67,8 +67,8 @@ def test_before_anything_is_paid_for_it_says_what_to_calibrate_and_its_price(cli
 
     text = said(cli(*plan, "--method", "stardtox", "--method", "weigh"))
 
-    assert "`evenhand calibrate judging/seeing --as-judge` fits them in about 450 short calls." in text
-    assert "`evenhand calibrate fake/A` fits them in about 2,900 short calls" in text
+    assert "`evenhand models calibrate judging/seeing --as-judge` fits them in about 450 short calls." in text
+    assert "`evenhand models calibrate fake/A` fits them in about 2,900 short calls" in text
 
 
 @pytest.mark.usefixtures("_judges")
@@ -84,31 +84,31 @@ def test_a_prior_card_makes_mabrf_look_unless_its_thresholds_are_given(cli: Any)
 
 @pytest.mark.usefixtures("_judges")
 def test_a_card_can_be_stored_and_used_as_a_file(cli: Any):
-    result = cli("calibrate", "judging/seeing", "--as-judge", "--out", "own.json")
+    result = cli("models", "calibrate", "judging/seeing", "--as-judge", "--out", "own.json")
     plan = ("run", "--model", "fake/A", "--limit", "2", "--out", "r", "--dry-run", "--method")
 
     assert "use       --method stardtox:calibration=own.json --judge judging/seeing" in result.out
     assert not card_path("judging/seeing").exists()
     assert cli(*plan, "stardtox:calibration=own.json").code == 0
     missing = cli(*plan, "stardtox:calibration=other.json")
-    assert (missing.code, "evenhand calibrate MODEL --as-judge" in said(missing)) == (2, True)
+    assert (missing.code, "evenhand models calibrate MODEL --as-judge" in said(missing)) == (2, True)
 
 
 @pytest.mark.usefixtures("_judges")
 def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: Any):
-    sees, by_odds = (cli("calibrate", f"judging/{name}", "--as-judge").out for name in ("seeing", "odds"))
+    sees, by_odds = (cli("models", "calibrate", f"judging/{name}", "--as-judge").out for name in ("seeing", "odds"))
 
     assert re.search(r"^referee +60/60 +1\.00 +90\.0 +10\.0 +50\.0$", sees, re.MULTILINE)
-    assert "use       --method debate:scoring=numbers\nuse       evenhand pairs RUN --threshold 5\n" in sees
+    assert "use       --method debate:scoring=numbers\nuse       evenhand train pairs RUN --threshold 5\n" in sees
     assert re.search(r"^referee +60/60 +0\.50 +30\.0 +30\.0  at chance: do not use it$", by_odds, re.MULTILINE)
     assert re.search(r"^odds +30/30 +1\.00 +100\.0 +0\.0 +50\.0$", by_odds, re.MULTILINE)
-    assert "use       --method debate:scoring=odds\nuse       evenhand pairs RUN --threshold 5\n" in by_odds
+    assert "use       --method debate:scoring=odds\nuse       evenhand train pairs RUN --threshold 5\n" in by_odds
 
 
 @pytest.mark.usefixtures("_judges")
 @pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate:.*", "debates")])
 def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark: str):
-    out = cli("calibrate", "judging/odds", "--as-judge").out
+    out = cli("models", "calibrate", "judging/odds", "--as-judge").out
     option = re.search(rf"^use +--method ({method})(?: --judge judging/odds .*)?$", out, re.MULTILINE)
     assert option is not None
 
@@ -129,7 +129,7 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
     own = replace(METHODS.get("default"), name="own", calibration=test)
     monkeypatch.setitem(METHODS._things, "own", own)
 
-    result = cli("calibrate", "judging/seeing", "--as-judge")
+    result = cli("models", "calibrate", "judging/seeing", "--as-judge")
 
     assert re.search(r"^warmth +1/1 +1\.00 +90\.0 +20\.0 +55\.0$", result.out, re.MULTILINE)
     assert "use       --method own:warmth=0.55" in result.out
@@ -137,7 +137,7 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
-    result = cli("calibrate", "judging/constant", "--as-judge")
+    result = cli("models", "calibrate", "judging/constant", "--as-judge")
 
     assert result.code == 1
     assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 5
@@ -145,21 +145,21 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
-    assert "evenhand pairs" not in result.out
+    assert "evenhand train pairs" not in result.out
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
-    result = cli("calibrate", "fake/A", "--as-judge")
+    result = cli("models", "calibrate", "fake/A", "--as-judge")
 
     assert result.code == 1
     assert "no ratings could be read (48 replies)" in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
-    assert "evenhand pairs" not in result.out
+    assert "evenhand train pairs" not in result.out
 
 
 def test_a_fake_judge_is_told_by_its_name_alone(cli: Any):
     spec = "fake/" + json.dumps(dict.fromkeys(("settled", "support", "fluency", "coherence", "relevance", "harm"), 50))
 
-    assert "at chance" in cli("calibrate", spec, "--as-judge").out
+    assert "at chance" in cli("models", "calibrate", spec, "--as-judge").out

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand import BENCHMARKS, METHODS
+from evenhand.cli.groups import Group
 from evenhand.cli.main import entry, main
 from evenhand.core.specs import read_spec
 from support.docs import DOCS, Command, blocks, commands, lines
@@ -48,6 +49,9 @@ _PLACEHOLDERS = {"MODEL": "fake/A", "OTHER": "fake/B", "JUDGE": "fake/C", "T": "
 def check(command: click.Command, words: Sequence[str], whole: bool, parent: click.Context) -> None:
     """Parses as the command line does, but runs no callback and looks at no file."""
     context = click.Context(command, parent=parent, info_name=command.name)
+    is_meant = isinstance(command, Group) and command.default and {*words[:1]} - {*command.list_commands(context)}
+    if is_meant:
+        words = [str(command.default), *words]
     values, rest, _ = command.make_parser(context).parse_args(list(words))
     if isinstance(command, click.Group) and rest:
         found = command.get_command(context, rest[0])
@@ -72,8 +76,8 @@ def test_a_command_and_its_options_exist(command: Command):
 
 @pytest.mark.parametrize(
     ("option", "known"),
-    [("--method", METHODS), ("-m", METHODS), ("--benchmark", BENCHMARKS)],
-    ids=["--method", "-m", "--benchmark"],
+    [("--method", METHODS), ("--benchmark", BENCHMARKS)],
+    ids=["--method", "--benchmark"],
 )
 def test_methods_and_benchmarks_in_commands_exist(option: str, known: Any):
     given = {after for command in COMMANDS for at, after in pairwise(command.words) if at == option}
@@ -84,7 +88,7 @@ def test_methods_and_benchmarks_in_commands_exist(option: str, known: Any):
 
 
 def test_options_of_methods_in_commands_exist():
-    given = {after for command in COMMANDS for at, after in pairwise(command.words) if at in ("--method", "-m")}
+    given = {after for command in COMMANDS for at, after in pairwise(command.words) if at == "--method"}
     specs = [read_spec(value) for value in given - {"NAME"} if ":" in value and "NAME:" not in value]
 
     assert len(specs) > 10
@@ -105,8 +109,10 @@ def _value(command: Command, option: str) -> str | None:
 
 def _plannable(command: Command) -> bool:
     """A run that a dry run can plan with nothing but what is built in."""
-    verb = command.words[0]
-    plans = verb in {"audit", "compare", "run", "debate", "malibu", "framing"} or command.words[:2] == ("data", "hard")
+    verb, *more = command.words
+    groups = {("train", "debate"), ("judges", "malibu"), ("judges", "framing"), ("data", "hard")}
+    plans = verb in {"audit", "compare"} or command.words[:2] in groups
+    plans = plans or (verb == "run" and bool(more) and more[0].startswith("-"))
     data = _value(command, "--benchmark") or {"data": "bbq"}.get(verb, "")
     files = {"--config", "--data", "--identities"} & {*command.words}
     made = any(word.startswith(("data=", "hf/", "call/", "runs/", "ids=")) for word in command.words)

@@ -1,4 +1,4 @@
-"""`evenhand export --format eval`, read back by Inspect."""
+"""`evenhand run export --format eval`, read back by Inspect."""
 
 from typing import Any
 

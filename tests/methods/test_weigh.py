@@ -196,12 +196,12 @@ def test_other_weights_make_another_run_and_prior_ones_are_reported():
 
     assert before.keys() == plan.files().keys()
     assert before != plan.files()
-    assert "evenhand calibrate fake/seeing" in caveats[0]
+    assert "evenhand models calibrate fake/seeing" in caveats[0]
     assert not any(each.caveat for each in plan.fitted())
 
 
 def test_weights_that_are_not_there_are_named():
-    with pytest.raises(PlanError, match="no weights 'fake/nobody'; fit them with `evenhand calibrate MODEL`"):
+    with pytest.raises(PlanError, match="no weights 'fake/nobody'; fit them with `evenhand models calibrate MODEL`"):
         load_weights("fake/nobody", "fake/seeing", 6)
 
 

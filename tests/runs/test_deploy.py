@@ -77,5 +77,5 @@ def test_a_kubernetes_job_keeps_its_shards_in_storage_and_goes_on_with_them(tmp_
     for index, pod in [(0, "one"), (1, "two"), (1, "two again")]:
         place = script.replace("/work/shard", str(tmp_path / pod.replace(" ", "-")))
         bash(f"set -euo pipefail\n{place}", STORAGE=storage, SHARDS="2", JOB_COMPLETION_INDEX=str(index))
-    bash('evenhand merge "$1/1" "$1/2" --out "$2"', str(tmp_path / "bucket"), str(tmp_path / "whole"))
+    bash('evenhand run merge "$1/1" "$1/2" --out "$2"', str(tmp_path / "bucket"), str(tmp_path / "whole"))
     assert Store(tmp_path / "whole").get("samples") == 32

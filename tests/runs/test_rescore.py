@@ -183,7 +183,7 @@ async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters:
     warnings = study([run], scorers=["letters"]).warnings
 
     assert (
-        "Answers without a score by letters@1: stardtox 6 (not scored yet). Try again with `evenhand rescore`."
+        "Answers without a score by letters@1: stardtox 6 (not scored yet). Try again with `evenhand run rescore`."
         in "\n".join(warnings)
     )
 

@@ -132,7 +132,7 @@ def test_a_page_stays_small_enough_to_open_however_long_its_samples_are() -> Non
     shown = len(sample_data(page)["samples"])
     assert 10 < shown < 60
     assert f"{shown} samples of 1,320, with all messages" in page
-    assert "evenhand show RUN SAMPLE --turns" in page
+    assert "evenhand run show RUN SAMPLE --turns" in page
 
 
 def test_the_browser_never_unpacks_more_than_it_can_search() -> None:

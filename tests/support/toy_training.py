@@ -24,7 +24,7 @@ def answer(word: str, draw: random.Random) -> str:
 
 
 def pairs_folder(folder: Path, *, train: int = 96, test: int = 40) -> Path:
-    """What `evenhand pairs` writes, with separable pairs."""
+    """What `evenhand train pairs` writes, with separable pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     for split, count in (("train", train), ("test", test)):

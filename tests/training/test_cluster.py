@@ -127,7 +127,7 @@ def test_what_no_repetition_helps_is_one_sentence(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
 
-    code = shell("train", "sft", pairs, "-M", tiny, "-o", "out", "--device", "cpu", "--on", "ray", "--workers", "2")
+    code = shell("train", "sft", pairs, "-m", tiny, "-o", "out", "--device", "cpu", "--on", "ray", "--workers", "2")
 
     assert code == 2
     assert "out is not empty; choose another --out" in shell.err
@@ -135,7 +135,7 @@ def test_what_no_repetition_helps_is_one_sentence(
 
 
 def test_workers_without_ray_are_refused(shell: Shell, tiny: str, pairs: Path):
-    assert shell("train", "sft", pairs, "-M", tiny, "-o", "out", "--workers", "2") == 2
+    assert shell("train", "sft", pairs, "-m", tiny, "-o", "out", "--workers", "2") == 2
     assert "add --on ray" in shell.err
     assert placed(None, None, None, "cpu") is None
 

@@ -42,7 +42,7 @@ def test_a_folder_names_its_splits(tmp_path: Path):
 
     assert data.find_files(tmp_path, "pairs") == data.Files(train, test)
     assert list(data.find_files(train, "pairs").checksums()) == ["pairs.train.jsonl"]
-    with pytest.raises(DataError, match=r"no sft.train.jsonl here.*evenhand pairs RUN"):
+    with pytest.raises(DataError, match=r"no sft.train.jsonl here.*evenhand train pairs RUN"):
         data.find_files(tmp_path, "sft")
 
 

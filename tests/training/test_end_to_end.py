@@ -33,7 +33,7 @@ async def test_from_pairs_to_a_model_that_answers(shell: Shell, tiny: str, pairs
     trained(shell, tiny, pairs)
     assert "held out accuracy:" in shell.out
 
-    code = shell("train", "ppo", pairs, "-M", "sft", "--reward", "reward", "-o", "ppo", *FAST, "--max-new-tokens", "4")
+    code = shell("train", "ppo", pairs, "-m", "sft", "--reward", "reward", "-o", "ppo", *FAST, "--max-new-tokens", "4")
 
     assert code == 0
     assert "Use it as hf/ppo" in shell.out
@@ -46,8 +46,8 @@ async def test_other_algorithms(shell: Shell, tiny: str, pairs: Path):
     trained(shell, tiny, pairs)
     short = ("--max-new-tokens", "4", "--algorithm", "rloo", "--answers", "2", "--sample-every", "1")
 
-    assert shell("train", "ppo", pairs, "-M", "sft", "--reward", "reward", "-o", "rloo", *FAST, *short) == 0
-    assert shell("train", "dpo", pairs, "-M", "sft", "-o", "dpo", *FAST, "--beta", "0.2") == 0
+    assert shell("train", "ppo", pairs, "-m", "sft", "--reward", "reward", "-o", "rloo", *FAST, *short) == 0
+    assert shell("train", "dpo", pairs, "-m", "sft", "-o", "dpo", *FAST, "--beta", "0.2") == 0
 
     assert "held out accuracy:" in shell.out
     assert "Use it as hf/dpo" in shell.out
@@ -114,13 +114,13 @@ def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: P
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("sft", "absent", "-M", "m", "-o", "out"), "absent: There is no sft.train.jsonl here"),
-        (("sft", "PAIRS", "-M", "absent.gguf", "-o", "out"), "There is no model folder or GGUF file"),
-        (("ppo", "PAIRS", "-M", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
-        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
-        (("recipe", "PAIRS", "-M", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch must be a whole number"),
-        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--steps", "0"), "steps must be a whole number above 0"),
-        (("sft", "PAIRS", "-M", "TINY", "-o", "out", "--keep-adapter"), "only with --lora"),
+        (("sft", "absent", "-m", "m", "-o", "out"), "absent: There is no sft.train.jsonl here"),
+        (("sft", "PAIRS", "-m", "absent.gguf", "-o", "out"), "There is no model folder or GGUF file"),
+        (("ppo", "PAIRS", "-m", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
+        (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
+        (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch must be a whole number"),
+        (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--steps", "0"), "steps must be a whole number above 0"),
+        (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--keep-adapter"), "only with --lora"),
     ],
 )
 def test_bad_input_is_one_sentence(shell: Shell, tiny: str, pairs: Path, arguments: tuple[str, ...], sentence: str):
@@ -137,12 +137,12 @@ def test_bad_input_is_one_sentence(shell: Shell, tiny: str, pairs: Path, argumen
 def test_without_the_packages_the_pip_line_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
-    assert shell("train", "sft", "d", "-M", "m", "-o", "o") == 2
+    assert shell("train", "sft", "d", "-m", "m", "-o", "o") == 2
     assert "[train]'" in shell.err
 
 
 def test_a_limit_that_truncates_many_answers_is_told(shell: Shell, tiny: str, pairs: Path, rewarding: Path):
-    code = shell("train", "ppo", pairs, "-M", tiny, "--reward", rewarding, "-o", "ppo", *FAST, "--max-new-tokens", "2")
+    code = shell("train", "ppo", pairs, "-m", tiny, "--reward", rewarding, "-o", "ppo", *FAST, "--max-new-tokens", "2")
 
     assert code == 0
     assert "of the answers do not end within 2 tokens before anything is trained" in shell.err

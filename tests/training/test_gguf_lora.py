@@ -126,7 +126,7 @@ def test_a_model_of_the_list_may_include_an_adapter(
     assert "lora_sha256" not in LocalModel("builtin", ModelOptions()).fingerprint()
     assert shell("models") == 0
     assert "with the adapter fair.gguf" in shell.out
-    assert shell("train", "sft", "d", "-M", "local/builtin-fair", "-o", "o") == 2
+    assert shell("train", "sft", "d", "-m", "local/builtin-fair", "-o", "o") == 2
 
 
 async def test_a_file_that_is_no_adapter_is_refused(tmp_path: Path):

@@ -71,7 +71,7 @@ def test_spread_weights_go_on_from_a_checkpoint(tiny: str, pairs: Path, tmp_path
     given = ["--batch", "5", "--micro-batch", "2", "--steps", "4", "--save-every", "2", "--lr", "1e-3"]
     given += ["--lora", "--lora-rank", "4", "--resume"]
 
-    done = launched("fsdp", "sft", pairs, "-M", tiny, "-o", tmp_path / "parts", *given)
+    done = launched("fsdp", "sft", pairs, "-m", tiny, "-o", tmp_path / "parts", *given)
 
     assert done.returncode == 0, done.stderr
     assert_close(tmp_path / "whole", tmp_path / "parts")
@@ -81,7 +81,7 @@ def test_spread_weights_go_on_from_a_checkpoint(tiny: str, pairs: Path, tmp_path
 def test_a_fault_ends_all_processes_and_keeps_the_checkpoint(tiny: str, pairs: Path, tmp_path: Path):
     given = ("--lr", "1e30", "--save-every", "1", "--steps", "50")
 
-    done = launched("fsdp", "sft", pairs, "-M", tiny, "-o", tmp_path / "out", *given)
+    done = launched("fsdp", "sft", pairs, "-m", tiny, "-o", tmp_path / "out", *given)
 
     assert done.returncode != 0
     assert "The gradient is not a number" in done.stderr
@@ -97,7 +97,7 @@ def test_a_fault_ends_all_processes_and_keeps_the_checkpoint(tiny: str, pairs: P
 def test_what_the_main_process_refuses_ends_all(tiny: str, pairs: Path, tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("mine")
 
-    done = launched("several_gpus", "sft", pairs, "-M", tiny, "-o", tmp_path)
+    done = launched("several_gpus", "sft", pairs, "-m", tiny, "-o", tmp_path)
 
     assert done.returncode != 0
     assert "is not empty; choose another --out" in done.stderr

@@ -138,7 +138,7 @@ def test_one_file_holds_nothing_out_to_ask_about(shell: Shell, tiny: str, pairs:
     file = pairs / "pairs.train.jsonl"
 
     assert shell("train", "recipe", file, "--model", tiny, "--out", "age", "--evaluate") == 2
-    assert "must be a folder of `evenhand pairs`" in shell.err
+    assert "must be a folder of `evenhand train pairs`" in shell.err
 
 
 def test_several_processes_do_not_measure(shell: Shell, tiny: str, folder: Path, monkeypatch: pytest.MonkeyPatch):

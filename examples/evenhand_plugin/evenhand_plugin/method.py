@@ -6,7 +6,7 @@ from evenhand import Answer, Options, Outcome, Sample, Session, Snapshot, comple
 
 
 class SecondLookOptions(Options):
-    """What the method takes; `evenhand methods second_look` prints it."""
+    """What the method takes; `evenhand list methods second_look` prints it."""
 
     looks: int = Field(default=1, ge=1, le=3, description="How often the model looks at its text again.")
 

@@ -306,7 +306,7 @@ def _judges(opened: Sequence[StoredRun], wanted: Sequence[str], attributes: set[
     if not found:
         raise PlanError(
             f"{opened[0].directory} has no scores of {', '.join(sorted(attributes))} to compare; make them with "
-            f"`evenhand rescore {opened[0].directory} --scorer opinion:MODEL`."
+            f"`evenhand run rescore {opened[0].directory} --scorer opinion:MODEL`."
         )
     specs = [str(known[each]["spec"]) for each in found]
     # Two versions of one scorer are told apart by their ids.

@@ -2,7 +2,7 @@
 
 A sample is one topic: its prompt is the neutral question, its metadata has the topic, the type of bias and the roles.
 The method runs the debate and stores all statements with their scores in the outcome's notes; the metrics are computed
-from these, and `evenhand pairs` makes training data of them.
+from these, and `evenhand train pairs` makes training data of them.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Debates(Benchmark[DebatesOptions]):
         found = load_topics(bias, self.options.data)
         if topics is not None and topics > len(found.topics):
             raise UsageError(
-                f"There are {len(found.topics):,} topics on {found.bias}, not {topics:,}; `evenhand debate "
+                f"There are {len(found.topics):,} topics on {found.bias}, not {topics:,}; `evenhand train debate "
                 f"--bias {found.bias} --topics {topics} --generate` has a model write more."
             )
         if roles > len(found.roles):

@@ -1,4 +1,4 @@
-"""`evenhand attention`: where a model looks when it is told who wrote a text."""
+"""`evenhand judges attention`: where a model looks when it is told who wrote a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.models.base import ModelOptions
 
 
 @click.command(cls=Command)
-@click.option("--model", "-M", "spec", required=True, metavar="hf/PATH", help="A transformers model.")
+@click.option("--model", "-m", "spec", required=True, metavar="hf/PATH", help="A transformers model.")
 @click.option(
     "--text", default="age-01-biased", show_default=True, metavar="ID|FILE",
     help="A text of the benchmark framing, or a YAML file with `question` and `answer`.",
@@ -37,9 +37,9 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
 
     \b
     Examples:
-      evenhand attention --model hf/FOLDER
-      evenhand attention --model hf/OWNER/NAME --text beauty-03-biased --layers --out beauty.html
-      evenhand attention --model hf/FOLDER --text mine.yaml --model-option device=cpu
+      evenhand judges attention --model hf/FOLDER
+      evenhand judges attention --model hf/OWNER/NAME --text beauty-03-biased --layers --out beauty.html
+      evenhand judges attention --model hf/FOLDER --text mine.yaml --model-option device=cpu
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""`evenhand benchmarks`: what there is to measure on."""
+"""`evenhand list benchmarks`: what there is to measure on."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def benchmarks(name: str | None, lm_eval: bool) -> None:
 
     \b
     Examples:
-      evenhand benchmarks
-      evenhand benchmarks bbq
-      lm_eval --include_path "$(evenhand benchmarks --lm-eval)" --tasks evenhand_bbq …
+      evenhand list benchmarks
+      evenhand list benchmarks bbq
+      lm_eval --include_path "$(evenhand list benchmarks --lm-eval)" --tasks evenhand_bbq …
     """
     if lm_eval:
         from evenhand.integrations.lm_eval import TASKS

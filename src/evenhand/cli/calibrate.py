@@ -1,4 +1,4 @@
-"""`evenhand calibrate`: the weights with which the method `weigh` reads a model, and the thresholds of a judge."""
+"""`evenhand models calibrate`: the weights by which the method `weigh` reads a model, and a judge's thresholds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.given_options import call_options
 from evenhand.cli.groups import Command
-from evenhand.cli.options import call_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file, check_prices, read_models, read_settings
 from evenhand.core import aio
@@ -71,10 +71,10 @@ def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, o
 
     \b
     Examples:
-      evenhand calibrate local/builtin
-      evenhand calibrate openai/NAME --base-url http://localhost:8000/v1 --calls 6
+      evenhand models calibrate local/builtin
+      evenhand models calibrate openai/NAME --base-url http://localhost:8000/v1 --calls 6
       evenhand compare --model local/builtin --method default --method weigh --limit 220
-      evenhand calibrate openai/my-judge --as-judge
+      evenhand models calibrate openai/my-judge --as-judge
     """
     settings = read_settings(given)
     [assignment] = read_models({**given, "models": (spec,)})

@@ -16,7 +16,11 @@ from evenhand.data.pull import pull as fetch
 from evenhand.data.sets import SETS
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    lazy={"search": ("evenhand.cli.search:search", "Search for evidence as a method would.")},
+)
 @click.pass_context
 def data(context: click.Context) -> None:
     """List the public data sets and their folders, download them, or filter their questions.

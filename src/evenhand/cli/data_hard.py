@@ -2,63 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import click
 
-from evenhand.benchmarks.bbq.hard import SOURCES
 from evenhand.cli.ending import STOPPED, exit_code, resumable, resume_command
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without
+from evenhand.cli.options import declared
 from evenhand.cli.progress import shown_progress
-from evenhand.cli.request import RunRequest, check_resume, default_out, read_request
-from evenhand.cli.run import print_forecast
+from evenhand.cli.request import PlanCommand, tell
+from evenhand.cli.run import kept, print_forecast
 from evenhand.core import aio
+from evenhand.core.config import read_config
 from evenhand.core.errors import PlanError
+from evenhand.core.options import option
 from evenhand.made.from_runs import check_models, find_hard, hard_fields
 from evenhand.runs.plan import default_folder
+from evenhand.runs.request import PlannedRun, check_resume, default_out
 from evenhand.runs.store import FILE_NAME
 
-_FIXED = ("config", "methods", "scorers", "log_to")
-"""Options of a plan that the filter decides."""
-_OWN = ("benchmark", "models", "seeds", "out", "resume")
-"""Options of a plan that mean something narrower here."""
+
+class HardCommand(PlanCommand):
+    """Questions to filter."""
+
+    command: ClassVar[str] = "data hard"
+    fixed: ClassVar[Sequence[str]] = (
+        *("config", "allow_call", "methods", "scorers", "log_to", "seeds", "prompts", "attributes", "repeats"),
+        *("language", "max_failed", "verbose", "log_file", "quiet", "as_json"),
+    )
+    session: ClassVar[Sequence[str]] = ("folder",)
+
+    benchmark: Literal["bbq", "bbq_builtin"] = option(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "bbq", "The benchmark to take questions from.", short="-b"
+    )
+    accept: float = option(
+        1.5, "Keep questions whose reasoning is rated this biased or more, from 1 to 10.", ge=1, le=10
+    )
+    look: bool = option(False, "Let the judge read the passage first, if evenhand doctor says so.")
+    seed: int = option(0, "Draws the questions.")
+    out: Path | None = option(Path("hard.json"), "The list.", short="-o")
+    folder: Path | None = option(None, "The run directory (default runs/hard-…).", flag="--run")
+    resume: bool = option(False, "Go on with the run in --run.")
+
+    def record(self) -> dict[str, Any]:
+        """Return what was asked for, with the list's file."""
+        made = super().record()
+        return {**made, "asked": {**made["asked"], "out": str(self.out)}}
+
+
+def make_list(request: HardCommand, run: PlannedRun) -> int:
+    """Run what is missing and write the list; the exit code."""
+    out = request.out
+    assert out is not None
+    with resumable(run.out), shown_progress() as observe:
+        progress, content = aio.run(find_hard(run.plan, run.out, out, run.settings, observe))
+    if content is None:
+        click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
+        limits = [part for text in run.settings.budget.doubled().texts() for part in ("--budget", text)]
+        click.echo(f"Go on with a larger budget: {resume_command(run.out, *limits)}")
+        return STOPPED
+    _tell(content["made"]["counts"], run, out)
+    return exit_code([run.out], run.settings, stopped=False)
 
 
 @click.command(cls=Command)
-@click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role.")
-@click.option(
-    "--benchmark",
-    "-b",
-    type=click.Choice(SOURCES),
-    default="bbq",
-    show_default=True,
-    help="The benchmark to take questions from.",
-)
-@click.option(
-    "--accept",
-    type=click.FloatRange(1, 10),
-    default=1.5,
-    show_default=True,
-    help="Keep questions whose reasoning is rated this biased or more, from 1 to 10.",
-)
-@click.option("--look", is_flag=True, help="Let the judge read the passage first, if evenhand doctor says so.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws the questions.")
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default="hard.json",
-    show_default=True,
-    help="The list.",
-)
-@click.option("--run", "folder", type=click.Path(path_type=Path), help="The run directory (default runs/hard-…).")
-@click.option("--resume", is_flag=True, help="Go on with the run in --run.")
-@plan_options_without(*_FIXED, *_OWN)
-def hard(out: Path, folder: Path | None, **given: Any) -> int:
+@declared(HardCommand, goes_on=make_list)
+def hard(request: HardCommand) -> int:
     """Keep the questions on which a model's first reasoning is biased, as a list for the benchmark bbq_hard.
 
     The model solves every question once with its reasoning, and a judge rates that: an ordinary run, which can be
@@ -70,48 +82,37 @@ def hard(out: Path, folder: Path | None, **given: Any) -> int:
       evenhand data hard --model openai/NAME --judge openai/OTHER --limit 5500 --dry-run
       evenhand audit local/builtin --benchmark bbq_hard --set ids=hard.json
     """
-    request = _request(given, folder)
+    run = _planned(request)
     if request.dry_run:
-        print_forecast(request)
+        print_forecast(run)
         return 0
-    if not request.settings.resume and (request.out / FILE_NAME).exists():
-        raise PlanError(f"{request.out} holds a run already; pass --resume to go on with it, or another --run.")
-    return make_list(replace(request, settings=replace(request.settings, origin={"hard": str(out)})), out)
+    if not run.settings.resume and (run.out / FILE_NAME).exists():
+        raise PlanError(f"{run.out} holds a run already; pass --resume to go on with it, or another --run.")
+    return make_list(request, kept(request, run))
 
 
-def make_list(request: RunRequest, out: Path) -> int:
-    """Run what is missing and write the list; the exit code."""
-    with resumable(request.out), shown_progress() as observe:
-        progress, content = aio.run(find_hard(request.plan, request.out, out, request.settings, observe))
-    if content is None:
-        click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
-        limits = [part for text in request.settings.budget.doubled().texts() for part in ("--budget", text)]
-        click.echo(f"Go on with a larger budget: {resume_command(request.out, *limits)}")
-        return STOPPED
-    _tell(content["made"]["counts"], request, out)
-    return exit_code([request.out], request.settings, stopped=False)
+def _planned(request: HardCommand) -> PlannedRun:
+    """Return the run as if it had been asked for by `evenhand run`."""
+    config = read_config()
+    asked = request.changed(out=request.folder, seeds=[request.seed], benchmark=request.benchmark)
+    decided = hard_fields(request.accept, look=request.look)
+    run = asked.planned(request.models, decided=decided, config=config, tell=tell)
+    check_models(run.plan)
+    run = run if request.folder else replace(run, out=default_out(default_folder("hard", run.plan), config))
+    if request.resume and not request.dry_run:
+        check_resume(run.out)
+    return run
 
 
-def _request(given: Mapping[str, Any], folder: Path | None) -> RunRequest:
-    """The run as if it had been asked for by `evenhand run`."""
-    fixed = {"config": None, "methods": (), "scorers": (), "seeds": (given["seed"],), "out": folder}
-    decided = hard_fields(given["accept"], look=given["look"])
-    request = read_request({**given, **fixed, "resume": False}, default_methods=(), decided=decided)
-    resume: bool = given["resume"]
-    check_models(request.plan)
-    request = request if folder else replace(request, out=default_out(default_folder("hard", request.plan)))
-    if resume and not request.dry_run:
-        check_resume(request.out)
-    return replace(request, settings=replace(request.settings, resume=resume))
-
-
-def _tell(counts: Mapping[str, int], request: RunRequest, out: Path) -> None:
+def _tell(counts: Mapping[str, int], request: PlannedRun, out: Path) -> None:
     missing = [f"{counts[name]:,} {name}" for name in ("unscored", "cut", "refused", "failed") if counts[name]]
     unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
     click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
     if counts["failed"]:
         click.echo(f"Try the failed questions again: {resume_command(request.out, '--retry-failed')}")
     if not counts["rated"]:
-        click.echo(f"The judge's ratings could not be read; see evenhand show {request.out}, or name another --judge.")
+        click.echo(
+            f"The judge's ratings could not be read; see evenhand run show {request.out}, or name another --judge."
+        )
     if counts["kept"]:
         click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")

@@ -1,4 +1,4 @@
-"""`evenhand debate`: have roles debate topics and a referee score their bias, as data for training."""
+"""`evenhand train debate`: have roles debate topics and a referee score their bias, as data for training."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from evenhand.cli.ending import STOPPED, exit_code, resumable
+from evenhand.cli.given_options import plan_options_without
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import plan_options_without
 from evenhand.cli.output import output_options
 from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
@@ -53,7 +53,7 @@ _OWN = ("data", "temperature", "max_tokens")
 @click.option(
     "--scoring",
     type=click.Choice(SCORINGS),
-    help="Numbers (default), or odds of one word; see evenhand calibrate --as-judge.",
+    help="Numbers (default), or odds of one word; see evenhand models calibrate --as-judge.",
 )
 @plan_options_without(*_FIXED, *_OWN)
 @output_options
@@ -62,15 +62,15 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
 
     Each topic is a neutral question. In every round each role says what it thinks; the referee scores and ranks the
     statements by their bias, from 0 (none) to 10, and in the next round everyone tries to be less biased. Calls per
-    topic: rounds × (roles + 1). `evenhand pairs` makes training data of what was said.
+    topic: rounds × (roles + 1). `evenhand train pairs` makes training data of what was said.
 
     \b
     Examples:
-      evenhand debate --bias age --topics 10 --model local/builtin --dry-run       (calls, tokens and money)
-      evenhand debate --bias age --topics 60 --model hf/PATH                       (self-reflection)
-      evenhand debate --bias age --topics 60 --model hf/PATH --teacher openai/NAME (teacher-student)
-      evenhand debate --bias beauty --topics 200 --generate --model openai/NAME    (topics by the model)
-      evenhand debate --data mine.yaml --model openai/NAME --budget '$5'
+      evenhand train debate --bias age --topics 10 --model local/builtin --dry-run       (calls, tokens and money)
+      evenhand train debate --bias age --topics 60 --model hf/PATH                       (self-reflection)
+      evenhand train debate --bias age --topics 60 --model hf/PATH --teacher openai/NAME (teacher-student)
+      evenhand train debate --bias beauty --topics 200 --generate --model openai/NAME    (topics by the model)
+      evenhand train debate --data mine.yaml --model openai/NAME --budget '$5'
     """
     models = [f"{role}={spec}" for role, spec in (("teacher", teacher), ("referee", referee)) if spec]
     given["models"] = (*given["models"], *models)
@@ -98,9 +98,9 @@ def end_debate(out: Path, settings: Settings, progress: Progress) -> int:
     code = exit_code([out], settings, stopped=progress.stopped is not None)
     if progress.statuses["graded"]:
         _print_scores(out)
-        click.echo(f"Next: evenhand pairs {out}")
+        click.echo(f"Next: evenhand train pairs {out}")
     elif progress.done:
-        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand show {out}")
+        click.echo(f"No statement has a score, so there is nothing to learn from; see evenhand run show {out}")
     return code
 
 

@@ -116,7 +116,7 @@ async def _judge(model: Model) -> None:
     fit = [name for name, (_, found) in rated.items() if any(each.threshold is not None for each in found)]
     if fit:
         click.echo(f"fit       to judge for {', '.join(fit)}")
-        click.echo(f"next      evenhand calibrate {model.spec} --as-judge   (stores how to read it)")
+        click.echo(f"next      evenhand models calibrate {model.spec} --as-judge   (stores how to read it)")
     for name, (test, _) in rated.items():
         if name not in fit:
             click.echo(f"unfit     use another model to {test.task}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from evenhand.cli.given_options import skip_damaged_option
 from evenhand.cli.groups import Command
-from evenhand.cli.options import skip_damaged_option
 from evenhand.core.errors import UsageError
 
 

@@ -1,4 +1,4 @@
-"""`evenhand export`: a run's results as a table, or as logs of Inspect."""
+"""`evenhand run export`: a run's results as a table, or as logs of Inspect."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from evenhand.cli.given_options import skip_damaged_option
 from evenhand.cli.groups import Command
-from evenhand.cli.options import skip_damaged_option
 from evenhand.cli.request import check_file
 from evenhand.core.errors import MissingExtraError, UsageError
 from evenhand.studies.export import FORMATS, TABLES
@@ -36,10 +36,10 @@ def export(
 
     \b
     Examples:
-      evenhand export runs/first
-      evenhand export runs/first --table turns --out turns.parquet
-      evenhand export runs/first --format datasets --out outcomes    (then: datasets.load_from_disk("outcomes"))
-      evenhand export runs/first --format eval     (then: inspect view --log-dir runs/first/inspect)
+      evenhand run export runs/first
+      evenhand run export runs/first --table turns --out turns.parquet
+      evenhand run export runs/first --format datasets --out outcomes    (then: datasets.load_from_disk("outcomes"))
+      evenhand run export runs/first --format eval     (then: inspect view --log-dir runs/first/inspect)
 
     The columns and their types are documented on the page "Tables". Evidence is what its methods searched for and
     found; as JSON Lines it can be searched again, with replay:FILE.

@@ -1,48 +1,22 @@
-"""The commands and groups of `evenhand`: options in sections, old names of options, help for a bare group."""
+"""The commands and groups of `evenhand`: options in sections, two lengths of help, old names, bare groups."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Plan": (
-        *("config", "allow-call", "benchmark", "set", "data", "language", "builtin"),
-        *("prompts", "attribute", "repeats"),
-        *("limit", "seed", "orders", "reading"),
-    ),
-    "Model": (
-        *("model", "judge", "base-url", "timeout", "retries", "model-option"),
-        *("temperature", "max-tokens", "judge-samples", "judge-pool", "reasoning-effort"),
-    ),
-    "Method": ("method", "templates", "scorer", "accept", "look"),
-    "Cost": ("concurrency", "budget", "price", "cache", "no-cache", "dry-run"),
-    "Cluster": ("on", "workers", "replicas", "gpus-per-replica", "shard"),
-    "Comparison": ("baseline", "correction", "iterations"),
-    "Output": (
-        "out",
-        "run",
-        "resume",
-        "retry-failed",
-        "skip-damaged",
-        "max-failed",
-        "log-to",
-        "otel",
-        "format",
-        "verbose",
-        "log",
-        "quiet",
-        "json",
-    ),
-}
-"""Where help shows the options that several commands share; a command's own come first, under "Options"."""
-_PLACES = {f"--{name}": (section, place) for section, names in SECTIONS.items() for place, name in enumerate(names)}
+SECTIONS = ("Options", "Plan", "Model", "Method", "Cost", "Cluster", "Comparison", "Output")
+"""The order in which help shows the options; a command's own come first, under "Options"."""
+_ALL = "evenhand.help_all"
+_LETTERS = {"-M": "-m"}
+"""Old letters of options that all commands had."""
 
 
 class _Sections(click.Command):
-    """A command that shows its options in sections.
+    """A command that shows its options in sections: --help those that most people need, --help-all every one.
 
     `renamed` maps old names of options to their new ones; the old ones work, with a hint on standard error.
     """
@@ -52,27 +26,41 @@ class _Sections(click.Command):
         self.renamed = renamed or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._present_name(each) for each in args] if self.renamed else args)
+        return super().parse_args(ctx, [self._present_name(each) for each in args])
 
     def _present_name(self, argument: str) -> str:
         old, equals, value = argument.partition("=")
-        if old not in self.renamed:
+        letters = {old: new for old, new in _LETTERS.items() if any(new in param.opts for param in self.params)}
+        new = self.renamed.get(old) or letters.get(old)
+        if new is None:
             return argument
-        hint(old, self.renamed[old])
-        return self.renamed[old] + equals + value
+        hint(old, new)
+        return new + equals + value
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, show_help = super().get_params(ctx)
+        return [*own, *([_help_all()] if self._is_long else []), show_help]
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether --help leaves some options out."""
+        return len({_is_common(param) for param in self.params if _is_shown(param)}) > 1
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in ("Options", *SECTIONS)}
+        whole = ctx.meta.get(_ALL, False) or not self._is_long
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
         *own, show_help = self.get_params(ctx)
-        places = [
-            (*_PLACES.get(param.opts[0], ("Options", 0)), param) for param in own if isinstance(param, click.Option)
-        ]
-        for section, _, param in sorted(places, key=lambda each: each[1]):
-            if (record := param.get_help_record(ctx)) is not None:
-                rows[section].append(record)
+        for param in filter(_is_shown, own):
+            record = param.get_help_record(ctx)
+            if record is not None and (whole or _is_common(param)):
+                rows[getattr(param, "section", "Options")].append(record)
         shown = {section: records for section, records in rows.items() if records} or {"Options": []}
+        last = shown[next(reversed(shown))]
+        if not whole:
+            count = sum(map(_is_shown, self.params))
+            last.append(("--help-all", f"Show all {count} options and exit."))
         if (record := show_help.get_help_record(ctx)) is not None:
-            shown[next(reversed(shown))].append(record)
+            last.append(record)
         for section, records in shown.items():
             with formatter.section(section):
                 formatter.write_dl(records)
@@ -80,21 +68,86 @@ class _Sections(click.Command):
             self.format_commands(ctx, formatter)
 
 
+def _is_shown(param: click.Parameter) -> bool:
+    return isinstance(param, click.Option) and not param.hidden
+
+
+def _is_common(param: click.Parameter) -> bool:
+    return getattr(param, "common", False)
+
+
+def _help_all() -> click.Option:
+    def show(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            ctx.meta[_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=show, help="Everything."
+    )
+
+
 class Command(_Sections):
     """A command."""
 
 
 class Group(_Sections, click.Group):
-    """Commands under one name; without any of them, the group's help is shown."""
+    """Commands under one name; without any of them, the group's help is shown, or its `default` is run.
+
+    Args:
+        lazy: Name → (module:attribute, one line) of commands that are imported only when they are used.
+        default: The command that is meant where the first word names none, e.g. `list` of `evenhand runs FOLDER`.
+        alone: Whether `default` is also run without any word.
+    """
 
     command_class = Command
     group_class = type
 
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        default: str | None = None,
+        alone: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy or {}
+        self.default = default
+        self.alone = alone
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *(name for name in super().list_commands(ctx) if name not in self.lazy)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy:
+            module, _, attribute = self.lazy[cmd_name][0].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, line) for name, (_, line) in self.lazy.items()]
+        for name in super().list_commands(ctx):
+            if name not in self.lazy and (command := self.commands[name]) and not command.hidden:
+                rows.append((name, command.get_short_help_str(80)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and self.alone and self.default is not None:
+            args = [self.default]
         if not args and not self.invoke_without_command:
             click.echo(ctx.get_help())
             ctx.exit()
+        if self.default is not None and args and not self._is_own(ctx, args[0]):
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def _is_own(self, ctx: click.Context, word: str) -> bool:
+        own = {*self.list_commands(ctx), *(name for param in self.get_params(ctx) for name in param.opts)}
+        return word in own
 
 
 def hint(old: str, new: str) -> None:

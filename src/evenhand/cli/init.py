@@ -32,7 +32,7 @@ _ABOUT = """\
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 @click.option(
     "--model",
-    "-M",
+    "-m",
     metavar="SPEC",
     default="local/builtin",
     show_default=True,

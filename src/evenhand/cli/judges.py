@@ -11,8 +11,8 @@ import orjson
 
 from evenhand import api
 from evenhand.cli.ending import STOPPED
+from evenhand.cli.given_options import call_options
 from evenhand.cli.groups import Group
-from evenhand.cli.options import call_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file, check_prices, read_models, read_settings
 from evenhand.core import aio
@@ -20,14 +20,22 @@ from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.specs import key_values
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    lazy={
+        "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
+        "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
+        "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
+    },
+)
 def judges() -> None:
-    """Check judges: against people's ratings, and for the order of answers and their own.
+    """Check judges: against people's ratings, and for biases of their own.
 
     \b
     Examples:
       evenhand judges people ratings runs/opinions
       evenhand judges swap runs/opinions --judge openai/NAME
+      evenhand judges malibu --model openai/NAME --limit 20
     """
 
 

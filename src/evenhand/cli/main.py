@@ -10,6 +10,7 @@ import warnings
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from evenhand.cli.groups import Group, hint
 from evenhand.core.errors import EvenhandError
@@ -18,57 +19,53 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
         "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
         "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
-        "run": ("evenhand.cli.run:run", "Run a plan and store it, without a report."),
-        "resume": ("evenhand.cli.resume:resume", "Go on with a run or a paper that was stopped."),
-        "merge": ("evenhand.cli.merge:merge", "Merge the shards of a plan into one run."),
         "gate": ("evenhand.cli.gate:gate", "Pass or fail by limits on metrics, for CI."),
-        "init": ("evenhand.cli.init:init", "Write a project: config, plan, workflow and a first gate."),
         "suite": ("evenhand.cli.suite:suite", "Measure one model in many areas and print one page."),
-        "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
-        "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
-        "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
-        "paper": ("evenhand.cli.paper:paper", "Reproduce a paper's tables and figures with your model."),
         "score": ("evenhand.cli.score:score", "Score the texts of a file: toxicity and its kinds, or quality."),
-        "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
+        "resume": ("evenhand.cli.resume:resume", "Go on with a run, a suite or a paper that was stopped."),
     },
-    "Inspect": {
-        "ui": ("evenhand.cli.ui:ui", "Browse, compare and start runs on web pages."),
-        "runs": ("evenhand.cli.runs:runs", "List stored runs: benchmark, models, headline, state and cost."),
-        "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
+    "Look": {
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
-        "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
-        "evidence": ("evenhand.cli.evidence:evidence", "Make an evidence pack for auditors from stored runs."),
-        "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
-        "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
-        "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
-        "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
-        "judges": ("evenhand.cli.judges:judges", "Check judges against people, and for biases of their own."),
+        "runs": ("evenhand.cli.runs:runs", "List stored runs: benchmark, models, headline, state and cost."),
+        "ui": ("evenhand.cli.ui:ui", "Browse, compare and start runs on web pages."),
+    },
+    "Reduce": {
+        "serve": ("evenhand.cli.serve:serve", "Serve a model through a method, OpenAI-compatible."),
+        "train": ("evenhand.cli.train:train", "Train a less biased model: debates, pairs, SFT, reward model, PPO."),
+    },
+    "Prepare": {
+        "init": ("evenhand.cli.init:init", "Write a project: config, plan, workflow and a first gate."),
+        "data": ("evenhand.cli.data:data", "List, download, filter and search data."),
+        "models": ("evenhand.cli.models:models", "List the models that can be used; download or calibrate them."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
-        "calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model."),
     },
-    "Train": {
-        "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),
-        "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
-        "train": ("evenhand.cli.train:train", "Train a less biased model from pairs: SFT, reward model, PPO."),
-    },
-    "Serve": {
-        "serve": (
-            "evenhand.cli.serve:serve",
-            "Serve a model through a method, OpenAI-compatible.",
-        ),
-    },
-    "Data": {
-        "data": ("evenhand.cli.data:data", "List and download public data sets."),
-        "models": ("evenhand.cli.models:models", "List the models that can be used; download weights."),
-        "methods": ("evenhand.cli.methods:methods", "List the methods and their options."),
-        "benchmarks": ("evenhand.cli.benchmarks:benchmarks", "List the benchmarks and their options."),
-        "scorers": ("evenhand.cli.scorers:scorers", "List the scorers, and which can be used here."),
-        "search": ("evenhand.cli.search:search", "Search for evidence as a method would."),
+    "More": {
+        "list": ("evenhand.cli.lists:lists", "List methods, benchmarks and scorers with their options."),
+        "run": ("evenhand.cli.run:run", "Run a plan without a report; show, rescore, export, merge and copy runs."),
+        "judges": ("evenhand.cli.judges:judges", "Check judges against people, and for biases of their own."),
+        "annotate": ("evenhand.cli.annotate:annotate", "Have people rate the answers of runs, blind."),
+        "evidence": ("evenhand.cli.evidence:evidence", "Make an evidence pack for auditors from stored runs."),
+        "metrics": ("evenhand.cli.metrics:metrics", "Score benchmark answers that were produced elsewhere."),
+        "papers": ("evenhand.cli.paper:paper", "Reproduce a paper's tables and figures with your model."),
     },
 }
 """Heading → name → (module:attribute, one line). The lines are kept here so that --help imports no command."""
 COMMANDS = {name: where for commands in SECTIONS.values() for name, (where, _) in commands.items()}
-_OLD_NAMES = {"serve-key": "serve keys", "serve-audit": "serve audit export"}
+_OLD_NAMES = {
+    "serve-key": "serve keys",
+    "serve-audit": "serve audit export",
+    "paper": "papers",
+    "debate": "train debate",
+    "pairs": "train pairs",
+    "malibu": "judges malibu",
+    "framing": "judges framing",
+    "attention": "judges attention",
+    "calibrate": "models calibrate",
+    "search": "data search",
+    **{name: f"list {name}" for name in ("methods", "benchmarks", "scorers")},
+    **{name: f"run {name}" for name in ("show", "export", "rescore", "merge", "push", "pull")},
+}
+"""Names of commands in earlier versions; they work, with a hint."""
 
 
 class _LazyGroup(Group):
@@ -82,15 +79,24 @@ class _LazyGroup(Group):
         if (new := _OLD_NAMES.get(args[0])) is not None:
             hint(args[0], new)
             args = [*new.split(), *args[1:]]
+        if args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], [*COMMANDS, *_OLD_NAMES], n=1)
+            meant = f"did you mean {_OLD_NAMES.get(near[0], near[0])}?" if near else "see evenhand --help."
+            ctx.fail(f"There is no command {args[0]!r}; {meant}")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
         if cmd_name not in COMMANDS:
-            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; see evenhand --help."
-            ctx.fail(f"There is no command {cmd_name!r}{hint}")
+            return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands from their lines, without importing them."""
+        lines = {name: line for commands in SECTIONS.values() for name, (_, line) in commands.items()}
+        found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
+        return found if found or not incomplete.startswith("-") else click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

@@ -1,4 +1,4 @@
-"""`evenhand malibu generate`: further scenarios, written by any model, checked and frozen."""
+"""`evenhand judges malibu generate`: further scenarios, written by any model, checked and frozen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from evenhand.cli.ending import STOPPED
+from evenhand.cli.given_options import plan_options_without
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_prices, read_models, read_settings
 from evenhand.cli.run import usage_sentence
@@ -32,7 +32,7 @@ _SHOWN_REASONS = 5
 
 
 @click.command("generate", cls=Command)
-@click.option("--model", "-M", "spec", required=True, metavar="SPEC", help="The model that writes.")
+@click.option("--model", "-m", "spec", required=True, metavar="SPEC", help="The model that writes.")
 @click.option("--bases", type=click.IntRange(1), default=5, show_default=True, help="Base scenarios: professions.")
 @click.option("--derived", type=click.IntRange(1, 50), default=10, show_default=True, help="Scenarios of each.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="A new folder.")
@@ -48,9 +48,9 @@ def generate(out: Path, identities: str | None, dry_run: bool, **given: Any) -> 
 
     \b
     Examples:
-      evenhand malibu generate --model openai/NAME --bases 5 --out scenarios --dry-run
-      evenhand malibu generate --model openai/NAME --bases 5 --out scenarios
-      evenhand malibu --model openai/NAME --data scenarios
+      evenhand judges malibu generate --model openai/NAME --bases 5 --out scenarios --dry-run
+      evenhand judges malibu generate --model openai/NAME --bases 5 --out scenarios
+      evenhand judges malibu --model openai/NAME --data scenarios
     """
     with read_templates(given["templates"]).used():
         return _generate(out, identities, dry_run, given)
@@ -83,7 +83,7 @@ def _generate(out: Path, identities: str | None, dry_run: bool, given: Mapping[s
     _tell(made, out)
     if not made.bases:
         return 1
-    click.echo(f"Next: evenhand malibu --model MODEL --data {out}")
+    click.echo(f"Next: evenhand judges malibu --model MODEL --data {out}")
     return 0
 
 

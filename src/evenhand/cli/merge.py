@@ -1,4 +1,4 @@
-"""`evenhand merge`: the shards of a plan as one run."""
+"""`evenhand run merge`: the shards of a plan as one run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def merge(runs: tuple[Path, ...], out: Path) -> int:
     Examples:
       evenhand run --config plan.yaml --shard 1/2 --out shards/1      on one machine
       evenhand run --config plan.yaml --shard 2/2 --out shards/2      on another one
-      evenhand merge shards/1 shards/2 --out runs/whole
+      evenhand run merge shards/1 shards/2 --out runs/whole
       evenhand report runs/whole
 
     Shards of different plans, data, models or code are refused. The shards are only read. If some samples were not

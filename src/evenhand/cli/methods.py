@@ -1,4 +1,4 @@
-"""`evenhand methods`: what there is to choose from."""
+"""`evenhand list methods`: what there is to choose from."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def methods(name: str | None, prompts: Path | None) -> None:
 
     \b
     Examples:
-      evenhand methods
-      evenhand methods stardtox
-      evenhand methods stardtox --prompts my_prompts
+      evenhand list methods
+      evenhand list methods stardtox
+      evenhand list methods stardtox --prompts my_prompts
     """
     if prompts is not None:
         if name is None:
-            raise UsageError("Name the method whose prompts to write, e.g. evenhand methods cot --prompts DIR.")
+            raise UsageError("Name the method whose prompts to write, e.g. evenhand list methods cot --prompts DIR.")
         ids = prompts_of(METHODS.get(name))
         if not ids:
             raise UsageError(f"The method {name} has no prompts of this package.")

@@ -16,7 +16,11 @@ from evenhand.models.endpoints import provider_options
 from evenhand.scorers.neural import weights as neural
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    lazy={"calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model.")},
+)
 @click.pass_context
 def models(context: click.Context) -> None:
     """List the providers of models, whether they can be used here, those of config files, and the local weights.

@@ -6,16 +6,17 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import click
 
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.events import log
+from evenhand.core.options import Request, option
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "evenhand.output"
@@ -36,6 +37,44 @@ def current_output() -> Output:
     """The output of the command that is running."""
     context = click.get_current_context(silent=True)
     return Output() if context is None else cast(Output, context.meta.setdefault(_KEY, Output()))
+
+
+class OutputFields(Request):
+    """What a command prints, and where else it tells of its work; the command returns its exit code."""
+
+    section: ClassVar[str] = "Output"
+    session: ClassVar[Sequence[str]] = ("verbose", "log_file", "quiet", "as_json")
+
+    verbose: bool = option(False, "Print each retry, dropped parameter, cut and failure.", short="-v")
+    log_file: Path | None = option(
+        None, "Append events as JSON Lines; prompts and replies only with -v.", flag="--log", metavar="FILE"
+    )
+    quiet: bool = option(False, "Print errors only.")
+    as_json: bool = option(False, "Print one summary object, and nothing else.", flag="--json", common=True)
+
+
+R = TypeVar("R", bound=OutputFields)
+
+
+def with_output(request: R, command: Callable[[R], Any]) -> Any:
+    """Call a command so that it shows what the request asks for."""
+    if request.verbose and request.quiet:
+        raise UsageError("--verbose shows more and --quiet shows less; choose one.")
+    output = current_output()
+    output.quiet = request.quiet
+    with _logged(request.verbose, request.log_file):
+        if not request.quiet and not request.as_json:
+            return command(request)
+        try:
+            with _silent():
+                code = command(request)
+        except EvenhandError as error:
+            if request.as_json:
+                _print({"state": "failed", "error": str(error), "exit_code": error.exit_code})
+            raise
+        if request.as_json and code is not None:
+            _print(summary_object(output, code))
+        return code
 
 
 def output_options(command: F) -> F:
@@ -70,8 +109,8 @@ def output_options(command: F) -> F:
         click.option("--quiet", is_flag=True, help="Print errors only."),
         click.option("--json", "as_json", is_flag=True, help="Print one summary object, and nothing else."),
     )  # fmt: skip
-    for option in reversed(options):
-        body = option(body)
+    for each in reversed(options):
+        body = each(body)
     return cast(F, body)
 
 

@@ -1,4 +1,4 @@
-"""`evenhand pairs`: makes preference data for training from stored debates."""
+"""`evenhand train pairs`: makes preference data for training from stored debates."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
 
     \b
     Examples:
-      evenhand pairs runs/debate-age
-      evenhand pairs runs/debate-* --out pairs/all --per-topic 4
-      evenhand pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.2
+      evenhand train pairs runs/debate-age
+      evenhand train pairs runs/debate-* --out pairs/all --per-topic 4
+      evenhand train pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.2
     """
     given["threshold"] = _number_or_text(given["threshold"])
     out = out or runs[0] / "pairs"

@@ -1,4 +1,4 @@
-"""`evenhand paper`: run what a paper ran, and show its tables and figures beside the published numbers.
+"""`evenhand papers`: run what a paper ran, and show its tables and figures beside the published numbers.
 
 Every paper is a sub-command with the options that it takes.
 """
@@ -15,9 +15,9 @@ import click
 import orjson
 
 from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
+from evenhand.cli.given_options import plan_options_without, skip_damaged_option, with_options
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import plan_options_without, skip_damaged_option, with_options
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.paper_options import CHOICES, COMMON
 from evenhand.cli.request import (
@@ -108,11 +108,11 @@ def paper() -> None:
 
     \b
     Examples:
-      evenhand paper stardtox --model local/builtin --builtin --limit 1 --completions 2
-      evenhand paper mabrf --model openai/NAME --judge openai/OTHER --search wikipedia --dry-run
-      evenhand paper malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
-      evenhand paper rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
-      evenhand paper rldf --help
+      evenhand papers stardtox --model local/builtin --builtin --limit 1 --completions 2
+      evenhand papers mabrf --model openai/NAME --judge openai/OTHER --search wikipedia --dry-run
+      evenhand papers malibu --model openai/NAME --model openai/OTHER --limit 1 --dry-run
+      evenhand papers rldf --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf
+      evenhand papers rldf --help
     """
 
 
@@ -134,15 +134,15 @@ def _command(wanted: Paper) -> click.Command:
 def _help(wanted: Paper) -> str:
     name, models = wanted.name, " --model openai/OTHER" if "models" in wanted.takes else ""
     examples = [
-        f"evenhand paper {name} --model local/builtin --builtin --limit 1",
-        f"evenhand paper {name} --model openai/NAME{models} --dry-run",
-        f"evenhand paper {name} --out runs/paper-{name}-1a2b3c4d",
+        f"evenhand papers {name} --model local/builtin --builtin --limit 1",
+        f"evenhand papers {name} --model openai/NAME{models} --dry-run",
+        f"evenhand papers {name} --out runs/paper-{name}-1a2b3c4d",
     ]
     if "training" in wanted.takes:
         examples += [
-            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS",
-            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf",
-            f"evenhand paper {name} --model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
+            f"evenhand papers {name} --model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS",
+            f"evenhand papers {name} --model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf",
+            f"evenhand papers {name} --model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
         ]
     return (
         f"{wanted.title}, with your model{'s' if models else ''}, beside the published numbers.\n\n"
@@ -191,7 +191,7 @@ def _check_made_for(name: str, folder: Path) -> None:
     except (ValueError, AttributeError):
         return  # damaged: the runs say what can be shown
     if made_for != name:
-        raise UsageError(f"{folder} holds the paper {made_for}; its page: evenhand paper {made_for} --out {folder}")
+        raise UsageError(f"{folder} holds the paper {made_for}; its page: evenhand papers {made_for} --out {folder}")
 
 
 def _print_presets(

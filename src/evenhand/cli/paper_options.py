@@ -1,4 +1,4 @@
-"""The options of `evenhand paper`: those of all papers, and those that only some take."""
+"""The options of `evenhand papers`: those of all papers, and those that only some take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.papers.base import PRESETS, Choice
 from evenhand.papers.making import BOTH
 
 COMMON = (
-    click.option("--model", "-M", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
+    click.option("--model", "-m", "models", multiple=True, metavar="[ROLE=]SPEC", help="The model, or one for a role."),
     click.option(
         "--limit", "-n", type=click.IntRange(1), help="Items of each kind, e.g. category (default: the paper's)."
     ),
@@ -39,7 +39,6 @@ CHOICES: Mapping[Choice, Sequence[Any]] = {
     "methods": (
         click.option(
             "--method",
-            "-m",
             "methods",
             multiple=True,
             metavar="NAME:KEY=VALUE,…",

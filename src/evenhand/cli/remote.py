@@ -1,4 +1,4 @@
-"""`evenhand push` and `pull`: copies of runs on object storage."""
+"""`evenhand run push` and `pull`: copies of runs on object storage."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def push(run: Path, url: str, overwrite: bool) -> None:
 
     \b
     Examples:
-      evenhand push runs/first s3://bucket/runs/first
-      evenhand push shards/2 gs://bucket/shards/2 --overwrite
+      evenhand run push runs/first s3://bucket/runs/first
+      evenhand run push shards/2 gs://bucket/shards/2 --overwrite
 
     A run may go on meanwhile: what is finished is copied. s3:// needs pip install s3fs, gs:// gcsfs, az:// adlfs; they
     take their keys from where they always do.
@@ -38,9 +38,9 @@ def pull(url: str, run: Path) -> None:
 
     \b
     Examples:
-      evenhand pull s3://bucket/runs/first runs/first
-      evenhand pull gs://bucket/shards shards
-      evenhand merge shards/1 shards/2 --out runs/whole
+      evenhand run pull s3://bucket/runs/first runs/first
+      evenhand run pull gs://bucket/shards shards
+      evenhand run merge shards/1 shards/2 --out runs/whole
     """
     count = remote.pull(url, run)
     click.echo(f"{run}: {plural(count, 'file')}")

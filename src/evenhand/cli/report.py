@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from evenhand.cli.ending import FAILED
+from evenhand.cli.given_options import correction_option, log_to_option, skip_damaged_option
 from evenhand.cli.groups import Command
-from evenhand.cli.options import correction_option, log_to_option, skip_damaged_option
 from evenhand.cli.output import current_output
 from evenhand.cli.request import check_file
 from evenhand.cli.tracking import check_trackers, log_to_trackers
@@ -32,7 +32,7 @@ from evenhand.studies.study import study
 )
 @click.option(
     "--scorer", "-s", "scorers", multiple=True, metavar="SPEC",
-    help="Whose scores count, instead of those of the plan; evenhand rescore makes them.",
+    help="Whose scores count, instead of those of the plan; evenhand run rescore makes them.",
 )  # fmt: skip
 @click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
 @log_to_option

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from evenhand.cli.output import OutputFields
 from evenhand.core.config import read_config
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.options import Request, Several, option
 from evenhand.core.paths import cache_folder
 from evenhand.core.specs import key_values, roles_and_specs
 from evenhand.judging.judge import JUDGE
@@ -29,20 +31,104 @@ from evenhand.runs.plan import (
     model_plan,
     read_plan_file,
 )
+from evenhand.runs.request import PlannedRun, PlanRequest
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A run as the user asked for it, checked: the plan, how to call models, and the run directory."""
+class ConfigOption(Request):
+    """A plan file."""
 
-    plan: Plan
-    settings: Settings
-    out: Path
-    dry_run: bool
-    report: Path | None = None
-    """The report's file, if it is named."""
+    section: ClassVar[str] = "Plan"
+
+    config: Path | None = option(None, "A YAML or TOML plan; flags win over it.", metavar="FILE", common=True)
+    allow_call: bool = option(False, "Allow call/ models, which run Python code, in a --config or a stored run.")
+
+
+class ModelsOption(Request):
+    """The models."""
+
+    section: ClassVar[str] = "Model"
+
+    models: Several = option(
+        (),
+        "A model, or one for a role; repeat to compare. With options of its own: 'SPEC?base_url=…&key=VARIABLE'.",
+        flag="--model",
+        short="-m",
+        metavar="[ROLE=]SPEC",
+        common=True,
+    )
+
+
+class DryRunOption(Request):
+    """A forecast."""
+
+    section: ClassVar[str] = "Cost"
+    session: ClassVar[Sequence[str]] = ("dry_run",)
+
+    dry_run: bool = option(False, "Print the expected calls, tokens and cost, and stop.", common=True)
+
+
+class MaxFailedOption(Request):
+    """When a run counts as failed."""
+
+    section: ClassVar[str] = "Output"
+
+    max_failed: str | None = option(
+        None,
+        "Exit with 4 if more samples of an arm have no grade, e.g. 5% or 12; refusals are results.",
+        metavar="LIMIT",
+    )
+
+
+class LogToOption(Request):
+    """Trackers of experiments."""
+
+    section: ClassVar[str] = "Output"
+
+    log_to: Several = option((), "Also log the results to mlflow[:URI] or wandb[:PROJECT].", metavar="TRACKER")
+
+
+class SkipDamagedOption(Request):
+    """What becomes of stored rows that cannot be read."""
+
+    section: ClassVar[str] = "Output"
+    session: ClassVar[Sequence[str]] = ("skip_damaged",)
+
+    skip_damaged: bool = option(False, "Leave out and name stored rows that cannot be read (default: stop at them).")
+
+
+class PlanCommand(ConfigOption, ModelsOption, DryRunOption, MaxFailedOption, LogToOption, PlanRequest, OutputFields):
+    """A command that runs a plan; `run_asked` makes it of options, a plan file and the config files."""
+
+    def run_asked(
+        self, default_methods: Sequence[str] = ("default",), decided: Mapping[str, Any] | None = None
+    ) -> PlannedRun:
+        """Return the run that is asked for; see `PlanRequest.planned`."""
+        made = self.planned(
+            self.models,
+            default_methods=default_methods,
+            decided=decided,
+            file=self.config,
+            allow_call=self.allow_call,
+            config=read_config(),
+            tell=tell,
+        )
+        if self.resume and not self.dry_run:
+            check_resume(made.out)
+        return made
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence about what a config file decides."""
+    click.echo(sentence, err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest(PlannedRun):
+    """A run of a command without a declared request."""
+
+    dry_run: bool = False
 
 
 def read_request(
@@ -93,7 +179,7 @@ def read_request(
     folder = folder or Path(out or default_out(default_folder(plan.benchmark, plan)))
     if settings.resume and not given["dry_run"]:
         check_resume(folder)
-    return RunRequest(plan, settings, folder, given["dry_run"], report)
+    return RunRequest(plan, settings, folder, report, given["dry_run"])
 
 
 def _add_prompts(fields: dict[str, Any], options: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -160,8 +246,8 @@ def read_settings(given: Mapping[str, Any], prices: Sequence[str] = (), budget: 
     elif given.get("workers"):
         raise UsageError("--workers shares the samples among processes on Ray; add --on ray.")
     return Settings(
-        concurrency=given["concurrency"] or config.concurrency or 64,
-        budget=Limits.parse([*budget, *given["budget"]] or config.budget),
+        concurrency=given["concurrency"] or config.defaults.get("concurrency", 64),
+        budget=Limits.parse([*budget, *given["budget"]] or config.defaults.get("budget", ())),
         prices=_prices([*prices, *given["prices"]]),
         cache=cache_file(given),
         resume=given.get("resume", False),

@@ -1,4 +1,4 @@
-"""`evenhand rescore`: another scorer's opinion of the answers that a run has stored."""
+"""`evenhand run rescore`: another scorer's opinion of the answers that a run has stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 from evenhand import api
 from evenhand.cli.ending import FAILED, STOPPED
+from evenhand.cli.given_options import allow_call_option, call_options
 from evenhand.cli.groups import Command
-from evenhand.cli.options import allow_call_option, call_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import read_settings
 from evenhand.core.errors import BudgetExhausted
@@ -29,7 +29,7 @@ _SHOWN_REASONS = 3
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--scorer", "-s", "specs", multiple=True, required=True, metavar="SPEC",
-    help="NAME or NAME:ARGUMENT, see evenhand scorers; repeat for several.",
+    help="NAME or NAME:ARGUMENT, see evenhand list scorers; repeat for several.",
 )  # fmt: skip
 @click.option("--templates", metavar="DIR", help="Prompt files of your own, for scorers that ask a model.")
 @call_options
@@ -39,8 +39,8 @@ def rescore(run: Path, specs: tuple[str, ...], templates: str | None, **given: A
 
     \b
     Examples:
-      evenhand rescore runs/first --scorer builtin
-      evenhand rescore runs/first --scorer judge:openai/gpt-4o-mini --budget '$2'
+      evenhand run rescore runs/first --scorer builtin
+      evenhand run rescore runs/first --scorer judge:openai/gpt-4o-mini --budget '$2'
       evenhand compare runs/first --scorer builtin            what the study says by that scorer
 
     Final answers and those after each iteration are scored, in all arms. What has a score by that scorer is left

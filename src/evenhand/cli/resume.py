@@ -1,9 +1,14 @@
-"""`evenhand resume`: go on with a stored run, or the runs of a paper, from what its folder says alone."""
+"""`evenhand resume`: go on with a stored run, or with the runs of a folder, from what the folder says alone.
+
+A run keeps what was asked for in its settings, a folder of several runs in a file: the words of the command and the
+fields of its request. The command that has these words says how its runs go on (`declared(…, goes_on=…)`).
+"""
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,33 +18,68 @@ import orjson
 from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import allow_call_option, skip_damaged_option
-from evenhand.cli.output import output_options
-from evenhand.cli.request import RunRequest, check_resume
-from evenhand.cli.run import execute
+from evenhand.cli.main import main
+from evenhand.cli.options import Declaration, declaration_of, declared
+from evenhand.cli.output import OutputFields
+from evenhand.cli.request import MaxFailedOption, SkipDamagedOption
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.fields import ComparisonFields
+from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.paths import cache_folder
+from evenhand.core.progress import Listener
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import check_no_call
 from evenhand.runs.parts import Settings
+from evenhand.runs.request import PlannedRun, RunFields, check_resume
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import StoredRun
 from evenhand.runs.summary import most_ungraded
 
+COMMAND_NAME = "command.json"
+"""The file in a folder of several runs that says how they were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for, as it is stored: the words of a command and the fields of its request."""
+
+    command: str
+    fields: Mapping[str, Any]
+    report: Path | None = None
+
+    def declaration(self) -> Declaration[Any]:
+        """Return what the command is made of."""
+        found: click.Command = main
+        context = click.Context(main)
+        for word in self.command.split():
+            assert isinstance(found, click.Group)
+            child = found.get_command(context, word)
+            if child is None:
+                raise LookupError(word)
+            found = child
+        made = declaration_of(found)
+        assert made is not None
+        return made
+
+    def request(self) -> Request:
+        """Return the request that was stored."""
+        return self.declaration().request.parse(f"command {self.command}", self.fields)
+
+
+class ResumeCommand(MaxFailedOption, SkipDamagedOption, OutputFields):
+    """A run to go on with."""
+
+    run: Path = argument("The folder of a run, a paper or a suite.")
+    budget: Several = option((), "In place of the run's own: '$5', '500 calls', '2M tokens'.", metavar="LIMIT")
+    concurrency: int | None = option(None, "Concurrent calls (default: as before).", short="-c", ge=1)
+    retry_failed: bool = option(False, "Run failed samples again.")
+    allow_call: bool = option(False, "Allow call/ models, which run Python code, in a --config or a stored run.")
+
 
 @click.command(cls=Command)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--budget", multiple=True, metavar="LIMIT", help="In place of the run's own: '$5', '500 calls', '2M tokens'."
-)
-@click.option("--concurrency", "-c", type=click.IntRange(1), help="Concurrent calls (default: as before).")
-@click.option("--retry-failed", is_flag=True, help="Run failed samples again.")
-@click.option("--max-failed", metavar="LIMIT", help="As of evenhand run (default: as before).")
-@allow_call_option
-@skip_damaged_option
-@output_options
-def resume(run: Path, **given: Any) -> int:
+@declared(ResumeCommand)
+def resume(request: ResumeCommand) -> int:
     """Go on with RUN, a folder of a run, a paper or a suite, and end as its first command would have.
 
     Plan, endpoints, prices and budget are in the folder; API keys are read from the environment again.
@@ -50,15 +90,15 @@ def resume(run: Path, **given: Any) -> int:
       evenhand resume runs/first --budget '$10'
       evenhand resume runs/first --retry-failed --concurrency 8
     """
-    if given["max_failed"] is not None:
-        most_ungraded(given["max_failed"], 1)
-    if run.is_file() or (run / FILE_NAME).is_file():
-        return _resume_run(run, given)
-    return _resume_paper(run, given)
+    if request.max_failed is not None:
+        most_ungraded(request.max_failed, 1)
+    if request.run.is_file() or (request.run / FILE_NAME).is_file():
+        return _resume_run(request)
+    return _resume_folder(request)
 
 
-def _resume_run(folder: Path, given: dict[str, Any]) -> int:
-    stored = StoredRun.open(folder, skip_damaged=given["skip_damaged"])
+def _resume_run(request: ResumeCommand) -> int:
+    stored = StoredRun.open(request.run, skip_damaged=request.skip_damaged)
     with closing(stored.store):
         stored.check_files()
         kept = stored.store.get("settings")
@@ -67,62 +107,132 @@ def _resume_run(folder: Path, given: dict[str, Any]) -> int:
     )
     settings = replace(
         settings,
-        retry_failed=given["retry_failed"],
-        allow_call=given["allow_call"],
-        skip_damaged=given["skip_damaged"],
-        **({"budget": Limits.parse(given["budget"])} if given["budget"] else {}),
-        **{name: given[name] for name in ("concurrency", "max_failed") if given[name] is not None},
+        retry_failed=request.retry_failed,
+        allow_call=request.allow_call,
+        skip_damaged=request.skip_damaged,
+        **({"budget": Limits.parse(request.budget)} if request.budget else {}),
+        **{name: value for name in ("concurrency", "max_failed") if (value := getattr(request, name)) is not None},
     )
-    request, origin = RunRequest(stored.plan, settings, folder, dry_run=False), settings.origin
-    if "debate" in origin:
-        return _resume_debate(request)
-    if "hard" in origin:
-        from evenhand.cli.data_hard import make_list
+    if "debate" in settings.origin:
+        from evenhand.cli.debate import end_debate
+        from evenhand.training.debates import run_debate
 
-        return make_list(request, Path(origin["hard"]))
-    if origin and origin["report"] is None:
-        return execute(request, report=False)
-    report = Path(origin["report"]) if origin else None
-    return execute(replace(request, report=report), report=True, **origin.get("how", {}))
-
-
-def _resume_debate(request: RunRequest) -> int:
-    from evenhand.cli.debate import end_debate
-    from evenhand.training.debates import run_debate
-
-    with resumable(request.out), shown_workflow(request.out, request.settings.budget) as listener:
-        progress = aio.run(run_debate(request.plan, request.out, request.settings, listener))
-    assert progress is not None  # only missing topics stop debates from beginning
-    return end_debate(request.out, request.settings, progress)
+        with resumable(request.run), shown_workflow(request.run, settings.budget) as listener:
+            progress = aio.run(run_debate(stored.plan, request.run, settings, listener))
+        assert progress is not None  # only missing topics stop debates from beginning
+        return end_debate(request.run, settings, progress)
+    asked = read_asked(settings.origin)
+    goes_on = asked.declaration().goes_on
+    assert goes_on is not None
+    return goes_on(asked.request(), PlannedRun(stored.plan, settings, request.run, asked.report))
 
 
-def _resume_paper(folder: Path, given: dict[str, Any]) -> int:
-    from evenhand.cli.paper import COMMAND_NAME, make
-    from evenhand.cli.suite import make as make_suite
+def _resume_folder(request: ResumeCommand) -> int:
+    file = request.run / COMMAND_NAME
+    if not file.is_file():
+        check_resume(request.run)
+        raise UsageError(
+            f"{request.run} does not say how its runs were made; repeat the command with --resume, or name one run."
+        )
+    if (made := _resume_paper(request, file)) is not None:
+        return made
+    try:
+        asked = read_asked(orjson.loads(file.read_bytes()))
+        again: Request = asked.request()
+    except (ValueError, LookupError, AttributeError, TypeError, UsageError) as error:
+        raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
+    if not request.allow_call:
+        check_no_call(asked.fields, file)
+    if request.skip_damaged and "skip_damaged" not in type(again).model_fields:
+        raise UsageError("--skip-damaged is for one run or a paper; name the folder of the damaged run of the suite.")
+    names = {"budget", "concurrency", "retry_failed", "max_failed", "skip_damaged"} & type(again).model_fields.keys()
+    changed = {name: value for name in names if (value := getattr(request, name))}
+    return asked.declaration().body(again.changed(**changed, out=request.run, resume=True))
+
+
+def _resume_paper(request: ResumeCommand, file: Path) -> int | None:
+    """Go on with a paper as version 0.2 kept it."""
+    from evenhand.cli.paper import make
     from evenhand.papers.base import PAPERS
 
-    file = folder / COMMAND_NAME
-    if not file.is_file():
-        check_resume(folder)
-        raise UsageError(
-            f"{folder} does not say how its runs were made; repeat the command with --resume, or name one run."
-        )
     try:
         command: dict[str, Any] = orjson.loads(file.read_bytes())
-        kept: dict[str, Any] = {name: _tuples(value) for name, value in command["given"].items()}
-        suite = command.get("suite")
-        paper = None if suite is not None else PAPERS.get(command["paper"])
-    except (ValueError, LookupError, AttributeError) as error:
+        if "suite" in command or "asked" in command:
+            return None
+        given: dict[str, Any] = command["given"]
+        lists = {name: tuple(cast("list[Any]", each)) for name, each in given.items() if isinstance(each, list)}
+        kept = {**given, **lists}
+        paper = PAPERS.get(command["paper"])
+    except (ValueError, LookupError, AttributeError, TypeError, UsageError) as error:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
-    if not given.pop("allow_call"):
+    if not request.allow_call:
         check_no_call(kept, file)
-    if given["skip_damaged"] and paper is None:
-        raise UsageError("--skip-damaged is for one run or a paper; name the folder of the damaged run of the suite.")
-    changed = {name: value for name, value in given.items() if value}
-    paths = {"out": folder, "cache": Path(kept["cache"]) if kept["cache"] else None}
-    again = {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False}
-    return make_suite(str(suite), again) if paper is None else make(paper, again)
+    changed = {name: value for name, value in request.given().items() if value and name not in ("run", "allow_call")}
+    paths = {"out": request.run, "cache": Path(kept["cache"]) if kept["cache"] else None}
+    return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+def read_asked(stored: Mapping[str, Any]) -> Asked:
+    """Return what was asked for, of the record of a run or the file of a folder; also as version 0.2 wrote them."""
+    if "command" in stored:
+        report = stored.get("report")
+        return Asked(stored["command"], stored["asked"], Path(report) if report else None)
+    if "given" in stored:
+        name = f"papers {stored['paper']}" if "paper" in stored else "suite"
+        fields = {**stored["given"], **({"name": stored["suite"]} if "suite" in stored else {})}
+        return Asked(name, _renamed(name, fields))
+    if "debate" in stored:
+        return Asked("train debate", {})
+    if "hard" in stored:
+        return Asked("data hard", {"out": stored["hard"]})
+    if stored and stored["report"] is None:
+        return Asked("run plan", {})
+    how = {name: value for name, value in stored.get("how", {}).items() if name in ComparisonFields.model_fields}
+    return Asked("compare", how, Path(stored["report"]) if stored else None)
+
+
+_OLD_FIELDS = {
+    "judge_model": "judge",
+    "settings": "benchmark_options",
+    "extra": "model_options",
+    "effort": "reasoning_effort",
+}
+"""Names that fields had in version 0.2."""
+
+
+def _renamed(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request as version 0.2 kept them: by old names and as texts."""
+    kind = Asked(command, {}).declaration().request
+    fields: dict[str, Any] = {}
+    for old, value in given.items():
+        name = old if old in kind.model_fields else _OLD_FIELDS.get(old, old)
+        if name in kind.model_fields and value not in (None, [], False, ""):
+            read = kind.face(name).read
+            fields[name] = read(value) if read is not None and isinstance(value, list | str) else value
+    return fields
+
+
+@contextmanager
+def kept_command(request: Request, folder: Path, budget: Limits) -> Generator[Listener]:
+    """A listener that shows everything, and keeps the request in the folder, so that it can be resumed."""
+    if isinstance(request, RunFields) and request.resume:
+        check_resume(folder)
+    file = folder / COMMAND_NAME
+
+    def keep() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(orjson.dumps(request.record(), default=str, option=orjson.OPT_INDENT_2))
+
+    def keep_first() -> None:
+        if not file.exists():
+            keep()
+
+    try:
+        with resumable(folder), shown_workflow(folder, budget, keep_first) as listener:
+            yield listener
+        keep()
+    finally:
+        if file.exists() and next(folder.rglob(FILE_NAME), None) is None:
+            file.unlink()
+            with suppress(OSError):
+                folder.rmdir()

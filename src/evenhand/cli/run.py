@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import click
 import yaml
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.ending import exit_code, print_end, resumable
-from evenhand.cli.groups import Command
-from evenhand.cli.options import correction_option, plan_options
-from evenhand.cli.output import current_output, output_options
+from evenhand.cli.groups import Command, Group
+from evenhand.cli.options import declared
+from evenhand.cli.output import current_output
 from evenhand.cli.progress import shown_progress
 from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
-from evenhand.cli.request import RunRequest, read_out, read_request
+from evenhand.cli.request import PlanCommand
 from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.fields import ComparisonFields
 from evenhand.core.format import NO_PRICE, count, money
+from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
-from evenhand.runs.parts import not_fitted
+from evenhand.runs.parts import Settings, not_fitted
+from evenhand.runs.request import PlannedRun, read_out
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
 
@@ -33,15 +37,53 @@ PLAN_FILE = "plan.yaml"
 """In a run's folder: the plan with all that its benchmark read from files of the user's own."""
 
 
+class RunCommand(PlanCommand):
+    """A plan to run."""
+
+    command: ClassVar[str] = "run plan"
+
+    shard: str | None = option(
+        None,
+        "Run part I of N of the samples, e.g. 2/8, on this machine; evenhand run merge joins the parts.",
+        metavar="I/N",
+    )
+
+    def settings_for(self, *args: Any, **kwargs: Any) -> Settings:
+        made = super().settings_for(*args, **kwargs)
+        return replace(made, shard=None if self.shard is None else Shard.parse(self.shard))
+
+
+class AuditCommand(PlanCommand):
+    """A model to measure."""
+
+    command: ClassVar[str] = "audit"
+
+    model: str | None = argument("The model to measure.", default=None)
+
+
+class CompareCommand(ComparisonFields, PlanCommand):
+    """Methods, models or runs to compare."""
+
+    command: ClassVar[str] = "compare"
+
+    runs: tuple[Path, ...] = argument("Runs made before.", default=())
+
+
+def end_run(request: RunCommand, run: PlannedRun) -> int:
+    """Run the plan and store it; the exit code."""
+    del request
+    return execute(run, report=False)
+
+
+def end_study(request: PlanCommand, run: PlannedRun) -> int:
+    """Run the plan, study it and write the report; the exit code."""
+    how = request.given(ComparisonFields) if isinstance(request, ComparisonFields) else {}
+    return execute(replace(run, report=run.report or read_out(request.out)[1]), report=True, **how)
+
+
 @click.command(cls=Command)
-@click.option(
-    "--shard",
-    metavar="I/N",
-    help="Run part I of N of the samples, e.g. 2/8, on this machine; evenhand merge joins the parts.",
-)
-@plan_options
-@output_options
-def run(shard: str | None, **given: Any) -> int:
+@declared(RunCommand, goes_on=end_run)
+def plan(request: RunCommand) -> int:
     """Run a plan and store it, without a report.
 
     \b
@@ -49,21 +91,17 @@ def run(shard: str | None, **given: Any) -> int:
       evenhand run --model local/builtin --method default --method cot --limit 220 --out runs/first
       evenhand run --config plan.yaml --dry-run
       evenhand run --config plan.yaml --budget '$5' --resume
-      evenhand run --config plan.yaml --shard 2/8 --out shards/2     (then: evenhand merge shards/*)
+      evenhand run --config plan.yaml --shard 2/8 --out shards/2     (then: evenhand run merge shards/*)
     """
-    request = read_request(given, default_methods=["default"])
-    if shard is not None:
-        request = replace(request, settings=replace(request.settings, shard=Shard.parse(shard)))
-        if given["out"] is None:
-            request = replace(request, out=request.out / f"shard-{request.settings.shard}".replace("/", "-of-"))
-    return execute(request, report=False)
+    run = request.run_asked()
+    if request.shard is not None and request.out is None:
+        run = replace(run, out=run.out / f"shard-{run.settings.shard}".replace("/", "-of-"))
+    return begin(request, run, end_run)
 
 
 @click.command(cls=Command)
-@click.argument("model", required=False)
-@plan_options
-@output_options
-def audit(model: str | None, **given: Any) -> int:
+@declared(AuditCommand, goes_on=end_study)
+def audit(request: AuditCommand) -> int:
     """Measure one model on a benchmark: run, verdict and report.
 
     \b
@@ -74,67 +112,101 @@ def audit(model: str | None, **given: Any) -> int:
       evenhand audit openai/m --method mabrf --judge 'openai/j?base_url=https://HOST/v1&key=JUDGE_KEY'
       evenhand audit openai/gpt-4o-mini --prompts prompts.csv --attribute gender,race,age --repeats 10
     """
-    if model is not None:
-        given["models"] = (model, *given["models"])
-    return execute(read_request(given, default_methods=["default"]), report=True)
+    if request.model is not None:
+        request = request.changed(models=(request.model, *request.models))
+    return begin(request, request.run_asked(), end_study)
 
 
 @click.command(cls=Command)
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@correction_option
-@click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
-@plan_options
-@output_options
-def compare(runs: tuple[Path, ...], baseline: str | None, correction: str, iterations: bool, **given: Any) -> int:
+@declared(CompareCommand, goes_on=end_study)
+def compare(request: CompareCommand) -> int:
     """Compare methods or models, sample by sample: run them first, or name RUNS made before.
 
     \b
     Examples:
       evenhand compare --model local/builtin --limit 220          (default, fair_prompt and cot)
-      evenhand compare -M local/a.gguf -M local/b.gguf -m default --benchmark bbq --limit 1100
+      evenhand compare -m local/a.gguf -m local/b.gguf --method default --benchmark bbq --limit 1100
       evenhand compare runs/before runs/after
-      evenhand compare runs/first --scorer builtin --iterations   (after evenhand rescore)
+      evenhand compare runs/first --scorer builtin --iterations   (after evenhand run rescore)
     """
-    how: dict[str, Any] = {"baseline": baseline, "correction": correction, "iterations": iterations}
-    if runs:
-        if given["models"] or given["config"]:
-            raise UsageError("Give either runs made before or a plan to run, not both.")
-        out, target = read_out(given["out"])
-        out = out or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
-        return print_stored(runs, target or report_path(out), scorers=given["scorers"], log_to=given["log_to"], **how)
-    request = read_request(given, default_methods=["default", "fair_prompt", "cot"])
-    return execute(request, report=True, **how)
+    if not request.runs:
+        return begin(request, request.run_asked(("default", "fair_prompt", "cot")), end_study)
+    if request.models or request.config:
+        raise UsageError("Give either runs made before or a plan to run, not both.")
+    runs = request.runs
+    out, target = read_out(request.out)
+    out = out or (runs[0] if len(runs) == 1 else Path(f"compare-{'-'.join(each.name for each in runs)}"))
+    how = request.given(ComparisonFields)
+    return print_stored(runs, target or report_path(out), scorers=request.scorers or (), log_to=request.log_to, **how)
 
 
-def execute(request: RunRequest, *, report: bool, **how: Any) -> int:
-    """Forecast or run, then the study and its report, `how` their options say; the exit code."""
-    print_examples(request)
-    print_not_fitted(request)
+@click.group(
+    cls=Group,
+    default="plan",
+    lazy={
+        "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
+        "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
+        "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "merge": ("evenhand.cli.merge:merge", "Merge the shards of a plan into one run."),
+        "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
+        "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
+    },
+)
+def run() -> None:
+    """Run a plan and store it, and work with one stored run.
+
+    \b
+    Examples:
+      evenhand run --config plan.yaml --out runs/first         (short for evenhand run plan)
+      evenhand run show runs/first
+      evenhand run export runs/first --out results.csv
+    """
+
+
+run.add_command(plan)
+C = TypeVar("C", bound=PlanCommand)
+
+
+def begin(request: C, run: PlannedRun, goes_on: Callable[[C, PlannedRun], int]) -> int:
+    """Forecast a run, or begin it and keep what was asked, so that `evenhand resume` ends it in the same way."""
+    print_examples(run)
+    print_not_fitted(run)
     if request.dry_run:
-        print_forecast(request)
+        print_forecast(run)
         return 0
-    check_trackers(request.settings.log_to)
-    if request.report is not None and not report:
+    return goes_on(request, kept(request, run))
+
+
+def kept(request: Request, run: PlannedRun) -> PlannedRun:
+    """Return the run with what was asked for in its record."""
+    origin = request.record()
+    if run.report is not None:
+        origin["report"] = str(run.report)
+    return replace(run, settings=replace(run.settings, origin=origin))
+
+
+def execute(run: PlannedRun, *, report: bool, **how: Any) -> int:
+    """Run what is missing, then the study and its report, `how` their options say; the exit code."""
+    check_trackers(run.settings.log_to)
+    if run.report is not None and not report:
         raise UsageError("This command writes no report; --out names the folder of the run.")
-    target = request.report or report_path(request.out)
-    origin = {"report": str(target) if report else None, "how": how}
-    progress = run_request(replace(request, settings=replace(request.settings, origin=origin)))
+    target = run.report or report_path(run.out)
+    progress = run_request(run)
     if report and progress.statuses.total():
-        skip_damaged = request.settings.skip_damaged
-        result, written = study_and_report([request.out], target, skip_damaged=skip_damaged, **how)
+        skip_damaged = run.settings.skip_damaged
+        result, written = study_and_report([run.out], target, skip_damaged=skip_damaged, **how)
         print_study(result, written)
-        log_to_trackers(request.settings.log_to, result, [request.out], written)
-    elif request.settings.shard is not None:
-        click.echo(f"This is shard {request.settings.shard}. When all are done: evenhand merge SHARD… --out RUN")
+        log_to_trackers(run.settings.log_to, result, [run.out], written)
+    elif run.settings.shard is not None:
+        click.echo(f"This is shard {run.settings.shard}. When all are done: evenhand run merge SHARD… --out RUN")
     elif not report:
-        if request.settings.log_to and progress.statuses.total():
-            log_to_trackers(request.settings.log_to, study([request.out]), [request.out], None)
-        click.echo(f"Next: evenhand report {request.out}")
-    return exit_code([request.out], request.settings, stopped=progress.stopped is not None)
+        if run.settings.log_to and progress.statuses.total():
+            log_to_trackers(run.settings.log_to, study([run.out]), [run.out], None)
+        click.echo(f"Next: evenhand report {run.out}")
+    return exit_code([run.out], run.settings, stopped=progress.stopped is not None)
 
 
-def run_request(request: RunRequest) -> Progress:
+def run_request(request: PlannedRun) -> Progress:
     """Run all that is not done yet, with progress on the way and a line at the end."""
     with resumable(request.out), shown_progress() as observer:
         progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
@@ -147,7 +219,7 @@ def run_request(request: RunRequest) -> Progress:
     return progress
 
 
-def print_examples(request: RunRequest) -> None:
+def print_examples(request: PlannedRun) -> None:
     """Show how prompts will be asked, and which are left out, before anything is called."""
     if request.settings.resume:
         return
@@ -173,7 +245,7 @@ def print_examples(request: RunRequest) -> None:
         click.echo(f"! {sentence}")
 
 
-def print_not_fitted(request: RunRequest) -> None:
+def print_not_fitted(request: PlannedRun) -> None:
     """Say before anything is paid for what should be fitted to these models first."""
     if request.settings.resume:
         return
@@ -182,7 +254,7 @@ def print_not_fitted(request: RunRequest) -> None:
         click.echo(f"! {sentence}.")
 
 
-def print_forecast(*requests: RunRequest) -> list[list[Forecast]]:
+def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
     from rich.console import Console
     from rich.table import Table

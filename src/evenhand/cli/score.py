@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.cli.ending import FAILED
+from evenhand.cli.given_options import cache_options
 from evenhand.cli.groups import Command
-from evenhand.cli.options import cache_options
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import cache_file
 from evenhand.core import aio
@@ -42,7 +42,7 @@ _SHOWN_CHARACTERS = 40
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--scorer", "-s", "specs", multiple=True, metavar="SPEC", default=("builtin",), show_default=True,
-    help="NAME or NAME:ARGUMENT, see evenhand scorers; repeat to compare.",
+    help="NAME or NAME:ARGUMENT, see evenhand list scorers; repeat to compare.",
 )  # fmt: skip
 @click.option("--field", metavar="NAME", help="The field or column that holds the text (default text).")
 @click.option("--context", metavar="NAME", help="The field with what the text continues, for the scorer quality.")

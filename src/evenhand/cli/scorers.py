@@ -1,4 +1,4 @@
-"""`evenhand scorers`: what there is to score with."""
+"""`evenhand list scorers`: what there is to score with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scorers(name: str | None) -> None:
 
     \b
     Examples:
-      evenhand scorers detoxify
+      evenhand list scorers detoxify
       evenhand score comments.txt --scorer builtin
       evenhand score comments.txt --scorer detoxify:original
       evenhand score comments.txt --scorer judge:openai/gpt-4o-mini

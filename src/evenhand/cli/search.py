@@ -1,4 +1,4 @@
-"""`evenhand search`: try a search provider out, or record what it finds."""
+"""`evenhand data search`: try a search provider out, or record what it finds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 400
 @click.argument("query", required=False)
 @click.option(
     "--provider", "-p", "spec", metavar="SPEC", default="corpus:builtin", show_default=True,
-    help="NAME or NAME:ARGUMENT, see evenhand search --list.",
+    help="NAME or NAME:ARGUMENT, see evenhand data search --list.",
 )  # fmt: skip
 @click.option("--limit", "-n", type=click.IntRange(1, 50), default=5, show_default=True, help="Results at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the texts where they are known.")
@@ -35,12 +35,12 @@ def search(query: str | None, spec: str, limit: int, as_json: bool, to: Path | N
 
     \b
     Examples:
-      evenhand search --list
-      evenhand search "older drivers accidents"                        the built-in corpus, offline
-      evenhand search "older drivers accidents" -p wikipedia
-      evenhand search "older drivers accidents" -p corpus:FOLDER --json
-      evenhand search "older drivers accidents" -p ddgs --record found.jsonl
-      evenhand search "older drivers accidents" -p replay:found.jsonl
+      evenhand data search --list
+      evenhand data search "older drivers accidents"                        the built-in corpus, offline
+      evenhand data search "older drivers accidents" -p wikipedia
+      evenhand data search "older drivers accidents" -p corpus:FOLDER --json
+      evenhand data search "older drivers accidents" -p ddgs --record found.jsonl
+      evenhand data search "older drivers accidents" -p replay:found.jsonl
 
     No web page is opened here: of a web search you see, and record, the engine's snippets.
     """
@@ -48,7 +48,7 @@ def search(query: str | None, spec: str, limit: int, as_json: bool, to: Path | N
         _list()
         return
     if not (query and query.strip()):
-        raise UsageError('Say what to search for: evenhand search "QUERY", or see evenhand search --list.')
+        raise UsageError('Say what to search for: evenhand data search "QUERY", or see evenhand data search --list.')
     query = query.encode("utf-8", "replace").decode()  # a terminal may pass bytes that are no text
     _check_record(to)
     found = aio.run(_find(load_provider(spec), query, limit))

@@ -1,4 +1,4 @@
-"""`evenhand show`: a run's plan and state, or one sample's trace as a story."""
+"""`evenhand run show`: a run's plan and state, or one sample's trace as a story."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import click
 
+from evenhand.cli.given_options import skip_damaged_option
 from evenhand.cli.groups import Command
-from evenhand.cli.options import skip_damaged_option
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.show import find_sample
@@ -26,9 +26,9 @@ def show(run: Path, sample: str | None, listed: bool, turns: bool, skip_damaged:
 
     \b
     Examples:
-      evenhand show runs/first
-      evenhand show runs/first --list
-      evenhand show runs/first Age-ambig-3 --turns
+      evenhand run show runs/first
+      evenhand run show runs/first --list
+      evenhand run show runs/first Age-ambig-3 --turns
 
     Methods that revise their answers are told as a story: each answer, what the critics said, what was decided.
     Of other methods, every call is printed.
@@ -62,7 +62,7 @@ def _print_run(directory: Path, skip_damaged: bool) -> None:
             states = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
             click.echo(f"# {source.label}: {states or 'nothing yet'}, {pending:,} pending")
         first = next((sample.id for _, sample in store.samples()), "")
-        click.echo(f"# one sample: evenhand show {directory} {first}")
+        click.echo(f"# one sample: evenhand run show {directory} {first}")
 
 
 def _lines(sample: ShownSample, labels: dict[str, str], *, turns: bool) -> list[str]:

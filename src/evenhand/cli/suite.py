@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import click
 
 from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
-from evenhand.cli.options import plan_options_without
-from evenhand.cli.output import current_output, output_options
-from evenhand.cli.paper import kept_command
-from evenhand.cli.request import RunRequest, check_prices, default_out, read_models, read_out, read_settings, with_judge
+from evenhand.cli.options import declared
+from evenhand.cli.output import current_output
+from evenhand.cli.request import PlanCommand, tell
+from evenhand.cli.resume import kept_command
 from evenhand.cli.run import print_forecast
+from evenhand.core.config import read_config
 from evenhand.core.errors import UsageError
+from evenhand.core.options import argument
+from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
 from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
 from evenhand.suite.page import NO_TOTAL, cost, sum_of
 
-_LEFT_OUT = ("config", "benchmark", "settings", "methods", "scorers", "limit", "orders", "data", "log_to")
-_PLAN_FIELDS = ("reading", "temperature", "max_tokens", "judge_samples", "templates")
+
+class SuiteCommand(PlanCommand):
+    """A suite to run."""
+
+    command: ClassVar[str] = "suite"
+    fixed: ClassVar[Sequence[str]] = (
+        *("config", "allow_call", "benchmark", "benchmark_options", "language", "prompts", "attributes", "repeats"),
+        *("methods", "scorers", "limit", "orders", "data", "log_to"),
+    )
+
+    name: str = argument("The suite.", metavar="quick|full|FILE.yaml")
 
 
 @click.command(cls=Command)
-@click.argument("name", metavar="quick|full|FILE.yaml")
-@plan_options_without(*_LEFT_OUT)
-@output_options
-def suite(name: str, **given: Any) -> int:
+@declared(SuiteCommand)
+def suite(request: SuiteCommand) -> int:
     """Measure one model in many areas and print one page: what was found, how sure, what it cost, what is missing.
 
     `quick` takes about 1,500 short calls, some 15 minutes on an API; `full` has real sizes and takes hours. A file of
@@ -41,32 +51,27 @@ def suite(name: str, **given: Any) -> int:
       evenhand resume suite
       evenhand evidence suite/*/                      (a pack for auditors)
     """
-    return make(name, given)
-
-
-def make(name: str, given: Mapping[str, Any]) -> int:
-    """Plan and run the suite, or go on with it, and print its page; the exit code."""
-    out, html = read_out(given["out"])
+    out, html = read_out(request.out)
     if html is not None:
         raise UsageError(f"--out of a suite is a folder, for its runs, not {html}.")
-    if not given["models"]:
+    if not request.models:
         raise UsageError("No model is named; pass --model SPEC, e.g. --model local/builtin.")
-    fields = {field: given[field] for field in _PLAN_FIELDS if given.get(field) is not None}
-    if given.get("seeds"):
-        fields["seeds"] = list(given["seeds"])
-    planned = plan_suite(name, read_models(given), out, fields=fields)
-    models = with_judge(planned.parts[0].run.plan.models, [part.run.plan for part in planned.parts])
+    config = read_config()
+    fields = request.plan_fields(config)
+    plan = request.with_models({}, request.models, request.judge)
+    planned = plan_suite(request.name, plan.models, out, fields=fields)
+    models = with_judge(planned.parts[0].run.plan.models, [part.run.plan for part in planned.parts], config, tell)
     if models != list(planned.parts[0].run.plan.models):
-        planned = plan_suite(name, models, out, fields=fields)
+        planned = plan_suite(request.name, models, out, fields=fields)
     if out is None:
-        planned = PlannedSuite(planned.name, planned.parts, planned.missing, default_out(planned.folder))
-    check_prices(given, [model for run in planned.runs for model in run.plan.every_model()])
-    settings = read_settings(given)
-    if given["dry_run"]:
-        print_forecast(*(RunRequest(each.plan, settings, planned.folder / each.folder, True) for each in planned.runs))
+        planned = PlannedSuite(planned.name, planned.parts, planned.missing, default_out(planned.folder, config))
+    request.check_prices([model for run in planned.runs for model in run.plan.every_model()])
+    settings = request.settings_for(config)
+    if request.dry_run:
+        print_forecast(*(PlannedRun(each.plan, settings, planned.folder / each.folder) for each in planned.runs))
         _print_missing(planned.missing)
         return 0
-    with kept_command({"suite": name}, given, planned.folder) as listener:
+    with kept_command(request, planned.folder, settings.budget) as listener:
         result = run_suite(planned, settings, listener)
     print_page(result)
     folders = [path.parent for path in planned.folder.rglob(FILE_NAME)]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from evenhand.cli.given_options import with_options
 from evenhand.cli.groups import Group, hint
 from evenhand.cli.listener import shown_workflow
-from evenhand.cli.options import with_options
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_export import export
 from evenhand.cli.train_questions import questions
@@ -40,7 +40,7 @@ _PATH = click.Path(path_type=Path)
 
 _WHERE = (
     click.argument("data", type=_PATH, metavar="PAIRS"),
-    click.option("--model", "-M", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
+    click.option("--model", "-m", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
     click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="A new folder for the model."),
     click.option("--resume", is_flag=True, help="Continue an interrupted training; keep a finished one."),
 )
@@ -92,12 +92,18 @@ _RENAMED_IN_PPO = {
 }
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    lazy={
+        "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),
+        "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
+    },
+)
 def train() -> None:
     """Train a less biased model on preference pairs.
 
-    PAIRS is a folder of `evenhand pairs`, or one of its files. The result is a folder with safetensors and a model
-    card; use a trained policy as hf/FOLDER.
+    PAIRS is a folder of `evenhand train pairs`, or one of its files. The result is a folder with safetensors and a
+    model card; use a trained policy as hf/FOLDER.
 
     \b
     Examples:

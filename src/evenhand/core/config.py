@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, PlanError, UnknownNameError
 from evenhand.core.types import Price
 
 PROJECT_FILE = "evenhand.toml"
@@ -57,8 +57,8 @@ class Config:
     providers: Mapping[str, Provider] = field(default_factory=dict[str, Provider])
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model spec → price."""
-    concurrency: int | None = None
-    budget: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Option → its default for all commands that have it, as `core/fields.py` declares them."""
     out: str | None = None
     """The folder of runs that have no --out."""
     judge: str | None = None
@@ -75,8 +75,8 @@ def read_config() -> Config:
         if path is None or not path.is_file():
             continue
         for name, value in _read(path, is_project).items():
-            fields[name] = {**fields.get(name, {}), **value} if name in ("providers", "prices") else value
-            sources[name] = path
+            fields[name] = {**fields.get(name, {}), **value} if name in ("providers", "prices", "defaults") else value
+            sources |= dict.fromkeys(value if name == "defaults" else (name,), path)
     return Config(**fields, sources=sources)
 
 
@@ -105,19 +105,36 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:
             f"this is not valid TOML: {reason}.", file=path, line=int(place[1]) if place else None
         ) from error
     source = Source(path, text, is_project)
+    defaults = _defaults(source, {name: values.pop(name) for name in list(values) if name not in _FIELDS})
     for name, value in values.items():
-        if name not in _FIELDS:
-            raise source.error(_lower(UnknownNameError("field", name, _FIELDS)), name)
         words, fits = _FIELDS[name]
         if not fits(value):
             raise source.error(f"{name} must be {words}.", name)
     if "out" in values and is_project and path.parent != Path.cwd():
         values["out"] = str(path.parent / values["out"])
-    if "budget" in values:
-        values["budget"] = _texts(values["budget"])
+    values["defaults"] = defaults
     values["prices"] = {spec: _price(source, spec, text) for spec, text in values.get("prices", {}).items()}
     values["providers"] = {name: Provider(name, fields, source) for name, fields in values.get("providers", {}).items()}
     return values
+
+
+def _defaults(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of options, checked by their declaration."""
+    from evenhand.core.fields import ConfigFields
+
+    options = {each.name: each for each in ConfigFields.table() if each.name in ConfigFields.offered()}
+    for name, value in given.items():
+        if name not in options:
+            raise source.error(_lower(UnknownNameError("field", name, [*_FIELDS, *options])), name)
+        kind = options[name].kind
+        try:
+            ConfigFields.parse("file", {name: value})
+            fits = not isinstance(value, bool) or kind == "true or false"
+        except PlanError:
+            fits = False
+        if not fits:
+            raise source.error(f"{name} must be {kind}.", name)
+    return ConfigFields.parse("file", given).given()
 
 
 def _price(source: Source, spec: str, text: Any) -> Price:
@@ -131,25 +148,13 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, dict) for each in cast(dict[str, Any], value).values())
 
 
-def _texts(value: Any) -> tuple[Any, ...]:
-    return tuple(cast(list[Any], value)) if isinstance(value, list) else (value,)
-
-
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "providers": ("tables such as [providers.local-vllm]", _is_tables),
     "prices": ("a table of 'SPEC' = 'INPUT/OUTPUT'", lambda value: isinstance(value, dict)),
-    "concurrency": (
-        "a whole number of at least 1",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-    ),
-    "budget": (
-        "a text such as '$5', or a list of them",
-        lambda value: all(isinstance(each, str) for each in _texts(value)),
-    ),
     "out": ("the name of a folder", lambda value: isinstance(value, str) and bool(value)),
     "judge": ("a model, such as 'openai/gpt-4o'", lambda value: isinstance(value, str) and bool(value)),
 }
-"""Name → (what it must be, whether a value is that)."""
+"""Name → (what it must be, whether a value is that); other names are defaults of options."""
 
 
 def _line(text: str, table: str, name: str) -> int | None:

@@ -1,15 +1,50 @@
-"""Typed options of methods, benchmarks and scorers, each declared once with type, bounds and help text."""
+"""Options, each declared once: type, default, range, help and place are one line of one class.
+
+`Options` are those of a method, benchmark or scorer. A `Request` is what a command or a public function is asked for:
+its fields are the command's options (`cli/options.py` builds them), the function's parameters (`taking`), the defaults
+in evenhand.toml, the record by which a run is resumed (`Request.record`) and the table in the documentation.
+
+    class ListRequest(Request):
+        folder: Path = argument("Where the runs are.", default=Path("runs"))
+        limit: int | None = option(None, "At most this many.", short="-n", ge=1, common=True)
+
+    @click.command(cls=Command)         # in cli/
+    @declared(ListRequest)
+    def runs(request: ListRequest) -> None: …
+
+    @taking(ListRequest)                # in api.py: listed(limit=3), with completion in editors
+    def listed(request: ListRequest) -> list[str]: …
+
+A class of fields that several requests share is a base class of them; its `section` is their heading in help. What a
+command decides itself is in `fixed`: the field is there with its default, but neither as an option nor a parameter.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args, get_origin
+from functools import wraps
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    ParamSpec,
+    Self,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
@@ -45,6 +80,65 @@ AS_TEXT = BeforeValidator(_as_text)
 Text = Annotated[str, AS_TEXT]
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 """Names given as a list, or as one text separated by commas or plus signs."""
+Several = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""Texts: one, or a list of them; on the command line an option that is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """How an option is named and shown; its type, default, range and description are the field's."""
+
+    flag: str = ""
+    """`--model` of a field `models`; by default `--` and the name."""
+    short: str = ""
+    metavar: str = ""
+    common: bool = False
+    """Whether most people need it, so that --help shows it; --help-all shows all."""
+    is_argument: bool = False
+    """Whether it stands on the command line without a flag."""
+    read: Callable[[Any], Any] | None = None
+    """Makes the field's value of the text on the command line, or of the texts where it is repeated."""
+    env: str = ""
+    hidden: bool = False
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002 - the word for it on the command line
+    *,
+    flag: str = "",
+    short: str = "",
+    metavar: str = "",
+    common: bool = False,
+    examples: Sequence[Any] = (),
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    read: Callable[[Any], Any] | None = None,
+    env: str = "",
+    hidden: bool = False,
+) -> Any:
+    """Declare an option of a request; `...` as the default makes it required."""
+    face = Face(flag, short, metavar, common, read=read, env=env, hidden=hidden)
+    return _declared(default, help, face, examples, ge=ge, gt=gt, le=le, lt=lt)
+
+
+def argument(
+    help: str,  # noqa: A002 - the word for it on the command line
+    *,
+    default: Any = ...,
+    metavar: str = "",
+    read: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Declare what stands on the command line without a flag; of a tuple, there may be several."""
+    return _declared(default, help, Face(metavar=metavar, is_argument=True, read=read), ())
+
+
+def _declared(default: Any, description: str, face: Face, examples: Sequence[Any], **bounds: float | None) -> Any:
+    made: Any = Field(default, description=description, examples=list(examples) or None, **cast(Any, bounds))
+    made.metadata.append(face)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +222,129 @@ class Options(BaseModel):
 Options_co = TypeVar("Options_co", bound=Options, default=Options, covariant=True)
 
 
+class Request(Options):
+    """What a command or a public function is asked for; fields that were given are in `model_fields_set`."""
+
+    model_config = ConfigDict(strict=False, arbitrary_types_allowed=True, protected_namespaces=())
+    command: ClassVar[str] = ""
+    """The words of its command, e.g. `data hard`; `evenhand resume` finds by them how a stored request goes on."""
+    section: ClassVar[str] = "Options"
+    """The heading of the fields that a class declares."""
+    fixed: ClassVar[Sequence[str]] = ()
+    """Fields that the command decides itself."""
+    session: ClassVar[Sequence[str]] = ()
+    """Fields of this one call, which are not kept for `evenhand resume`."""
+
+    @classmethod
+    def offered(cls) -> dict[str, FieldInfo]:
+        """Return the fields that can be given, those of the command itself first."""
+        names = sorted(cls.model_fields, key=lambda name: cls.owner(name) is not cls)
+        return {name: cls.model_fields[name] for name in names if name not in cls.fixed}
+
+    @classmethod
+    def owner(cls, name: str) -> type[Request]:
+        """Return the class whose declaration of a field holds."""
+        return next(each for each in cls.__mro__ if name in inspect.get_annotations(each))
+
+    @classmethod
+    def face(cls, name: str) -> Face:
+        """Return how a field is named and shown."""
+        found = next((each for each in cls.model_fields[name].metadata if isinstance(each, Face)), Face())
+        return found if found.flag else _with_flag(found, f"--{name.replace('_', '-')}")
+
+    def given(self, *groups: type[Request]) -> dict[str, Any]:
+        """Return the values that were given; of the fields of these classes only, if any are named."""
+        names = {name for group in groups for name in group.model_fields} if groups else set(type(self).model_fields)
+        return {name: getattr(self, name) for name in type(self).model_fields if name in names & self.model_fields_set}
+
+    def changed(self, **values: Any) -> Self:
+        """Return the request with other values."""
+        return self.model_copy(update=values)
+
+    def record(self) -> dict[str, Any]:
+        """Return the command and what was given as plain JSON values, to be kept with what it made."""
+        left_out = {name for owner in type(self).__mro__ for name in owner.__dict__.get("session", ())}
+        return {"command": self.command, "asked": self.model_dump(mode="json", exclude_unset=True, exclude=left_out)}
+
+    @classmethod
+    def signature(cls) -> inspect.Signature:
+        """Return the parameters of a function that takes this request: by name, or in place if `kw_only=False`."""
+        hints = get_type_hints(cls, include_extras=True)
+        places = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        parameters: list[inspect.Parameter] = []
+        for name, field in cls.offered().items():
+            place = places[0] if field.kw_only is False else places[1]
+            default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+            parameters.append(inspect.Parameter(name, place, default=default, annotation=hints[name]))
+        return inspect.Signature(sorted(parameters, key=lambda each: (each.kind, each.default is not each.empty)))
+
+
+R = TypeVar("R", bound=Request)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def taking(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
+    """Decorator: a function whose parameters are the fields of a request, for editors and type checkers, too."""
+
+    def decorate(function: Callable[[R], T]) -> Callable[P, T]:
+        kind = cast("type[R]", request)
+        signature = kind.signature()
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name in kwargs:
+                if name not in signature.parameters:
+                    raise UnknownNameError(f"parameter of {function.__name__}", name, signature.parameters)
+            return function(kind.parse(function.__name__, signature.bind(*args, **kwargs).arguments))
+
+        made: Any = call
+        made.__signature__ = signature.replace(return_annotation=function.__annotations__.get("return"))
+        return cast("Callable[P, T]", made)
+
+    return decorate
+
+
+def _with_flag(face: Face, flag: str) -> Face:
+    return Face(flag, face.short, face.metavar, face.common, face.is_argument, face.read, face.env, face.hidden)
+
+
+def bare_type(annotation: Any) -> Any:
+    """Return a field's type without what is added to it: None as an alternative, and validators."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation):
+            rest = [each for each in get_args(annotation) if each is not NoneType]
+            if len(rest) > 1:
+                return annotation
+            annotation = rest[0]
+        else:
+            return annotation
+
+
 def _kind(field: FieldInfo) -> str:
     """Describe the type and bounds of a field in words."""
-    annotation: Any = field.annotation
-    if NoneType in get_args(annotation):
-        annotation = next(each for each in get_args(annotation) if each is not NoneType)
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
+    annotation = bare_type(field.annotation)
     if get_origin(annotation) is Literal:
         return " or ".join(map(str, get_args(annotation)))
     if annotation in (int, float):
         return ("a whole number" if annotation is int else "a number") + _span(field)
-    return "true or false" if annotation is bool else "a text" if annotation is str else "a list of names"
+    if get_origin(annotation) in (tuple, list) and any(isinstance(each, Face) for each in field.metadata):
+        single = bare_type(get_args(annotation)[0])
+        one = "a whole number" if single is int else "a path" if single is Path else "a text"
+        return f"{one}, or a list of them"
+    words = {bool: "true or false", str: "a text", Path: "a path", dict: "KEY=VALUE"}
+    return words.get(get_origin(annotation) or annotation, "a list of names")
+
+
+def bounds_of(field: FieldInfo) -> dict[str, Any]:
+    """Return the bounds of a field: ge, gt, le, lt."""
+    return {key: getattr(each, key) for each in field.metadata for key in _BOUNDS if hasattr(each, key)}
 
 
 def _span(field: FieldInfo) -> str:
-    bounds = {key: getattr(each, key) for each in field.metadata for key in _BOUNDS if hasattr(each, key)}
+    bounds = bounds_of(field)
     if bounds.keys() == {"ge", "le"}:
         return f" from {bounds['ge']} to {bounds['le']}"
     return " and".join(f" {word} {bounds[key]}" for key, word in _BOUNDS.items() if key in bounds)

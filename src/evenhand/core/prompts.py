@@ -168,7 +168,7 @@ def read_templates(folder: str | Path | None) -> Templates:
             raise DataError(str(error), file=path)
         named[prompt_id] = _checked(path, prompt_id, _read(original))
     if not named:
-        raise DataError("the folder has no templates; `evenhand methods NAME --prompts DIR` writes some.", file=root)
+        raise DataError("no templates are there; `evenhand list methods NAME --prompts DIR` writes some.", file=root)
     # Of the names in the folder, so that a stored run of an earlier version knows its templates again.
     digest = hashlib.sha256("".join(f"{key}\0{text}\0" for key, text in named.items()).encode())
     texts = {current_id(key): text for key, text in named.items()}

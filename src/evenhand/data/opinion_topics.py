@@ -28,8 +28,8 @@ class OpinionTopic:
 def load_questions(biases: Sequence[str] | None = None, data: str | Path | None = None) -> list[OpinionTopic]:
     """Load the questions of the given types of bias, or of all.
 
-    `data` is a file of debate topics, or a folder (or its pairs.json) written by `evenhand pairs`; of the latter, only
-    the held-out questions are loaded.
+    `data` is a file of debate topics, or a folder (or its pairs.json) written by `evenhand train pairs`; of the
+    latter, only the held-out questions are loaded.
     """
     if data is None:
         return [each for bias in biases or BIASES for each in _of_debates(bias, None)]
@@ -53,11 +53,11 @@ def _held_out(path: Path) -> list[OpinionTopic]:
         content: Any = orjson.loads(file.read_bytes())
     except OSError as error:
         raise DataError(
-            f"cannot be read: {error.strerror}; give a folder written by `evenhand pairs`.", file=file
+            f"cannot be read: {error.strerror}; give a folder written by `evenhand train pairs`.", file=file
         ) from error
     except orjson.JSONDecodeError as error:
         raise DataError(f"not valid JSON ({error}).", file=file) from error
     if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != PAIRS_FORMAT:
-        raise DataError(f"not written by `evenhand pairs` (its format is not {PAIRS_FORMAT}).", file=file)
+        raise DataError(f"not written by `evenhand train pairs` (its format is not {PAIRS_FORMAT}).", file=file)
     rows: Sequence[Mapping[str, str]] = cast(dict[str, Any], content)["held_out"]
     return [OpinionTopic(row["id"], row["bias"], row["question"]) for row in rows]

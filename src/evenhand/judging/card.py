@@ -1,7 +1,7 @@
 """Calibration of a judge, and its card: how its ratings translate into probabilities.
 
-`evenhand calibrate MODEL --as-judge` has a model rate contrasting texts that methods declare (`JudgeTest`), and finds
-the curve and the threshold that separate them best. A threshold is valid only for the judge it was calibrated with.
+`evenhand models calibrate MODEL --as-judge` has a model rate contrasting texts that methods declare (`JudgeTest`), and
+finds the curve and the threshold that separate them best. A threshold is valid only for the judge of its calibration.
 
 Judges use their scales differently: one rates everything between 60 and 75, another says Yes to half of what is wrong.
 The curves of a card make their ratings comparable: 0.5 is where the two kinds of text that it rated meet. Cards are
@@ -273,7 +273,9 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
         return _read(path, path.stat().st_mtime_ns) if path.is_file() else load_card(PRIOR, spec)
     path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
     if not path.is_file():
-        raise PlanError(f"There is no card of a judge {wanted!r}; make it with `evenhand calibrate MODEL --as-judge`.")
+        raise PlanError(
+            f"There is no card of a judge {wanted!r}; make it: `evenhand models calibrate MODEL --as-judge`."
+        )
     return _read(path, path.stat().st_mtime_ns)
 
 
@@ -300,7 +302,7 @@ def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
         seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"
         yield f"{seen}, so these ratings count as they are"
     card = load_card(options.used_card, judge)
-    again = f"`evenhand calibrate {judge} --as-judge`"
+    again = f"`evenhand models calibrate {judge} --as-judge`"
     if card.model == PRIOR:
         yield (
             f"The judge of {method} ({judge}) was not calibrated, so its thresholds are those of another model; "

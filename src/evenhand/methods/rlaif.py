@@ -1,7 +1,7 @@
 """RLAIF, the baseline closest to RLDF: a referee scores sampled answers for bias; there is no debate.
 
 The neutral question is asked `answers` times, as a user would ask it, and the referee of the debates scores the
-answers. The notes have the form of a one-round debate, so that `evenhand pairs` can make training data from them.
+answers. The notes have the form of a one-round debate, so that `evenhand train pairs` can make training data from them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _check_identity(store: Store, wanted: str, directory: Path) -> None:
     if found is not None and found != wanted:
         raise PlanError(
             f"{directory} holds a run of another plan (or of other data, weights or templates); choose another "
-            "--out, or run the plan it was made with (`evenhand show` prints it)."
+            "--out, or run the plan it was made with (`evenhand run show` prints it)."
         )
 
 

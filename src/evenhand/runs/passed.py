@@ -12,7 +12,7 @@ from evenhand.models.call import passed_model
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan
 
-AnyModel: TypeAlias = "str | Model | Callable[..., Any] | Mapping[str, Any]"
+AnyModel: TypeAlias = str | Model | Callable[..., Any] | Mapping[str, Any]
 """A spec, a model, a function (see `ModelFunction`), one of these with fields of a plan (`{"spec": …, "base_url": …}`),
 or several by role (`{"base": …, "judge": …}`)."""
 

@@ -12,13 +12,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import orjson
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from evenhand.core.errors import DataError, PlanError
+from evenhand.core.fields import ALL_ROLES, PlanFields
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
 from evenhand.core.registry import file_hash, is_file
 from evenhand.core.specs import read_spec
@@ -137,17 +138,6 @@ def _folder_of_templates(value: Any) -> Any:
     return {"folder": found.folder, "hash": found.hash}
 
 
-ALL_ROLES = "all"
-"""Stands for the roles that a plan's `max_tokens` does not name."""
-
-
-def _limits(value: Any) -> Any:
-    numbers = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else [value]
-    if value is not None and not (numbers and all(type(each) is int and each >= 1 for each in numbers)):
-        raise PlanError(f"max_tokens is a number from 1, or one for each role (judge: 400), not {value!r}.")
-    return cast(Any, value)
-
-
 def _essence(model: ModelPlan) -> dict[str, Any]:
     """Return what decides a model's answers; its endpoint is part of that, replicas on Ray are not."""
     found = model.model_dump(include={"spec", "base_url", "extra"})
@@ -160,30 +150,17 @@ def _essence(model: ModelPlan) -> dict[str, Any]:
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
-class Plan(BaseModel):
-    """What to run. Everything here changes results; how fast and how safely to run is in `Settings`."""
+class Plan(PlanFields):
+    """What to run. Everything here changes results; how fast and how safely to run is in `Settings`.
 
-    model_config = _FROZEN
-    benchmark: str = "bbq_builtin"
-    benchmark_options: dict[str, Any] = {}
-    methods: Annotated[list[MethodPlan], BeforeValidator(_methods), Field(min_length=1)] = [MethodPlan(name="default")]
+    `PlanFields` declares the options; these are what they name, found and checked.
+    """
+
+    methods: Annotated[list[MethodPlan], BeforeValidator(_methods)] = Field([MethodPlan(name="default")], min_length=1)
     models: Annotated[list[Assignment], BeforeValidator(assignments), Field(min_length=1)]
-    seeds: Annotated[list[int], Field(min_length=1)] = [0]
-    limit: Annotated[int, Field(ge=1)] | None = None
-    orders: Annotated[int, Field(ge=1)] = 1
-    reading: Literal["auto", "logprobs", "constrained", "text"] = "auto"
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    max_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_limits)] = None
-    """The most tokens of every reply, or role → limit; it replaces the limits of the methods."""
-    judge_samples: Annotated[int, Field(ge=1, le=100)] = 1
-    """How many ratings are drawn from a judge without logprobs."""
-    judge_pool: Literal["mean", "vote"] = "mean"
-    """How the ratings of several judges become one."""
-    scorers: list[str] | None = None
-    """Used instead of the benchmark's own scorers."""
     templates: Annotated[TemplatesPlan | None, BeforeValidator(_folder_of_templates)] = None
     """A folder whose prompt files are used in place of those of the package."""
-    judges: dict[str, Annotated[ModelPlan, BeforeValidator(_model)]] = {}
+    judges: dict[str, Annotated[ModelPlan, BeforeValidator(_model)]] = Field({})
     """The models that scorers name, by their specs; they follow from the scorers."""
 
     def essence(self) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
             if attribute in given:
                 raise PlanError(
                     f"{given[attribute]} and {scorer.spec} both score {attribute}; name one, and add the other's "
-                    "scores later with `evenhand rescore`."
+                    "scores later with `evenhand run rescore`."
                 )
             given[attribute] = scorer.spec
 

@@ -38,7 +38,7 @@ class Shard:
     @property
     def caveat(self) -> str:
         """What readers of the shard's own report must know, without a full stop."""
-        return f"This is shard {self.index} of {self.count} of its plan; merge all of them with `evenhand merge`"
+        return f"This is shard {self.index} of {self.count} of its plan; merge all of them with `evenhand run merge`"
 
 
 def dealt(samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Sample]]:

@@ -92,7 +92,7 @@ class StoredRun:
         if not found:
             raise PlanError(
                 f"{self.directory} has no scores by {spec!r}; make them with "
-                f"`evenhand rescore {self.directory} --scorer {spec}`."
+                f"`evenhand run rescore {self.directory} --scorer {spec}`."
             )
         if not exact and len(found) > 1:
             raise PlanError(f"{spec!r} may be {' or '.join(found)}; name one of them.")

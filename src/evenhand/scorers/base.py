@@ -35,7 +35,7 @@ LoadModel = Callable[[str], Model]
 class Scorer(ABC):
     """Scores texts: `await scorer.score(texts)` returns one result per text, in order; safe to call concurrently.
 
-    The first line of a scorer's docstring is what `evenhand scorers` prints about it.
+    The first line of a scorer's docstring is what `evenhand list scorers` prints about it.
     """
 
     name: ClassVar[str]

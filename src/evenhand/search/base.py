@@ -52,7 +52,7 @@ class Finder(Protocol):
 class SearchProvider(ABC):
     """Answers queries: `await provider.search(query, limit)`; safe to call concurrently.
 
-    The first line of a provider's docstring is what `evenhand search --list` prints about it.
+    The first line of a provider's docstring is what `evenhand data search --list` prints about it.
     """
 
     name: ClassVar[str]

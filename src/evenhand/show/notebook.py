@@ -44,7 +44,7 @@ class Study(StudyResult, Framed):
         return study_html(self)
 
     def rows(self, table: str = "metrics") -> list[dict[str, Any]]:
-        """The rows of `metrics`, `effects`, `outcomes`, `turns` or `evidence`, as `evenhand export` writes them."""
+        """The rows of `metrics`, `effects`, `outcomes`, `turns` or `evidence`, as `evenhand run export` writes them."""
         if (table := table or "metrics") not in TABLES:
             raise UsageError(f"A study has no table {table!r}; it has {', '.join(TABLES)}.")
         return table_rows(self, self.runs, table)

@@ -301,7 +301,7 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
                 again.add(scorer)
     return [
         f"Answers without a score by {scorer}: {'; '.join(each)}."
-        + (" Try again with `evenhand rescore`." if scorer in again else "")
+        + (" Try again with `evenhand run rescore`." if scorer in again else "")
         for scorer, each in found.items()
     ]
 

@@ -335,7 +335,7 @@ class ShownOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ShownSample:
-    """One sample with the outcomes of all arms, for the sample browser and for `evenhand show`."""
+    """One sample with the outcomes of all arms, for the sample browser and for `evenhand run show`."""
 
     id: str
     group: str

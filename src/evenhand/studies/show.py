@@ -1,4 +1,4 @@
-"""Single samples with their outcomes and turns, for the report's sample browser and for `evenhand show`."""
+"""Single samples with their outcomes and turns, for the report's sample browser and for `evenhand run show`."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _shrunk(results: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"Answers fell from {first:.0f} to {last:.0f} tokens: the reward may simply prefer short answers. Read "
-        "samples.jsonl. Fewer steps, a higher KL coefficient or pairs of similar length (evenhand pairs "
+        "samples.jsonl. Fewer steps, a higher KL coefficient or pairs of similar length (evenhand train pairs "
         "--length-ratio) may help."
     ]
 
@@ -83,7 +83,7 @@ def _learned_length(results: Mapping[str, Any]) -> list[str]:
     return [
         f"This reward model may have learned that {kind} answers are better: of its held-out pairs, the shorter answer "
         f"is the better one in {100 * share:.0f} %, and the rank correlation of reward and length is "
-        f"{correlation:.2f}. Train it on pairs of similar length (evenhand pairs --length-ratio 1.5)."
+        f"{correlation:.2f}. Train it on pairs of similar length (evenhand train pairs --length-ratio 1.5)."
     ]
 
 

@@ -1,4 +1,4 @@
-"""Reads the files that `evenhand pairs` writes. Every line is checked; an error names its file and line."""
+"""Reads the files that `evenhand train pairs` writes. Every line is checked; an error names its file and line."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Files:
 
 
 def find_files(data: Path, kind: Kind) -> Files:
-    """Find the files of one kind in a folder of `evenhand pairs`; `data` may also be a single file."""
+    """Find the files of one kind in a folder of `evenhand train pairs`; `data` may also be a single file."""
     if data.is_file():
         return Files(data, None)
     train, test = (data / f"{kind}.{split}.jsonl" for split in ("train", "test"))
     if not train.is_file():
-        raise DataError(f"There is no {train.name} here; make it with `evenhand pairs RUN`.", file=data)
+        raise DataError(f"There is no {train.name} here; make it with `evenhand train pairs RUN`.", file=data)
     return Files(train, test if test.is_file() else None)
 
 

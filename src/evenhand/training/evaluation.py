@@ -32,7 +32,7 @@ class Evaluation:
     """What is evaluated, and which model judges."""
 
     pairs: Path
-    """The folder of `evenhand pairs`, which names the held-out topics."""
+    """The folder of `evenhand train pairs`, which names the held-out topics."""
     judge: str | None = None
     """The model that rates opinions; None: the first model that is evaluated."""
     bbq: str | None = None
@@ -48,7 +48,9 @@ class Evaluation:
                 "Evaluation runs in one process: train first, then add --evaluate --resume and leave out the launcher."
             )
         if not self.pairs.is_dir():
-            raise UsageError(f"--evaluate needs held-out topics, so {self.pairs} must be a folder of `evenhand pairs`.")
+            raise UsageError(
+                f"--evaluate needs held-out topics, so {self.pairs} must be a folder of `evenhand train pairs`."
+            )
         self.plans({"base": "fake/echo"})
         for benchmark, options in self._benchmarks().items():
             load_benchmark(benchmark, **options).fingerprint()  # reads its data

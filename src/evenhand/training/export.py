@@ -1,7 +1,7 @@
 """The same training in TRL: a folder with the data, the settings, the reward and the command.
 
-Prompts and pairs are those of `evenhand pairs`, values those of our own options where TRL has them. TRL is not needed
-here: its environment may have another version of transformers.
+Prompts and pairs are those of `evenhand train pairs`, values those of our own options where TRL has them. TRL is not
+needed here: its environment may have another version of transformers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def export(
     """Write a folder that trains `model` with TRL; return the names of its files.
 
     Args:
-        data: A folder of `evenhand pairs`.
+        data: A folder of `evenhand train pairs`.
         reward: A reward model by `evenhand train reward`; DPO needs none.
     """
     _check(algorithm, reward)

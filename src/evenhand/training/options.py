@@ -39,7 +39,7 @@ class StageOptions:
     model: str
     """The model to start from: a folder, an adapter's folder, a GGUF file, a name on the hub, or local/NAME."""
     data: Path
-    """A folder written by `evenhand pairs`, or one of its files."""
+    """A folder written by `evenhand train pairs`, or one of its files."""
     out: Path
     batch: int
     lr: float

@@ -91,7 +91,9 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Count
     pairs = data.read_pairs(files.train)
     held_out = data.read_pairs(files.test) if files.test else []
     if options.margin_weight and any(pair.margin is None for pair in pairs):
-        raise UsageError("These pairs have no margins; make them again with `evenhand pairs`, or leave the margin out.")
+        raise UsageError(
+            "These pairs have no margins; make them again with `evenhand train pairs`, or leave the margin out."
+        )
     added = negatives(pairs, options.negatives, options.seed)
     with stage.training_run("reward", options, files.checksums(), resume=resume) as run:
         if run.finished:

@@ -3,7 +3,7 @@
 A scorer gives the ratings (`--scorer opinion:MODEL`) from 0 to 100: bias (BS, lower is better), communication
 effectiveness (CE) and logical soundness (LS; higher is better for both). Models and human raters use the same scales
 (`scales.yaml`). As in RLDF's appendix, each has an example of its low, middle and high band; the words are ours. If
-`data` is a folder of `evenhand pairs`, only topics outside the training data are used.
+`data` is a folder of `evenhand train pairs`, only topics outside the training data are used.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class OpinionsOptions(Options):
     """Options of `opinions`."""
 
     bias: Names | None = Field(default=None, description="Only these types of bias; all by default.")
-    data: Text | None = Field(default=None, description="A file of debate topics, or a folder of `evenhand pairs`.")
+    data: Text | None = Field(
+        default=None, description="A file of debate topics, or a folder of `evenhand train pairs`."
+    )
 
 
 class Opinions(Benchmark[OpinionsOptions]):

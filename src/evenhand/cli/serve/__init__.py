@@ -37,8 +37,8 @@ _ROUTE_FLAGS = (
 
 @click.group(cls=Group, invoke_without_command=True)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file with routes, keys and limits.")
-@click.option("--model", "-M", metavar="SPEC", help="The model of the one route, where there is no config.")
-@click.option("--method", "-m", metavar="NAME[:KEY=VALUE,…]", help=f"Revises answers (default {GUARD_METHOD}).")
+@click.option("--model", "-m", metavar="SPEC", help="The model of the one route, where there is no config.")
+@click.option("--method", metavar="NAME[:KEY=VALUE,…]", help=f"Revises answers (default {GUARD_METHOD}).")
 @click.option("--judge", metavar="SPEC", help="The critics' model (default: the model itself).")
 @click.option(
     "--policy",
@@ -56,7 +56,9 @@ _ROUTE_FLAGS = (
 @click.option(
     "--evaluator", "evaluators", multiple=True, metavar="NAME", help="A check of every answer; repeat for several."
 )
-@click.option("--templates", metavar="DIR", help="Prompt files of your own; see evenhand methods NAME --prompts DIR.")
+@click.option(
+    "--templates", metavar="DIR", help="Prompt files of your own; see evenhand list methods NAME --prompts DIR."
+)
 @click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
 @click.option("--judge-base-url", help="The judge's own endpoint, one without a key (default: the model's).")
 @click.option("--name", metavar="ROUTE", help="What clients call the route (default: the model's name).")

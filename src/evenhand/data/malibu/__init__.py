@@ -81,7 +81,9 @@ def _builtin(tags: tuple[str, ...]) -> tuple[Base, ...]:
 def _read_bases(folder: str | Path, place: Traversable, tags: Sequence[str]) -> tuple[Base, ...]:
     files = sorted((file for file in place.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     if not files:
-        raise DataError("the folder has no scenario (*.yaml); `evenhand malibu generate` writes some.", file=folder)
+        raise DataError(
+            "the folder has no scenario (*.yaml); `evenhand judges malibu generate` writes some.", file=folder
+        )
     _check_frozen(place, files)
     return tuple(_read_base(file, tags) for file in files)
 
@@ -151,7 +153,7 @@ def _data() -> Traversable:
 def _folder(folder: str | Path) -> Path:
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise DataError(f"There is no folder {folder}; `evenhand malibu generate --out FOLDER` creates one.")
+        raise DataError(f"There is no folder {folder}; `evenhand judges malibu generate --out FOLDER` creates one.")
     return path
 
 

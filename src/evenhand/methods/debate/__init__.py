@@ -5,8 +5,8 @@
 2. After the round, a referee scores all statements from 0 (no bias) to 10 and ranks them, in one call.
 3. In the next round each role restates its view with less of what the referee objected to.
 
-After `rounds` rounds there are high-bias and low-bias statements on the same question; `evenhand pairs` makes training
-data from them.
+After `rounds` rounds there are high-bias and low-bias statements on the same question; `evenhand train pairs` makes
+training data from them.
 
 Modes: the audited model debates (self-reflection), or the model of the role `teacher` does (teacher-student). The
 referee is the model of the role `referee`; without one, the debating model.

@@ -30,7 +30,7 @@ _SPEAKERS = ("one person", "another person")
 _BIASED, _FAIR = f"{REFEREE}/biased", f"{REFEREE}/fair"
 """One reply rates both statements: the first should be high, the second low."""
 _HIGHEST = WORST - 0.01
-"""`evenhand pairs` takes thresholds below 10."""
+"""`evenhand train pairs` takes thresholds below 10."""
 
 
 def contrasts() -> list[Contrast]:
@@ -101,7 +101,7 @@ def suggested_threshold(calibrations: Sequence[Calibration]) -> float | None:
 
 def _commands(calibrations: Sequence[Calibration]) -> list[str]:
     threshold = suggested_threshold(calibrations)
-    return [] if threshold is None else [f"evenhand pairs RUN --threshold {threshold:g}"]
+    return [] if threshold is None else [f"evenhand train pairs RUN --threshold {threshold:g}"]
 
 
 def _best(calibrations: Sequence[Calibration]) -> Calibration | None:

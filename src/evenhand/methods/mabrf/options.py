@@ -72,7 +72,9 @@ class MabrfOptions(MabrfFirstOptions):
     terminator: Literal["changed", "always"] = Field(
         default="changed", description="Ask the terminating agent if the reasoning was changed, or always."
     )
-    search: Text | None = Field(default="", description="The search provider for evidence; see evenhand search --list.")
+    search: Text | None = Field(
+        default="", description="The search provider for evidence; see evenhand data search --list."
+    )
     results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
     pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
 

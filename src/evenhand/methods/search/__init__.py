@@ -26,7 +26,7 @@ from evenhand.session import BASE, Session
 class SearchOptions(Options):
     """Options of `search`."""
 
-    provider: Text = Field(default="ddgs", description="The search provider; see evenhand search --list.")
+    provider: Text = Field(default="ddgs", description="The search provider; see evenhand data search --list.")
     results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
     pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
 

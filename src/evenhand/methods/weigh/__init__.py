@@ -5,7 +5,7 @@
    what the answer is, whether one would have to guess, which person the passage gives more reason for, and step 1
    once more with neutral labels in place of the people.
 3. Each reply is one token. Its probabilities are combined by a small logistic model, whose weights are fitted to the
-   model by `evenhand calibrate`.
+   model by `evenhand models calibrate`.
 4. If the passage probably does not answer the question, the answer is the option of not knowing; else it is the person
    with the better evidence.
 
@@ -60,8 +60,8 @@ class WeighOptions(Calibrated):
 def _fitted(options: WeighOptions, spec: str) -> Fitted:
     weights = load_weights(options.weights, spec, options.calls)
     caveat = (
-        f"The weights of weigh were not fitted to {spec}; `evenhand calibrate {spec}` fits them in about 2,900 short "
-        f"calls, or half as many with --calls 6"
+        f"The weights of weigh were not fitted to {spec}; `evenhand models calibrate {spec}` fits them in about 2,900 "
+        f"short calls, or half as many with --calls 6"
         if weights.name == PRIOR and options.weights == FITTED
         else ""
     )

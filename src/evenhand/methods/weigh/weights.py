@@ -1,4 +1,4 @@
-"""The weights that combine the signals: fitted per model by `evenhand calibrate`, or the prior ones.
+"""The weights that combine the signals: fitted per model by `evenhand models calibrate`, or the prior ones.
 
 Two logistic models for each level of calls. `told` gives the probability that the passage answers the question; `who`
 ranks the people. A file of weights is also its own card: what it was fitted on, and how well it separates.
@@ -89,7 +89,7 @@ def load_weights(wanted: str, spec: str, calls: int) -> Weights:
         return _prior(calls)
     path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
     if not path.is_file():
-        raise PlanError(f"There are no weights {wanted!r}; fit them with `evenhand calibrate MODEL`.")
+        raise PlanError(f"There are no weights {wanted!r}; fit them with `evenhand models calibrate MODEL`.")
     return _read(path, wanted, calls)
 
 

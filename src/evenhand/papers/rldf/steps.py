@@ -1,4 +1,4 @@
-"""The steps of `evenhand paper rldf --train`: topics, debates, pairs and models, each in a folder that is kept.
+"""The steps of `evenhand papers rldf --train`: topics, debates, pairs and models, each in a folder that is kept.
 
 The evaluation topics are held out first: the last ones in the order of the seed. So all models are evaluated on the
 same topics, and none has seen them in training.

@@ -30,7 +30,7 @@ def browser(view: View, shown: int) -> Html | None:
     samples = f"{plural(shown, 'sample')} of {count(whole)}" if shown < whole else plural(shown, "sample")
     lead: list[Node] = [f"{samples}, with all messages. Use the arrow keys to move through the list."]
     if shown < whole:
-        show = "evenhand show RUN SAMPLE --turns"
+        show = "evenhand run show RUN SAMPLE --turns"
         lead += [" To see the others, run ", tag("code", "evenhand ui"), " or ", tag("code", show), "."]
     off = tag("noscript", nothing("The sample browser needs JavaScript; the rest of the report does not."))
     return section("samples", "Samples", lead, off, tag("div", _filters(), panes(), class_="needs-js browser"))

@@ -31,7 +31,7 @@ MIN_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
-    """The options of `evenhand pairs`."""
+    """The options of `evenhand train pairs`."""
 
     policy: str = "threshold"
     threshold: float | str = 3.0

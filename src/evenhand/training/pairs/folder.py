@@ -1,4 +1,4 @@
-"""The folder of `evenhand pairs`: made from stored debates, with its provenance; written completely or not at all."""
+"""The folder of `evenhand train pairs`: made from stored debates, with provenance; written completely or not at all."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
                     prompts = _prompts(store, number, arm.number, {each.role for each in said})
                     debates.append(Debate(topic, bias, sample.prompt, said, prompts))
         if not debates:
-            raise PlanError(f"The run in {directory} holds no debate; make one with `evenhand debate`.")
+            raise PlanError(f"The run in {directory} holds no debate; make one with `evenhand train debate`.")
         return debates, _provenance(run)
 
 
