@@ -146,7 +146,7 @@ def test_nothing_is_imported():
 @pytest.mark.weights
 def test_the_builtin_model_in_a_test(suite: Suite, tmp_path: Path):
     """With its weights from the cache folder of this machine."""
-    from evenhand.core.paths import cache_folder
+    from evenhand.core.files import cache_folder
 
     (tmp_path / "cache").symlink_to(cache_folder())
 

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "verifiable"))
 import sets
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.files import cache_folder
 from evenhand.core.options import Options
-from evenhand.core.paths import cache_folder
 from evenhand.core.specs import read_spec
 from evenhand.core.types import Answer, Sample
 from evenhand.methods.base import METHODS, Method

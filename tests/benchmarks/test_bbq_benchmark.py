@@ -14,9 +14,10 @@ import pytest
 from evenhand.benchmarks.base import Benchmark, Metric, Selection, load_benchmark
 from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ, position_counts, sample_of, stratum_order
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.bbq import Item
-from evenhand.data.locate import find_file, lines
+from evenhand.data.locate import find_file
 
 ITEM = Item(
     category="Age",

@@ -13,8 +13,9 @@ import pytest
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BBQ
 from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
+from evenhand.core.files import content_sha256
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample
-from evenhand.data.locate import content_hash, find_file, get_set
+from evenhand.data.locate import find_file, get_set
 
 SETS = {"es": ("esbbq", 27_320), "ca": ("esbbq", 27_344), "ko": ("kobbq", 2_280)}
 by_language = pytest.mark.parametrize("language", SETS)
@@ -94,7 +95,7 @@ class TestOfficialData:
         for file in get_set(name).files:
             path = find_file(folder, file.name)
             assert path is not None, file.name
-            assert content_hash(path) == file.sha256, file.name
+            assert content_sha256(path) == file.sha256, file.name
 
     @by_language
     def test_every_row_is_read(self, public: Callable[[str], str], language: str):

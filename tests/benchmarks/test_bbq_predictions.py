@@ -14,8 +14,8 @@ import pytest
 from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ
 from evenhand.benchmarks.bbq.predictions import score_predictions
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_object, lines
 from evenhand.data.bbq import Item
-from evenhand.data.locate import json_object, lines
 from evenhand.stats import wilson
 
 BENCHMARK = BuiltinBBQ()

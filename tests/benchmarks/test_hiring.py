@@ -14,9 +14,9 @@ import pytest
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.hiring import METRICS, BuiltinHiring, Hiring, HiringAudit, audit, impact_ratios
 from evenhand.core.errors import DataError
+from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.hiring import GROUPS, load_jobs
-from evenhand.data.locate import lines
 
 SAMPLES = list(BuiltinHiring().samples(Selection()))
 

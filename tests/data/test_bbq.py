@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.files import content_sha256
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, read_marks
-from evenhand.data.locate import content_hash, data_root, find_file, find_set
+from evenhand.data.locate import data_root, find_file, find_set
 from evenhand.data.sets import SETS
 
 ROW: dict[str, Any] = {
@@ -263,4 +264,4 @@ def test_the_official_files_have_the_sums_that_pull_expects() -> None:
     for file in SETS["bbq"].files:
         path = find_file(folder, file.name)
         assert path is not None
-        assert content_hash(path) == file.sha256
+        assert content_sha256(path) == file.sha256

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import content_sha256
 from evenhand.data import realtoxicity
-from evenhand.data.locate import content_hash, find_set
+from evenhand.data.locate import find_set
 from evenhand.data.realtoxicity import BuiltinPrompts, OfficialFile, Prompt, band_of
 
 ROW: dict[str, Any] = {
@@ -111,7 +112,7 @@ def test_a_compressed_file_is_the_same_data(tmp_path: Path) -> None:
 
     assert list(zipped.prompts()) == list(plain.prompts())
     assert zipped.facts() == plain.facts()
-    assert plain.facts()["sha256"] == {"prompts.jsonl": content_hash(plain.path)}
+    assert plain.facts()["sha256"] == {"prompts.jsonl": content_sha256(plain.path)}
 
 
 def test_a_cut_file_is_named_with_the_line(tmp_path: Path) -> None:

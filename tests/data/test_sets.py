@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.data.locate import content_hash, find_file
+from evenhand.core.files import content_sha256
+from evenhand.data.locate import find_file
 from evenhand.data.sets import SETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,4 +49,4 @@ def test_checksums_are_those_of_the_copies(name: str):
     if not copies:
         pytest.skip(f"no copy of {name} with a known checksum in {DATA / name} (EVENHAND_DATA)")
     for file, path in copies:
-        assert content_hash(path) == file.sha256, file.name
+        assert content_sha256(path) == file.sha256, file.name

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import content_hash
+from evenhand.core.files import content_sha256
 from evenhand.data.squad import BuiltinPassages, OfficialFile, Question, find_questions
 
 
@@ -91,7 +91,7 @@ def test_a_compressed_file_is_the_same_data(tmp_path: Path) -> None:
     assert list(find_questions(zipped.parent).questions()) == list(plain.questions())
     assert OfficialFile(zipped).facts() == plain.facts()
     assert plain.facts() == {
-        "sha256": {"dev-v2.0.json": content_hash(plain.path)},
+        "sha256": {"dev-v2.0.json": content_sha256(plain.path)},
         "questions": {"answerable": 1, "unanswerable": 1},
     }
 

@@ -240,7 +240,7 @@ def test_the_tutorial_runs_with_a_fake_model(run: Any):
 
 @pytest.mark.weights
 def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from evenhand.core.paths import cache_folder
+    from evenhand.core.files import cache_folder
 
     monkeypatch.delenv("EVENHAND_CACHE")
     weights = cache_folder() / "models"

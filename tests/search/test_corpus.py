@@ -203,7 +203,7 @@ def test_a_bad_line_is_named_and_leaves_nothing_behind(tmp_path: Path, cache: Pa
     ],
 )
 def test_bad_rows_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, sentence: str):
-    monkeypatch.setattr("evenhand.search.jsonl.LONGEST_LINE", 1_000)
+    monkeypatch.setattr("evenhand.core.files.LONGEST_LINE", 1_000)
     (tmp_path / "r.jsonl").write_bytes(content)
 
     with pytest.raises(DataError, match=rf"r\.jsonl, line 1: .*{sentence}"):

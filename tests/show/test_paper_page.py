@@ -14,11 +14,11 @@ import sample_paper
 from hostile import LITERAL, poisoned
 from rich.console import Console
 
+from evenhand.core.files import write_text
 from evenhand.papers.base import PaperPage
 from evenhand.papers.page.csv_files import write_csv_files
 from evenhand.papers.page.html import render_page
 from evenhand.papers.page.terminal import printed
-from evenhand.show.html import write_page
 from support.browser import unfold, words_in
 
 Opener = Callable[..., Any]
@@ -156,7 +156,7 @@ def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: int) -> None:
-    write_page(render_page(sample_paper.page()), tmp_path / "index.html")
+    write_text(tmp_path / "index.html", render_page(sample_paper.page()))
 
     page = open_page(tmp_path / "index.html", width)
     unfold(page)
@@ -176,7 +176,7 @@ def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: i
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_hostile_text_is_shown_and_never_runs(open_page: Opener, tmp_path: Path, width: int) -> None:
-    write_page(render_page(hostile_page()), tmp_path / "index.html")
+    write_text(tmp_path / "index.html", render_page(hostile_page()))
 
     page = open_page(tmp_path / "index.html", width)
     unfold(page)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 
 OLDEST_NODE = 20
 _SECONDS = 1200

@@ -56,7 +56,7 @@ def test_a_folder_names_its_splits(tmp_path: Path):
         ({**PAIR, "chosen": [{"role": "assistant", "content": " "}]}, "not empty"),
         ({**PAIR, "prompt": "text"}, "must be a list of objects"),
         ({**PAIR, "prompt": [{"role": "robot", "content": "x"}]}, "must be a list of objects"),
-        ([1], "not an object"),
+        ([1], "not a JSON object"),
     ],
 )
 def test_a_wrong_pair_is_told_with_its_line(tmp_path: Path, row: Any, message: str):
@@ -76,5 +76,5 @@ def test_an_empty_or_missing_file_is_one_sentence(tmp_path: Path):
     with pytest.raises(DataError, match="no such file"):
         data.read_pairs(tmp_path / "absent.jsonl")
     (tmp_path / "broken.jsonl").write_text('{"prompt": ')
-    with pytest.raises(DataError, match="line 1: This is not JSON"):
+    with pytest.raises(DataError, match="line 1: not valid JSON"):
         data.read_pairs(tmp_path / "broken.jsonl")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from evenhand.annotate.journal import FILE, Journal
 from evenhand.annotate.sheets import CANNOT_TELL, RATERS, SHORTS, read_rows, sheet_text
+from evenhand.core import files
 
 
 def fill_sheets(folder: Path, raters: Iterable[str]) -> int:
@@ -30,7 +30,5 @@ def fill_sheets(folder: Path, raters: Iterable[str]) -> int:
                 if cell in given:
                     row[scale] = CANNOT_TELL if given[cell] is None else str(given[cell])
         if rows != before:
-            draft = sheet.with_name(f".{sheet.name}.{os.getpid()}.tmp")
-            draft.write_bytes(sheet_text(list(rows[0]), [list(row.values()) for row in rows]).encode())
-            draft.replace(sheet)
+            files.write_bytes(sheet, sheet_text(list(rows[0]), [list(row.values()) for row in rows]).encode())
     return len(given)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
 import secrets
 from pathlib import Path
 
+from evenhand.core import files
 from evenhand.core.errors import DataError
 
 FILE = "links.key"
@@ -23,11 +23,7 @@ def read_secret(folder: Path, *, renew: bool = False) -> bytes:
     path = folder / FILE
     try:
         if renew or not path.exists():
-            draft = path.with_name(f".{FILE}.{os.getpid()}.tmp")
-            draft.unlink(missing_ok=True)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_hex(_BYTES).encode())
-            draft.replace(path)
+            files.write_bytes(path, secrets.token_hex(_BYTES).encode(), mode=0o600)
         secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
         raise DataError(f"cannot be used: {error.strerror}. Use a folder that you may write to.", file=path) from error

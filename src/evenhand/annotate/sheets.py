@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import random
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from evenhand.annotate.rubric import ScaleGuide, rubric
 from evenhand.benchmarks.base import draw_key
 from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import draft_folder
 from evenhand.core.types import Sample
 from evenhand.runs.stored import ArmSource, StoredRun, common_answers, open_sources
 
@@ -212,13 +211,8 @@ Examples, as answers to “{guide.question}”:
 
 
 def _write(out: Path, files: Mapping[str, str]) -> None:
-    """Write the files to a temporary folder, then move it into place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        (draft / RATERS).mkdir(parents=True)
+    """Write the files, all of them or none."""
+    with draft_folder(out) as folder:
+        (folder / RATERS).mkdir()
         for name, content in files.items():
-            (draft / name).write_bytes(content.encode())
-        draft.replace(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            (folder / name).write_bytes(content.encode())

@@ -8,6 +8,7 @@ import click
 
 from evenhand.cli.groups import Command
 from evenhand.core.errors import UsageError
+from evenhand.core.files import write_text
 from evenhand.core.specs import key_values
 from evenhand.data.framing import find_text
 from evenhand.methods.framing import framed_attention
@@ -44,7 +45,6 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     from rich.console import Console
 
     from evenhand.show.attention import passages_table, render_attention, write_attention_csv
-    from evenhand.show.html import write_page
     from evenhand.show.tables.fitting import print_table
 
     if out.suffix.lower() not in (".html", ".htm"):
@@ -53,7 +53,7 @@ def attention(spec: str, text: str, layers: bool, seed: int, extra: tuple[str, .
     framed = framed_attention(spec, shown, ModelOptions(extra=key_values(extra, "--model-option")), seed)
     title = "Attention under three framings"
     lead = f"Where the last token before the reply looks, over the prompts that ask {spec} about the text {shown.id}."
-    write_page(render_attention(title, lead, framed, layers=layers), out)
+    write_text(out, render_attention(title, lead, framed, layers=layers))
     write_attention_csv(out.with_suffix(".csv"), framed, layers=layers)
     print_table(Console(), passages_table(f"{title}: {spec}, {shown.id}", framed))
     click.echo(f"Page: {out}, numbers: {out.with_suffix('.csv')}")

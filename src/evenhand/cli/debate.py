@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -19,6 +18,7 @@ from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted
+from evenhand.core.files import scratch
 from evenhand.core.progress import Progress
 from evenhand.methods.debate.options import SCORINGS
 from evenhand.runs.parts import Settings
@@ -118,8 +118,8 @@ def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str
             click.echo(f"{topics.path}: the topics were written before.")
         print_forecast(request)
         return 0
-    with TemporaryDirectory() as folder:
-        draft = replace(topics, path=Path(folder) / "topics.yaml")
+    with scratch() as folder:
+        draft = replace(topics, path=folder / "topics.yaml")
         with request.plan.prompts().used():
             used = aio.run(draft.pretend(debating_model(request.plan), request.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")

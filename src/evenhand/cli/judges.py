@@ -17,6 +17,7 @@ from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file, check_prices, read_models, read_settings
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.files import write_text
 from evenhand.core.specs import key_values
 
 
@@ -68,7 +69,6 @@ def people(
     from rich.console import Console
 
     from evenhand.annotate.judges_page import render, terminal_tables
-    from evenhand.show.html import write_page
     from evenhand.show.tables.fitting import print_table
 
     target = html_file(out or folder / "judges.html")
@@ -78,7 +78,7 @@ def people(
         print_table(Console(), shown)
     for sentence in found.sentences:
         click.echo(sentence)
-    write_page(render(found), target)
+    write_text(target, render(found))
     _write_numbers(found.note(), target)
 
 
@@ -109,7 +109,6 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     from rich.console import Console
 
     from evenhand.judging.pairs import findings
-    from evenhand.show.html import write_page
     from evenhand.show.judge_pairs import render, terminal_table
     from evenhand.show.tables.fitting import print_table
     from evenhand.studies.judges import judged_pairs, read_pairs
@@ -136,7 +135,7 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     print_table(Console(), terminal_table(found))
     for sentence in found.sentences:
         click.echo(sentence)
-    write_page(render(found), target)
+    write_text(target, render(found))
     _write_numbers(found.note(), target)
     return 0
 

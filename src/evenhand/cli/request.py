@@ -12,8 +12,8 @@ import click
 from evenhand.cli.output import OutputFields
 from evenhand.core.config import read_config
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.files import cache_folder
 from evenhand.core.options import Request, Several, option
-from evenhand.core.paths import cache_folder
 from evenhand.core.specs import key_values, roles_and_specs
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec

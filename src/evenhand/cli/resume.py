@@ -25,8 +25,8 @@ from evenhand.cli.request import MaxFailedOption, SkipDamagedOption
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
+from evenhand.core.files import cache_folder
 from evenhand.core.options import Request, Several, argument, option
-from evenhand.core.paths import cache_folder
 from evenhand.core.progress import Listener
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import check_no_call

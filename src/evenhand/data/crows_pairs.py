@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import lines
+from evenhand.core.files import lines
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")

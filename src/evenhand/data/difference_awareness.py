@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
+from evenhand.core.files import content_sha256, json_lines
+from evenhand.data.locate import find_file, find_set
 
 NAME = "difference_awareness"
 SUITES = ("D1", "D2", "D3", "D4", "N3")
@@ -51,12 +52,11 @@ class Suites:
     def questions(self, suite: str) -> Iterator[Question]:
         """Yield the questions of a suite in the order of its file."""
         path = self._path(suite)
-        for number, line in lines(path):
-            if line.strip():
-                yield _question(json_object(line, path, number), suite, path, number)
+        for number, row in json_lines(path):
+            yield _question(row, suite, path, number)
 
     def hashes(self, suites: Sequence[str]) -> Mapping[str, str]:
-        return {f"{suite}.jsonl": content_hash(self._path(suite)) for suite in suites}
+        return {f"{suite}.jsonl": content_sha256(self._path(suite)) for suite in suites}
 
     def _path(self, suite: str) -> Path:
         path = find_file(self.folder, f"{suite}.jsonl")

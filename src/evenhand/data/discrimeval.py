@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import json_object, lines
+from evenhand.core.files import json_lines
 
 FILE = "discrim-eval-templated.jsonl"
 RACES = ("white", "Black", "Asian", "Hispanic")
@@ -36,10 +36,7 @@ def load_decisions(path: Path) -> Sequence[Decision]:
     """Read all decisions; each must have every identity once and one text without."""
     found: dict[int, Decision] = {}
     texts: dict[int, dict[tuple[str, str], str]] = {}
-    for line_number, line in lines(path):
-        if not line.strip():
-            continue
-        row = json_object(line, path, line_number)
+    for line_number, row in json_lines(path):
         number, identity = _checked(row, path, line_number)
         known = found.setdefault(
             number,

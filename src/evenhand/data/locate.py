@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, cast
-
-import orjson
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder, content_sha256
 from evenhand.data.sets import SETS, DataSet
 
 
@@ -90,55 +83,9 @@ def find_only_file(name: str, data: str | Path | None = None) -> Path:
 
 def file_hash(path: Path) -> dict[str, str]:
     """Return the file's name, without .gz, and the SHA-256 of its content."""
-    return {path.name.removesuffix(".gz"): content_hash(path)}
+    return {path.name.removesuffix(".gz"): content_sha256(path)}
 
 
 def find_file(folder: Path, name: str) -> Path | None:
     """Return the file `name` or `name.gz` in the folder, if there is one."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbered lines of a file, with line ends; raise DataError with the line if it cannot be read."""
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
-                number += 1
-                yield number, line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"the compressed file is cut off or damaged here ({error}); download or copy it again.",
-            file=path,
-            line=number + 1,
-        ) from error
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}.", file=path, line=number or None) from error
-
-
-def seekable(path: Path) -> IO[bytes]:
-    """Open a file for reading at any offset; a compressed file is unpacked into a temporary one."""
-    if path.suffix != ".gz":
-        return path.open("rb")
-    plain = TemporaryFile()  # noqa: SIM115 - the caller closes it
-    plain.writelines(line for _, line in lines(path))
-    return plain
-
-
-def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, Any]:
-    """Parse one line of a JSON Lines file as an object."""
-    try:
-        row: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}).", file=path, line=number) from error
-    if not isinstance(row, dict):
-        raise DataError("not a JSON object; every line must be one.", file=path, line=number)
-    return cast(dict[str, Any], row)
-
-
-def content_hash(path: Path) -> str:
-    """Return the SHA-256 of the uncompressed content."""
-    digest = hashlib.sha256()
-    for _, line in lines(path):
-        digest.update(line)
-    return digest.hexdigest()

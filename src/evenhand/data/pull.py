@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import urljoin, urlsplit
 
 from evenhand.core.errors import DataError, EvenhandError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder, content_sha256
 from evenhand.core.progress import Count, ignore
-from evenhand.data.locate import content_hash, find_file, get_set
+from evenhand.data.locate import find_file, get_set
 from evenhand.data.sets import SETS, DataFile, DataSet
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _is_right(file: DataFile, folder: Path) -> bool:
         return False
     expected = file.sha256 or _kept_sum(file, folder)
     try:
-        return expected is None or content_hash(path) == expected
+        return expected is None or content_sha256(path) == expected
     except DataError:  # a damaged file is downloaded again
         return False
 

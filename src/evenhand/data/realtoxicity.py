@@ -20,7 +20,8 @@ import orjson
 import yaml
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import content_hash, find_file, find_set, json_object, lines
+from evenhand.core.files import content_sha256, json_object, lines
+from evenhand.data.locate import find_file, find_set
 from evenhand.data.texts import is_saved, saved_rows
 
 BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}
@@ -94,7 +95,7 @@ class SavedSet(Source):
 
     def facts(self) -> Mapping[str, Any]:
         counts = Counter(_kind(prompt) for prompt in self.prompts())
-        hashes = {path.name: content_hash(path) for path in sorted(self.folder.glob("*.arrow"))}
+        hashes = {path.name: content_sha256(path) for path in sorted(self.folder.glob("*.arrow"))}
         return {"sha256": hashes, "prompts": dict(sorted(counts.items()))}
 
 

@@ -20,7 +20,8 @@ import orjson
 import yaml
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import content_hash, file_hash, find_only_file, lines
+from evenhand.core.files import content_sha256, read_bytes
+from evenhand.data.locate import file_hash, find_only_file
 from evenhand.data.texts import is_saved, saved_rows
 
 BUILTIN = "squad_builtin.yaml"
@@ -79,7 +80,7 @@ class OfficialFile(Source):
     @cached_property
     def _content(self) -> Mapping[str, Any]:
         try:
-            content: Any = orjson.loads(b"".join(line for _, line in lines(self.path)))
+            content: Any = orjson.loads(read_bytes(self.path))
         except orjson.JSONDecodeError as error:
             raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=self.path, line=error.lineno) from error
         if not isinstance(content, dict):
@@ -108,7 +109,7 @@ class SavedSet(Source):
             yield _question(found, title, passage, place, self.folder)
 
     def hashes(self) -> Mapping[str, str]:
-        return {path.name: content_hash(path) for path in sorted(self.folder.glob("*.arrow"))}
+        return {path.name: content_sha256(path) for path in sorted(self.folder.glob("*.arrow"))}
 
 
 class BuiltinPassages(Source):

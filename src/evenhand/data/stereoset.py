@@ -13,7 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from evenhand.core.errors import DataError
-from evenhand.data.locate import lines
+from evenhand.core.files import read_bytes
 
 FILE = "dev.json"
 Task = Literal["intrasentence", "intersentence"]
@@ -38,7 +38,7 @@ class Triple:
 def load_triples(path: Path) -> Sequence[Triple]:
     """Read all triples of both tasks."""
     try:
-        content: Any = orjson.loads(b"".join(line for _, line in lines(path)))
+        content: Any = orjson.loads(read_bytes(path))
         return [_triple(each, task) for task in TASKS for each in content["data"][task]]
     except orjson.JSONDecodeError as error:
         raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=path) from error

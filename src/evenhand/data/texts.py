@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from evenhand.core.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.files import json_lines
 
 FORMATS = (".txt", ".jsonl", ".csv", ".xlsx", ".parquet")
 _ENDINGS = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
@@ -104,19 +103,6 @@ def _plain(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, {DEFAULT_FIELD: line.rstrip("\r\n")}
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _lines(path):
-        if not line.strip():
-            continue
-        try:
-            fields = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise DataError(f"This is not JSON ({error.msg}, column {error.colno}).", file=path, line=number) from error
-        if not isinstance(fields, dict):
-            raise DataError("This is JSON, but not an object with fields.", file=path, line=number)
-        yield number, fields  # pyright: ignore[reportUnknownVariableType]
-
-
 def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(line for _, line in _lines(path))
@@ -199,7 +185,7 @@ def saved_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 _READERS = {
     ".txt": _plain,
-    ".jsonl": _json_lines,
+    ".jsonl": json_lines,
     ".csv": _table,
     ".xlsx": _sheet,
     ".parquet": _parquet,

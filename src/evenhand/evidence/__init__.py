@@ -16,11 +16,11 @@ import orjson
 import yaml
 
 from evenhand.core.errors import UsageError
+from evenhand.core.files import write_text
 from evenhand.evidence import card, every_eval_ever, page
 from evenhand.evidence.facts import LIMITS, RunFacts, read_run
 from evenhand.evidence.mappings import Standard, mappings
 from evenhand.evidence.pdf import find_browser, print_pdf
-from evenhand.show.html import write_page
 
 __all__ = ["Pack", "card_section", "read_pack", "write_pack"]
 
@@ -71,7 +71,7 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
     folder.mkdir(parents=True, exist_ok=True)
     _remove_earlier(folder)
     html = folder / "evidence.html"
-    write_page(page.render(pack), html)
+    write_text(html, page.render(pack))
     texts = {
         "evidence.json": orjson.dumps(as_json(pack), option=orjson.OPT_INDENT_2, default=str),
         "model-card.md": card.render(pack).encode(),

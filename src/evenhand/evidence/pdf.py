@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from evenhand.core.errors import UsageError
+from evenhand.core.files import scratch
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge", "microsoft-edge")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -27,7 +27,7 @@ def find_browser(named: str | None = None) -> str | None:
 
 def print_pdf(browser: str, page: Path, target: Path) -> None:
     """Print the page; raise UsageError if the browser does not."""
-    with TemporaryDirectory(prefix="evenhand-") as profile:
+    with scratch() as profile:
         arguments = [
             "--headless",
             "--disable-gpu",

@@ -29,8 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError, PlanError
+from evenhand.core.files import cache_folder
 from evenhand.core.options import Options, Text
-from evenhand.core.paths import cache_folder
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored

@@ -6,20 +6,19 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import orjson
 import yaml
 
 from evenhand.benchmarks.bbq.hard import FORMAT
 from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
 from evenhand.benchmarks.opinions import Opinions, opinion_scales
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.files import write_json
 from evenhand.core.progress import Observer, Progress
 from evenhand.methods.base import METHODS
 from evenhand.runs.execute import run_plan
@@ -54,7 +53,7 @@ async def find_hard(
     if progress.stopped:
         return progress, None
     content = hard_list(run)
-    write_list(content, out)
+    write_json(out, content)
     return progress, content
 
 
@@ -97,17 +96,6 @@ def hard_list(directory: Path) -> dict[str, Any]:
                 "by_category": {category: dict(each) for category, each in sorted(by_category.items())},
             },
         }
-
-
-def write_list(content: dict[str, Any], path: Path) -> None:
-    """Write the list atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _provenance(run: StoredRun) -> dict[str, Any]:

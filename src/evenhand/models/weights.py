@@ -21,7 +21,7 @@ from urllib.parse import urljoin
 import orjson
 
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.core.progress import Count
 
 _CHUNK = 1 << 20

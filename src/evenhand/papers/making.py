@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.files import write_text
 from evenhand.core.format import interval, plural
 from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
 from evenhand.core.progress import Listener
@@ -100,10 +101,9 @@ class PaperResult(Framed):
 
     def save(self, path: str | Path) -> Path:
         """Write the page once more, elsewhere."""
-        from evenhand.show.html import write_page as write_html
 
         target = html_file(path)
-        write_html(self.html.read_text(encoding="utf-8"), target)
+        write_text(target, self.html.read_text(encoding="utf-8"))
         return target
 
     def _repr_html_(self) -> str:
@@ -159,7 +159,6 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_
     """Page and CSV files from the runs in `folder`, without a call; `scorers` count instead of the planned ones."""
     from evenhand.papers.page.csv_files import write_csv_files
     from evenhand.papers.page.html import render_page
-    from evenhand.show.html import write_page as write_html
 
     found = [path for name in paper.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
     if not found:
@@ -169,7 +168,7 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_
         reasons = _nothing_measured(found)
     page = replace(page, warnings=[*([reasons] if reasons else []), *left_out(), *page.warnings])
     written = write_csv_files(page, folder)
-    write_html(render_page(page), folder / "index.html")
+    write_text(folder / "index.html", render_page(page))
     return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.files import scratch
 from evenhand.runs.lock import is_locked
 from evenhand.runs.migrations import is_older, migrate
 
@@ -57,7 +57,7 @@ class RunFile:
         left_out = _LEFT_OUT.get()
         self.damaged: list[str] = [] if left_out is None else left_out.setdefault(directory, [])
         self._skip_damaged = skip_damaged or left_out is not None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary = contextlib.ExitStack()
         exists = self.path.is_file()
         if not create and not exists:
             raise PlanError(_no_run(directory))
@@ -81,8 +81,7 @@ class RunFile:
                 self._recover(log_is_lost)
         except BaseException as error:
             self._read.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
+            self._temporary.close()
             if isinstance(error, sqlite3.Error):
                 raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
             raise
@@ -100,11 +99,11 @@ class RunFile:
 
     def _copy(self) -> None:
         """Read a copy in a temporary folder, since this one cannot be written."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="evenhand-run-")
+        folder = self._temporary.enter_context(scratch())
         for name in (FILE_NAME, LOG_NAME):
             with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(self.directory / name, Path(self._temporary.name) / name)
-        self.path = Path(self._temporary.name) / FILE_NAME
+                shutil.copyfile(self.directory / name, folder / name)
+        self.path = folder / FILE_NAME
         self._writable = True
 
     def _recover(self, log_is_lost: bool) -> None:

@@ -5,7 +5,6 @@ Shards are refused if their plans, data, models or code differ, if one is missin
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.files import draft_folder
 from evenhand.core.types import Usage
 from evenhand.runs.lock import is_locked
 from evenhand.runs.shards import Shard
@@ -60,19 +60,11 @@ def merge(directories: Sequence[Path], out: Path) -> Merged:
                 raise PlanError(f"{directory} is still running; merge it when it is done.")
             runs.append(run)
         runs = _checked(runs)
-        draft = out.with_name(f".{out.name}.partial")
-        shutil.rmtree(draft, ignore_errors=True)
         try:
-            with closing(Store(draft, create=True)) as store:
-                merged = _copied(runs, store)
-            if out.is_dir():
-                out.rmdir()
-            draft.rename(out)
+            with draft_folder(out) as draft, closing(Store(draft, create=True)) as store:
+                return _copied(runs, store)
         except OSError as error:
             raise StoreError(f"{out} cannot be written: {error}. Choose another --out.") from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    return merged
 
 
 def _checked(runs: Sequence[StoredRun]) -> list[StoredRun]:

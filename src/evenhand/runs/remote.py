@@ -6,14 +6,13 @@ A run is copied as a snapshot of its store, so it may go on meanwhile. Folders o
 from __future__ import annotations
 
 import importlib
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evenhand.core.errors import MissingExtraError, PlanError, StoreError, UsageError
+from evenhand.core.files import draft_folder, scratch
 from evenhand.models.endpoints import holds_secret
 from evenhand.runs.lock import LOCK_NAME
 from evenhand.runs.store import FILE_NAME, Store
@@ -34,9 +33,9 @@ def push(folder: Path, url: str, *, overwrite: bool = False) -> int:
             if path.name != FILE_NAME:
                 storage.put_file(str(path), target)
                 continue
-            with tempfile.TemporaryDirectory(prefix="evenhand-push-") as place, closing(Store(path.parent)) as store:
-                store.snapshot(Path(place) / FILE_NAME)
-                storage.put_file(str(Path(place) / FILE_NAME), target)
+            with scratch() as place, closing(Store(path.parent)) as store:
+                store.snapshot(place / FILE_NAME)
+                storage.put_file(str(place / FILE_NAME), target)
     return len(files)
 
 
@@ -44,25 +43,17 @@ def pull(url: str, folder: Path) -> int:
     """Copy a run, or a folder with runs, from `url` into a new folder; return the number of files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PlanError(f"{folder} exists already; name a new folder.")
-    draft = folder.with_name(f".{folder.name}.partial")
     with _opened(url) as (storage, root):
         names = [_inside(path, root) for path in storage.find(root)]
         if not any(PurePosixPath(name).name == FILE_NAME for name in names):
             raise PlanError(f"There is no run at {url}.")
-        shutil.rmtree(draft, ignore_errors=True)
-        try:
+        with draft_folder(folder) as draft:
             for name in names:
                 target = draft / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 storage.get_file(f"{root}/{name}", str(target))
                 if target.name == FILE_NAME:
                     Store(target.parent).close()  # refuses what is no run
-            if folder.is_dir():
-                folder.rmdir()
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            draft.rename(folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
     return len(names)
 
 

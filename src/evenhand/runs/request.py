@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from evenhand.core.config import Config
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.fields import CallFields, ConfigFields, PlanFields, RayFields, ReachFields, read_prices
+from evenhand.core.files import cache_folder
 from evenhand.core.options import Request, Several, option
-from evenhand.core.paths import cache_folder
 from evenhand.core.specs import roles_and_specs
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec

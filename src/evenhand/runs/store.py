@@ -136,8 +136,7 @@ class Store(RunReader):
                 self._writer.close()
                 self._writer = None
             self._read.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
+            self._temporary.close()
             if damage := self.damage():
                 warnings.warn(damage, stacklevel=2)
 

@@ -18,6 +18,7 @@ import orjson
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.files import draft
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
@@ -74,11 +75,9 @@ async def score_texts(source: TextFile, scorers: Sequence[Scorer], write: Write,
 @contextlib.contextmanager
 def written_to(out: Path, fields: Sequence[str], scorers: Sequence[Scorer]) -> Generator[Write]:
     """Rows to a .csv or .jsonl file; it gets its name when it is whole, and ends in .part until then."""
-    part = part_of(out)
-    with part.open("w", encoding="utf-8", newline="") as file:
+    with draft(out, kept=part_of(out)) as part, part.open("w", encoding="utf-8", newline="") as file:
         is_csv = out.suffix.lower() == ".csv"
         yield csv_writer(file, fields, scorers) if is_csv else jsonl_writer(file, scorers)
-    part.replace(out)
 
 
 def part_of(out: Path) -> Path:

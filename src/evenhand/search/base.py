@@ -9,9 +9,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.core.registry import Registry
 from evenhand.core.specs import spec_parts
 
@@ -107,3 +108,13 @@ def load_provider(spec: str) -> SearchProvider:
     """Load the provider named by `spec`; raise an error for anything wrong that shows without a search."""
     factory, argument = check_spec(spec)
     return factory() if factory.takes == "nothing" else factory(argument or None)
+
+
+def text_field(row: dict[str, Any], name: str, path: Path | str | None, number: int | None) -> str:
+    """Return a text field of a row, "" if it is missing or null; raise DataError if it is not a text."""
+    value = row.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"the field {name!r} is not text.", file=path, line=number)
+    return value

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, cast
 import orjson
 
 from evenhand.core.errors import DataError, SearchError
-from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.search.jsonl import rows, text_field
+from evenhand.core.files import append_json_lines, json_lines
+from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult, text_field
 
 
 @SEARCHES.register("replay")
@@ -47,18 +47,13 @@ def read_replay(path: Path) -> dict[str, SearchResult]:
     """Read a replay file into normalised query → result; a later recording of a query replaces an earlier one."""
     if not path.is_file():
         raise DataError("There is no such file.", file=path)
-    results = (read_result(row, path, number) for number, row in rows(path))
+    results = (read_result(row, path, number) for number, row in json_lines(path))
     return {_normal(result.query): result for result in results}
 
 
 def record(path: Path, result: SearchResult) -> None:
     """Append a result to a replay file."""
-    with path.open("a+b") as file:
-        if file.tell():
-            file.seek(-1, 2)
-            if file.read(1) != b"\n":  # a file that was edited by hand
-                file.write(b"\n")
-        file.write(orjson.dumps(result_row(result), option=orjson.OPT_APPEND_NEWLINE))
+    append_json_lines(path, [result_row(result)])
 
 
 def result_row(result: SearchResult) -> dict[str, Any]:

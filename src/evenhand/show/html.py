@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
+from evenhand.core.files import write_text
 from evenhand.show.charts import sprite
 from evenhand.show.markup import Html, tag
 from evenhand.show.sections.agreement import agreement
@@ -39,7 +39,7 @@ ICON = (
 
 def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path) -> None:
     """Write the report to `path`, complete or not at all, with the given samples embedded."""
-    write_page(render_report(study, samples), path)
+    write_text(path, render_report(study, samples))
 
 
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
@@ -78,17 +78,6 @@ def page(
         tag("script", script),
     )
     return f"<!doctype html>\n{tag('html', _head(title, style, script), body, lang='en')}\n"
-
-
-def write_page(text: str, path: Path) -> None:
-    """Write the page, complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def report_sections(view: View, shown: int) -> list[tuple[str, str, Html | None]]:

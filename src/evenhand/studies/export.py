@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tempfile
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from evenhand.core.errors import StoreError
+from evenhand.core.files import draft, scratch_file
 from evenhand.core.notebook import plain_cell
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
@@ -154,19 +154,13 @@ def _evidence(sources: Sequence[ArmSource]) -> Iterator[Mapping[str, Any]]:
 def write_table(rows: Rows, file_format: str, target: Path, table: str = TABLES[0]) -> int:
     """Write the rows to a temporary file (or folder) that replaces `target` when complete."""
     writers = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": partial(write_parquet, table)}
-    unfinished = target.with_name(target.name + ".partial")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         if file_format == "datasets":
             return write_data_set(rows, table, target)
-        with unfinished.open("wb") as file:
-            count = writers[file_format](rows, file)
-        unfinished.replace(target)
+        with draft(target) as unfinished, unfinished.open("wb") as file:
+            return writers[file_format](rows, file)
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error}. Choose another path.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return count
 
 
 def _write_jsonl(rows: Rows, file: BinaryIO) -> int:
@@ -184,7 +178,7 @@ def _write_csv(rows: Rows, file: BinaryIO) -> int:
     """
     columns: dict[str, None] = {}
     ends, widths = array("q"), array("q")
-    with tempfile.TemporaryFile() as body:
+    with scratch_file() as body:
         text = io.TextIOWrapper(body, encoding="utf-8", newline="", errors="replace", write_through=True)
         writer = csv.writer(text)
         for row in rows():

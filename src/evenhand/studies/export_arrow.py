@@ -6,8 +6,6 @@ Rows are written in batches, so memory does not grow with the run. The extra `pa
 from __future__ import annotations
 
 import importlib
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from evenhand.core.errors import MissingExtraError, UsageError
+from evenhand.core.files import draft_folder
 from evenhand.core.version import versions
 from evenhand.studies.export_schema import SCHEMA_VERSION, Type, as_type, column_types
 
@@ -44,11 +43,9 @@ def write_data_set(rows: Rows, table: str, folder: Path) -> int:
         raise UsageError(f"{folder} exists and is not a saved data set. Name a new folder with --out.")
     arrow, types = _arrow(), column_types(table, rows())
     schema = _schema(arrow, types, table)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     count = 0
-    try:
-        draft.mkdir(parents=True)
-        with arrow.OSFile(str(draft / _DATA), "wb") as file, arrow.ipc.new_stream(file, schema) as writer:
+    with draft_folder(folder) as unfinished:
+        with arrow.OSFile(str(unfinished / _DATA), "wb") as file, arrow.ipc.new_stream(file, schema) as writer:
             for batch in _batches(arrow, rows(), types, schema):
                 writer.write_batch(batch)
                 count += batch.num_rows
@@ -63,13 +60,8 @@ def write_data_set(rows: Rows, table: str, folder: Path) -> int:
         }
         features = {name: {"dtype": _FEATURES[kind], "_type": "Value"} for name, kind in types.items()}
         about = {"description": f"The table {table} of a run of Evenhand.", "features": features}
-        (draft / _STATE).write_bytes(orjson.dumps(state, option=orjson.OPT_INDENT_2))
-        (draft / "dataset_info.json").write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2))
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.replace(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        (unfinished / _STATE).write_bytes(orjson.dumps(state, option=orjson.OPT_INDENT_2))
+        (unfinished / "dataset_info.json").write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2))
     return count
 
 

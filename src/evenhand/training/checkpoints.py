@@ -6,11 +6,12 @@ import contextlib
 import importlib
 import json
 import math
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from evenhand.core.files import PARTIAL, draft_folder
 
 Checkpoint = tuple[int, Mapping[str, Any]]
 """The step count and the tensors."""
@@ -22,16 +23,9 @@ _KEPT = 2
 def save(folder: Path, step: int, tensors: Mapping[str, Any], score: float | None = None) -> None:
     """Write a checkpoint under a temporary name, rename it, and delete all but the newest and the best ones."""
     final = folder / FOLDER / f"step-{step:08d}"
-    draft = final.with_suffix(".partial")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    importlib.import_module("safetensors.torch").save_file(dict(tensors), draft / _TENSORS)
-    (draft / _STEP).write_text(json.dumps({"step": step, "score": score}), encoding="utf-8")
-    for name in (_TENSORS, _STEP):
-        with (draft / name).open("rb") as file:
-            os.fsync(file.fileno())
-    shutil.rmtree(final, ignore_errors=True)
-    draft.rename(final)
+    with draft_folder(final, durable=True) as unfinished:
+        importlib.import_module("safetensors.torch").save_file(dict(tensors), unfinished / _TENSORS)
+        (unfinished / _STEP).write_text(json.dumps({"step": step, "score": score}), encoding="utf-8")
     for old in set(_complete(folder)[:-_KEPT]) - set(_by_score(folder)[-1:]):
         shutil.rmtree(old)
 
@@ -57,7 +51,7 @@ def has_progress(folder: Path) -> bool:
 
 
 def _complete(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / FOLDER).glob("step-*") if path.suffix != ".partial")
+    return sorted(path for path in (folder / FOLDER).glob("step-*") if path.suffix != PARTIAL)
 
 
 def _by_score(folder: Path) -> list[Path]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-import orjson
-
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines
 from evenhand.core.types import Message
 
 T = TypeVar("T")
@@ -90,23 +89,6 @@ def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> lis
     if not rows:
         raise DataError(f"The file holds no {what}.", file=path)
     return rows
-
-
-def json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the number and the object of every line that is not empty."""
-    if not path.is_file():
-        raise DataError("There is no such file.", file=path)
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                fields: Any = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise DataError(f"This is not JSON ({error.msg}).", file=path, line=number) from None
-            if not isinstance(fields, dict):
-                raise DataError("This is JSON, but not an object.", file=path, line=number)
-            yield number, cast(dict[str, Any], fields)
 
 
 def _preference(fields: Mapping[str, Any]) -> Preference:

@@ -15,7 +15,7 @@ from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.opinions import Opinions
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.core.progress import Announce, Count, Progress
 from evenhand.models import weights
 from evenhand.models.base import load_model

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import draft
 from evenhand.training import models
 
 _ARCHITECTURES: Mapping[str, str] = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -34,24 +35,23 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
         )
     kind = next(each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
-    draft = out.with_name(out.name + ".partial")
-    writer = gguf.GGUFWriter(draft, architecture)
-    writer.add_type(gguf.GGUFType.ADAPTER)
-    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
-    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(settings["lora_alpha"]))
-    for name, tensor in sorted(tensors.items()):
-        match = _NAME.fullmatch(name)
-        target = names.get_name(f"{match[1]}.weight", try_suffixes=(".weight",)) if match else None
-        if match is None or target is None:
-            raise UsageError(f"The adapter changes {name}, which GGUF has no name for.")
-        permuted = architecture == _PERMUTED and match[2] == "B"
-        values = _permuted(tensor, match[1], config) if permuted else tensor
-        writer.add_tensor(f"{target}.lora_{match[2].lower()}", values.astype("float16"))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    draft.replace(out)
+    with draft(out) as unfinished:
+        writer = gguf.GGUFWriter(unfinished, architecture)
+        writer.add_type(gguf.GGUFType.ADAPTER)
+        writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+        writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(settings["lora_alpha"]))
+        for name, tensor in sorted(tensors.items()):
+            match = _NAME.fullmatch(name)
+            target = names.get_name(f"{match[1]}.weight", try_suffixes=(".weight",)) if match else None
+            if match is None or target is None:
+                raise UsageError(f"The adapter changes {name}, which GGUF has no name for.")
+            permuted = architecture == _PERMUTED and match[2] == "B"
+            values = _permuted(tensor, match[1], config) if permuted else tensor
+            writer.add_tensor(f"{target}.lora_{match[2].lower()}", values.astype("float16"))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
 
 
 def _tensors(path: Path) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.files import append_json_lines, lines, write_bytes
 from evenhand.models.hf.decoding import Decoder, decoder
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
@@ -257,22 +258,28 @@ class SampleLog:
         if not self._opened:
             self._drop_from(step)
         rows = list(zip(prompts, answers, rewards, divergences, strict=True))[:SAMPLES_PER_STEP]
-        with self._path.open("a", encoding="utf-8") as file:
-            for prompt, answer, reward, kl in rows:
-                messages = [asdict(message) for message in prompt]
-                row: dict[str, Any] = {"step": step, "prompt": messages, "answer": answer, "reward": reward, "kl": kl}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        append_json_lines(
+            self._path,
+            (
+                {
+                    "step": step,
+                    "prompt": [asdict(each) for each in prompt],
+                    "answer": answer,
+                    "reward": reward,
+                    "kl": kl,
+                }
+                for prompt, answer, reward, kl in rows
+            ),
+        )
 
     def _drop_from(self, step: int) -> None:
         kept = [line for line in _complete_lines(self._path) if json.loads(line)["step"] < step]
-        draft = self._path.with_name(SAMPLES + ".partial")
-        draft.write_text("".join(kept), encoding="utf-8")
-        draft.replace(self._path)
+        write_bytes(self._path, b"".join(kept))
         self._opened = True
 
 
-def _complete_lines(path: Path) -> list[str]:
+def _complete_lines(path: Path) -> list[bytes]:
     """Return all lines except one that an interruption cut short."""
     if not path.is_file():
         return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("}\n")]
+    return [line for _, line in lines(path) if line.endswith(b"}\n")]

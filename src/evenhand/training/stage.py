@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.files import write_text
 from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import Ended, read_metrics, step_seed
@@ -149,9 +150,7 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path
 
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:
-    draft = path.with_name(path.name + ".partial")
-    draft.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_text(path, json.dumps(values, indent=2) + "\n")  # of the standard library, which keeps NaN
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import EvenhandError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.runs.lock import is_locked
 from evenhand.runs.store import FILE_NAME, LOG_NAME
 from evenhand.runs.summary import RunSummary, read_summary

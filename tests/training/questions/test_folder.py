@@ -104,7 +104,7 @@ def test_a_file_with_one_class_is_refused(tmp_path: Path):
     ("line", "message"),
     [
         (b"{}", "A question needs the fields"),
-        (b"[]", "not an object"),
+        (b"[]", "not a JSON object"),
         (b"", "holds no questions"),
     ],
 )

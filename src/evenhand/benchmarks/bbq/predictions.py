@@ -7,7 +7,7 @@ count in accuracy, and it counts 64 rows twice, since its metadata list them twi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.bbq.benchmark import BBQForm, group_of
 from evenhand.benchmarks.bbq.score import ambiguous_bias, answer_kind, bias_counts, disambiguated_bias
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines
 from evenhand.data.bbq import Item
-from evenhand.data.locate import json_object, lines
 from evenhand.stats import FEW_CLUSTERS, cluster_jackknife
 
 _STATISTICS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
@@ -115,7 +115,7 @@ def _cells(
 
 def _read(file: Path, benchmark: BBQForm) -> dict[str, dict[int, _Prediction]]:
     predictions: dict[str, dict[int, _Prediction]] = {}
-    for number, row in _rows(file):
+    for number, row in json_lines(file):
         try:
             category, example_id, choice = _checked(row, benchmark)
             known = predictions.setdefault(category, {})
@@ -129,10 +129,6 @@ def _read(file: Path, benchmark: BBQForm) -> dict[str, dict[int, _Prediction]]:
     if not predictions:
         raise DataError("there are no predictions in the file.", file=file)
     return predictions
-
-
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    return ((number, json_object(line, file, number)) for number, line in lines(file) if line.strip())
 
 
 def _checked(row: Mapping[str, Any], benchmark: BBQForm) -> tuple[str, int, int | None]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.squad import SquadForm
 from evenhand.benchmarks.squad.score import exact_match, f1
 from evenhand.core.errors import DataError
-from evenhand.data.locate import lines
+from evenhand.core.files import read_bytes
 from evenhand.stats import FEW_CLUSTERS, Interval, bounded_mean_interval, share_interval
 
 GROUPS = ("all", "answerable", "unanswerable")
@@ -57,7 +57,7 @@ def _scores(articles: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, str]:
     try:
-        found: Any = orjson.loads(b"".join(line for _, line in lines(file)))
+        found: Any = orjson.loads(read_bytes(file))
     except orjson.JSONDecodeError as error:
         raise DataError(f"not valid JSON ({error}).", file=file, line=error.lineno) from error
     if not isinstance(found, dict):

@@ -23,8 +23,9 @@ from typing import IO, Any, Literal
 import orjson
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import content_sha256, json_object, lines, seekable
 from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
-from evenhand.data.locate import content_hash, find_file, json_object, lines, seekable
+from evenhand.data.locate import find_file
 
 __all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles", "Source"]
 
@@ -116,7 +117,7 @@ class OfficialFiles(Source):
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         names = [*(f"{category}.jsonl" for category in categories), METADATA]
-        return {name: content_hash(self._path(name)) for name in names}
+        return {name: content_sha256(self._path(name)) for name in names}
 
     @cached_property
     def _marks(self) -> Marks:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import content_sha256, lines
 from evenhand.data.bbq import CATEGORIES, CategoryReader, Condition, Item, ListReader, OfficialFiles, Polarity, Source
-from evenhand.data.locate import content_hash, find_file, find_set, lines
+from evenhand.data.locate import find_file, find_set
 
 Language = Literal["en", "es", "ca", "ko"]
 
@@ -80,7 +81,7 @@ class _Tables(Source):
 
     def hashes(self, categories: Sequence[str]) -> Mapping[str, str]:
         names = dict.fromkeys(self.file_of(category) for category in categories)
-        return {name: content_hash(self._path(name)) for name in names}
+        return {name: content_sha256(self._path(name)) for name in names}
 
     def _read(self, name: str, delimiter: str, item_of: Callable[[Mapping[str, str], int], Item]) -> list[Item]:
         path, again = self._path(name), f"Download the set again: evenhand data pull {self.set_name}."

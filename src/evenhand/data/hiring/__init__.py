@@ -15,8 +15,9 @@ from typing import Any, cast
 import orjson
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import read_bytes
 from evenhand.data.identities import load_names
-from evenhand.data.locate import find_file, find_set, lines
+from evenhand.data.locate import find_file, find_set
 from evenhand.data.yaml_file import read_yaml
 
 RACES = ("white", "Black", "Asian", "Hispanic")
@@ -105,6 +106,6 @@ def _with_name(resume: Any) -> str:
 
 def _json(path: Path) -> Any:
     try:
-        return orjson.loads(b"".join(line for _, line in lines(path)))
+        return orjson.loads(read_bytes(path))
     except orjson.JSONDecodeError as error:
         raise DataError(f"not valid JSON ({error}).", file=path) from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 import orjson
 
 from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.files import scratch
 from evenhand.core.types import Usage
 from evenhand.core.version import versions
 from evenhand.studies.export import table_rows, write_table
@@ -66,8 +66,8 @@ def load_tracker(spec: str) -> Tracker:
 def log_results(spec: str, result: StudyResult, runs: Sequence[Path], report: Path | None = None) -> list[str]:
     """Log every arm of a study of `runs`, and return where each one is."""
     tracker = load_tracker(spec)
-    with tempfile.TemporaryDirectory(prefix="evenhand-") as folder:
-        files = _files(result, runs, Path(folder)) + ([report] if report is not None else [])
+    with scratch() as folder:
+        files = _files(result, runs, folder) + ([report] if report is not None else [])
         arms = [arm for arm in result.arms if arm.iteration is None]
         return [tracker.log(_entry(result, arm, runs), files) for arm in arms]
 

@@ -8,7 +8,6 @@ folder: `provenance.json` says how they were made, and has the checksum of every
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -25,6 +24,7 @@ from pydantic import BaseModel
 from evenhand.asking.structured import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.files import write_json
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Params, Sample, Unscored, Usage
@@ -388,12 +388,7 @@ class ScenarioFolder:
         if not self._sums:
             return
         whole = {"format": FORMAT, **made, "sha256": dict(sorted(self._sums.items()))}
-        draft = self.path / f".{PROVENANCE}.{os.getpid()}.tmp"
-        try:
-            draft.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
-            draft.replace(self.path / PROVENANCE)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_json(self.path / PROVENANCE, whole)
 
 
 def scenario_yaml(base: Base) -> str:

@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand.core.errors import DataError, PlanError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.methods.weigh.signals import TOLD, WHO, Signals
 
 FITTED, PRIOR = "fitted", "prior"

@@ -6,11 +6,11 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, PlanError, UsageError
+from evenhand.core.files import scratch
 from evenhand.core.progress import Listener
 from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
@@ -101,8 +101,8 @@ class PlannedTraining:
     @contextmanager
     def drafted(self, prices: Mapping[str, Price] | None = None) -> Generator[tuple[list[SeriesRun], Usage]]:
         """Return all runs and the minimum usage of the topics, with drafts of topics in a temporary folder."""
-        with TemporaryDirectory() as name:
-            folder, usage, drafts = Path(name), Usage(), self
+        with scratch() as folder:
+            usage, drafts = Usage(), self
             for file in self.topics_files(folder):
                 usage += aio.run(file.pretend(self.writer, prices or {}))
             if self.making.written is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 import time
 from array import array
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any, cast
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.errors import EndpointError, EvenhandError, PlanError, UsageError
 from evenhand.core.events import event
+from evenhand.core.files import scratch
 from evenhand.core.progress import Observer, Progress
 from evenhand.core.types import Sample, Usage
 from evenhand.models.budget import Limits
@@ -203,8 +203,8 @@ class ClusterRun:
 
     async def _seed(self, store: Store, place: _Place) -> None:
         """Send a worker its shard: samples that are not done, what was called for them, and what is known of models."""
-        with tempfile.TemporaryDirectory(prefix="evenhand-shard-") as folder:
-            with closing(Store(Path(folder), create=True)) as seed:
+        with scratch() as folder:
+            with closing(Store(folder, create=True)) as seed:
                 done = {
                     number
                     for (number,) in store.select(
@@ -218,7 +218,7 @@ class ClusterRun:
                 seed.put(**{name: value for name, value in facts.items() if value is not None}, samples=samples)
                 used = sum(seed.usage().values(), Usage())
                 next(seed.select("PRAGMA wal_checkpoint(TRUNCATE)"))
-            with (Path(folder) / FILE_NAME).open("rb") as file:
+            with (folder / FILE_NAME).open("rb") as file:
                 while piece := file.read(_PIECE):
                     await place.actor.seed.remote(piece)
         limits = place.limits.less(place.spent).more(used)

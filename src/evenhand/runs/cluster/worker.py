@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.events import Activity
+from evenhand.core.files import scratch
 from evenhand.core.progress import Progress
 from evenhand.models.ray.connect import enter
 from evenhand.models.ray.replica import Failure
@@ -105,7 +105,8 @@ class Worker:
         enter(folder)
         self._plan = plan
         self._settings = settings
-        self._directory = Path(tempfile.mkdtemp(prefix="evenhand-worker-"))
+        self._scratch = ExitStack()
+        self._directory = self._scratch.enter_context(scratch())
         self._progress = Progress()
         self._outbox: _Outbox | None = None
         self._work: asyncio.Task[None] | None = None
@@ -136,7 +137,7 @@ class Worker:
         ended = self._ended is not None and not pages
         activity: Activity = self._progress.activity
         if ended:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._scratch.close()
         return News(pages, (activity.calls, activity.held, activity.retries), ended, stopped, failure)
 
     async def _run(self, settings: Settings, outbox: _Outbox) -> None:

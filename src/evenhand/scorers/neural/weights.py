@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.errors import DataError, UsageError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.core.progress import Count
 from evenhand.models import weights
 

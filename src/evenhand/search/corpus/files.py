@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines
+from evenhand.search.base import text_field
 from evenhand.search.corpus.zim import zim_pages
-from evenhand.search.jsonl import rows, text_field
 from evenhand.search.web.html_text import html_text
 
 TEXTS = (".txt", ".md", ".html", ".htm")
@@ -63,7 +64,7 @@ def _read(file: Path, address: str) -> Iterator[Document]:
             title, text = html_text(page.html)
             yield Document(page.title or title, f"{address}/{page.path}", text)
     elif name.endswith(JSON_LINES):
-        for number, row in rows(file):
+        for number, row in json_lines(file):
             title, url, text = (text_field(row, field, file, number) for field in ("title", "url", "text"))
             if not text.strip():
                 raise DataError("the field 'text' is missing or empty.", file=file, line=number)

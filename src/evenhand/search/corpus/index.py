@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import UsageError
-from evenhand.core.paths import cache_folder
+from evenhand.core.files import cache_folder
 from evenhand.search.base import Hit
 from evenhand.search.corpus.files import Document, corpus_files, documents
 

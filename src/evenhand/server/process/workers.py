@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.files import scratch
 from evenhand.server.process.lifecycle import ServeOptions, address, serve
 from evenhand.server.process.listening import bound
 from evenhand.server.state.state import try_state
@@ -46,8 +46,8 @@ def _run_folder() -> Generator[Path]:
     """A folder that only this user can read, in memory if the system allows it: the live page's texts pass through."""
     memory = Path("/dev/shm")  # noqa: S108 - the folder in it is private
     where = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="evenhand-", dir=where) as folder:
-        yield Path(folder)
+    with scratch(where) as folder:
+        yield folder
 
 
 class _Worker:

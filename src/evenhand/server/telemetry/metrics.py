@@ -9,7 +9,6 @@ counts, and each reports the sum of all.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from math import isfinite
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from aiohttp import web
 
+from evenhand.core.files import scratch
 from evenhand.guards.types import Action
 from evenhand.server.access.limits import Limits
 from evenhand.server.errors import RequestError
@@ -241,8 +241,8 @@ def shared_counts() -> Generator[None]:
     if SHARED in os.environ:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="evenhand-metrics-") as folder:
-        os.environ[SHARED] = folder
+    with scratch() as folder:
+        os.environ[SHARED] = str(folder)
         try:
             yield
         finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +14,7 @@ import orjson
 
 from evenhand.benchmarks.debates import STATEMENTS, WORST, statements_in
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.files import draft_folder
 from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
@@ -220,16 +219,10 @@ def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files to a temporary folder and rename it."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        draft.mkdir()
+    """Write the files, all of them or none."""
+    with draft_folder(out) as folder:
         for name, content in files.items():
-            (draft / name).write_bytes(content)
-        draft.replace(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            (folder / name).write_bytes(content)
 
 
 def _provenance(run: StoredRun) -> dict[str, Any]:

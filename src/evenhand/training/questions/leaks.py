@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines, read_bytes
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
-from evenhand.data.locate import find_set, lines
+from evenhand.data.locate import find_set
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.questions.row import Row
 
@@ -87,8 +86,8 @@ def _of_folder(folder: Path) -> Iterator[Texts]:
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     if ".jsonl" in path.name:
-        return (orjson.loads(line) for _, line in lines(path))
-    text = b"".join(line for _, line in lines(path)).decode("utf-8")
+        return (row for _, row in json_lines(path))
+    text = read_bytes(path).decode("utf-8")
     return csv.DictReader(io.StringIO(text), delimiter="\t" if ".tsv" in path.name else ",")
 
 

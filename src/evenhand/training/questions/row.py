@@ -12,8 +12,8 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines
 from evenhand.core.types import Role
-from evenhand.training.data import json_lines
 from evenhand.training.questions.language import LANGUAGES
 
 Form = Literal["letter", "number", "option", "sentence", "short", "json", "yes_no", "cot"]

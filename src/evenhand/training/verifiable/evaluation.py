@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError
+from evenhand.core.files import json_lines, write_json_lines
 from evenhand.core.progress import Count
 from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
@@ -61,15 +61,7 @@ def answer_questions(
             about |= {"context": row.context, "question": row.question}
             lines[i] = {**about, "answer": row.answer, "reply": text, "grade": grade(row, text)}
     observe(len(rows), len(rows))
-    machine.team.on_main(lambda: write_lines(path, [lines[i] for i in range(len(rows))]))
-
-
-def write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as JSON Lines, complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".partial")
-    draft.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    draft.replace(path)
+    machine.team.on_main(lambda: write_json_lines(path, [lines[i] for i in range(len(rows))]))
 
 
 def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -79,9 +71,8 @@ def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
-            return [json.loads(line) for line in file]
-    except (OSError, ValueError) as error:
+        return [row for _, row in json_lines(path)]
+    except DataError as error:
         raise DataError(f"These answers cannot be read ({error}); train again in another --out.", file=path) from None
 
 

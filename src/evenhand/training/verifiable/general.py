@@ -5,11 +5,11 @@ Training on samples of a model minimizes the KL divergence of the trained model 
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.files import json_lines, write_json_lines
 from evenhand.core.progress import Count
 from evenhand.core.types import Message
 from evenhand.training.chat import Chat, Encoded
@@ -20,7 +20,6 @@ from evenhand.training.models import Machine
 from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 from evenhand.training.verifiable.comparisons import comparison_prompts
-from evenhand.training.verifiable.evaluation import write_lines
 
 FILE = "general.jsonl"
 _COMPARISONS = 0.6
@@ -43,9 +42,8 @@ def own_answers(
     """Sample answers of the untrained model at temperature 1, or read those that an interrupted training sampled."""
     if not path.is_file():
         rows = _sampled(policy, chat, machine, count, seed, max_new_tokens, batch, observe)
-        machine.team.on_main(lambda: write_lines(path, rows))
-    with path.open(encoding="utf-8") as file:  # not splitlines(), which also splits at U+2028 in a model's answer
-        rows = [json.loads(line) for line in file]
+        machine.team.on_main(lambda: write_json_lines(path, rows))
+    rows = [row for _, row in json_lines(path)]
     return [_encoded(chat, row) for row in rows if row["answer"].strip()]
 
 

@@ -1,0 +1,314 @@
+"""Files: atomic writes, JSON Lines, locks, scratch folders and the cache folder.
+
+Nothing else renames a draft, locks a file or makes a temporary folder, so that all files are complete or absent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import errno
+import gzip
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+import zlib
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, cast
+
+import orjson
+
+from evenhand.core.errors import DataError
+
+LONGEST_LINE = 256 << 20
+"""Most bytes of a line; otherwise a compressed file of a few kilobytes could fill the memory."""
+PARTIAL = ".partial"
+"""The ending of an unfinished file or folder; its name begins with a dot."""
+_CHUNK = 1 << 20
+_LOCK_SECONDS = 0.2
+_MODE = 0o666
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def cache_folder() -> Path:
+    """Return EVENHAND_CACHE, XDG_CACHE_HOME/evenhand or ~/.cache/evenhand; the folder may not exist yet."""
+    named = os.environ.get("EVENHAND_CACHE")
+    if named:
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base).expanduser() if base else Path.home() / ".cache") / "evenhand"
+
+
+# Writing
+
+
+@contextlib.contextmanager
+def draft(path: Path, *, mode: int = _MODE, durable: bool = False, kept: Path | None = None) -> Generator[Path]:
+    """Yield an empty file beside `path` that replaces it if the block succeeds, and is deleted otherwise.
+
+    Args:
+        mode: The permissions of the file, less the umask, e.g. 0o600 for secrets.
+        durable: Wait until the content is on the disk, so that a power cut cannot lose it.
+        kept: The draft's own name; a draft with one stays if the block fails, so that the work can go on from it.
+    """
+    unfinished = kept or _unfinished(path)
+    if kept is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    try:
+        yield unfinished
+        if durable:
+            _sync(unfinished)
+        unfinished.replace(path)
+        if durable:
+            _sync(path.parent)
+    finally:
+        if kept is None:
+            unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def draft_folder(path: Path, *, durable: bool = False) -> Generator[Path]:
+    """Yield a new folder beside `path` that becomes it if the block succeeds, and is deleted otherwise.
+
+    A folder that is there already is replaced; a caller who must not lose one refuses it before.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = _unfinished(path)
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        if durable:
+            for each in unfinished.rglob("*"):
+                _sync(each)
+        if path.is_dir():
+            shutil.rmtree(path)
+        unfinished.rename(path)
+        if durable:
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_bytes(path: Path, content: bytes, *, mode: int = _MODE, durable: bool = False) -> None:
+    """Write a file, complete or not at all."""
+    with draft(path, mode=mode, durable=durable) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as UTF-8, complete or not at all; a lone surrogate becomes a question mark."""
+    write_bytes(path, text.encode("utf-8", errors="replace"))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write indented JSON with a final newline, complete or not at all."""
+    write_bytes(path, orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON Lines, complete or not at all."""
+    with draft(path) as unfinished, unfinished.open("wb") as file:
+        file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+
+def append_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to JSON Lines in one write; they begin on a line of their own, also after a line that was cut short."""
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+
+
+def _unfinished(path: Path) -> Path:
+    """Return a name of its own for every writer, in any process."""
+    return path.with_name(f".{path.name[:180]}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def _sync(path: Path) -> None:
+    with contextlib.suppress(OSError):  # some file systems cannot sync folders
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# Reading
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbered lines of a file, plain or gzipped, with line ends; errors name the line."""
+    number = 0
+    try:
+        with _opened(path) as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise DataError(f"the line has more than {LONGEST_LINE:,} bytes.", file=path, line=number)
+                yield number, line
+    except _DAMAGE as error:
+        raise _damaged(path, error, line=number + 1) from error
+    except OSError as error:
+        raise _unreadable(path, error, line=number or None) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, plain or gzipped."""
+    return b"".join(_chunks(path))
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON Lines, plain or gzipped, with their line numbers; empty lines are skipped."""
+    for number, line in lines(path):
+        if content := (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip():
+            yield number, json_object(content, path, number)
+
+
+def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, Any]:
+    """Parse one line of JSON Lines as an object."""
+    try:
+        row: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error.msg}, column {error.colno}).", file=path, line=number) from error
+    if not isinstance(row, dict):
+        raise DataError("not a JSON object; every line must be one.", file=path, line=number)
+    return cast("dict[str, Any]", row)
+
+
+def seekable(path: Path) -> IO[bytes]:
+    """Open a file for reading at any offset; a compressed file is unpacked into a temporary one."""
+    if path.suffix != ".gz":
+        return path.open("rb")
+    plain = scratch_file()
+    plain.writelines(_chunks(path))
+    return plain
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as it is on the disk."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def content_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content, without the compression of a .gz file."""
+    digest = hashlib.sha256()
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with _opened(path) as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def _unreadable(path: Path, error: OSError, line: int | None = None) -> DataError:
+    if isinstance(error, FileNotFoundError):
+        return DataError("There is no such file.", file=path)
+    return DataError(f"cannot be read: {error.strerror}.", file=path, line=line)
+
+
+def _damaged(path: Path, error: Exception, line: int | None = None) -> DataError:
+    message = f"the compressed file is cut off or damaged here ({error}); download or copy it again."
+    return DataError(message, file=path, line=line)
+
+
+# Locks
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a file, which is made if it is missing; the system releases it if the process dies.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # no advisory locks on this system
+        yield
+        return
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before may have deleted the file; its lock is then of no use.
+            if not path.exists() or not os.path.samestat(os.fstat(handle), path.stat()):
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), str(path))
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # a file system without locks
+                raise
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.asynccontextmanager
+async def waiting_lock(path: Path) -> AsyncGenerator[None]:
+    """Hold the lock of a file, as soon as no other process holds it."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(path))
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_SECONDS)
+                continue
+            yield
+            return
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file."""
+    try:
+        import fcntl
+
+        handle = os.open(path, os.O_RDONLY)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+# Scratch
+
+
+@contextlib.contextmanager
+def scratch(beside: Path | None = None) -> Generator[Path]:
+    """Yield a temporary folder that is deleted afterwards.
+
+    Args:
+        beside: Where it lies, e.g. so that its files can be renamed into place; None: the system's temporary folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="evenhand-", dir=beside) as name:
+        yield Path(name)
+
+
+def scratch_file() -> IO[bytes]:
+    """Open a temporary file without a name, which is gone when it is closed."""
+    return tempfile.TemporaryFile()
