@@ -158,7 +158,7 @@ def test_what_is_not_json_is_named_by_file_and_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_and_an_empty_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError, match="no such file"):
         score_predictions(tmp_path / "none.jsonl", BENCHMARK)
     with pytest.raises(DataError, match="no predictions"):
         score_predictions(write(tmp_path / "p.jsonl", []), BENCHMARK)
