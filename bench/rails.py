@@ -18,8 +18,7 @@ from common import save, table
 
 from evenhand.data.yaml_file import read_yaml
 from evenhand.guards.guard import Guard
-from evenhand.guards.input_policy import InputPolicy
-from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.judging.card import Calibration
 from evenhand.stats.intervals import wilson
 

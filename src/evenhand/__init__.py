@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from evenhand.core.untrusted import fenced
     from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
     from evenhand.guards.guard import Guard
-    from evenhand.guards.input_policy import InputPolicy
-    from evenhand.guards.policy import GuardPolicy
+    from evenhand.guards.policy import GuardPolicy, InputPolicy
     from evenhand.guards.types import Guarded
     from evenhand.judging.card import Calibration, Contrast, JudgeTest
     from evenhand.judging.judge import judge, yes_probability
@@ -157,8 +156,7 @@ _HOME = {
         "JudgeTest",
     ),
     "evenhand.guards.guard": ("Guard",),
-    "evenhand.guards.input_policy": ("InputPolicy",),
-    "evenhand.guards.policy": ("GuardPolicy",),
+    "evenhand.guards.policy": ("GuardPolicy", "InputPolicy"),
     "evenhand.guards.types": ("Guarded",),
     "evenhand.methods.base": (
         "METHODS",

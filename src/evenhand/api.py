@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from evenhand.annotate.judges import JudgesAgainstPeople
     from evenhand.core.progress import Listener
     from evenhand.guards.guard import Guard
-    from evenhand.guards.input_policy import InputPolicy
-    from evenhand.guards.policy import GuardPolicy
+    from evenhand.guards.policy import GuardPolicy, InputPolicy
     from evenhand.judging.pairs import PairFindings
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
@@ -144,8 +143,7 @@ def guard(
     `templates` is a folder of prompt files of your own.
     """
     from evenhand.guards.guard import OPTIONS, Guard
-    from evenhand.guards.input_policy import InputPolicy
-    from evenhand.guards.policy import make_policy
+    from evenhand.guards.policy import InputPolicy, make_policy
 
     made = make_policy(policy, fields)
     checked = InputPolicy(cast(Any, input)) if isinstance(input, str) else input

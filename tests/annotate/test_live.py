@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.annotate.journal import Rating
 from evenhand.annotate.live import Drift, Precision, Standing, standing
-from evenhand.annotate.plan import planned
+from evenhand.annotate.sheets import planned
 
 SCALES = ("BS", "CE", "LS")
 

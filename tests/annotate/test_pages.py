@@ -11,8 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from evenhand.annotate.filling import fill_sheets
-from evenhand.annotate.ratings import import_ratings
+from evenhand.annotate.ratings import fill_sheets, import_ratings
 from evenhand.annotate.study import open_study
 from evenhand.core.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study

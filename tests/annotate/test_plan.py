@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from evenhand.annotate.plan import assign, planned, rater_names
+from evenhand.annotate.sheets import assign, planned, rater_names
 from evenhand.core.errors import UsageError
 
 SAMPLES = [f"q{number}" for number in range(30)]

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.annotate.links import read_secret
-from evenhand.annotate.serving import Served, serve_studies
+from evenhand.annotate.pages import Served, read_secret, serve_studies
 from evenhand.core.errors import UsageError
 from support.rating_study import make_study
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evenhand.server.access.auth import Auth
-from evenhand.server.config import BudgetConfig, StateConfig, make_config
+from evenhand.server.config import StateConfig, make_config
 from evenhand.server.state.state import load_state
 from evenhand.server.state.types import Settle
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event
+from evenhand.web.keys import Auth, BudgetConfig
 
 EVENT = Event("r1", time.time(), "chat", "/v1/chat/completions", action="revised", prompt="Hello")
 LIMITS = ("--route", "a", "--expires", "2027-01-31", "--at-once", "3")

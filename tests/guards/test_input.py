@@ -11,8 +11,8 @@ import evenhand
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.guards.guard import Guard
 from evenhand.guards.input import sent_texts
-from evenhand.guards.input_policy import BLOCKED_REQUEST, InputPolicy
 from evenhand.guards.meter import Meter
+from evenhand.guards.policy import BLOCKED_REQUEST, InputPolicy
 from evenhand.guards.types import Guarded
 from support.fixtures import Serve
 from support.guarding import ASKED, CALLS, KIND, RUDE, after, guard_of, streamed, words_of

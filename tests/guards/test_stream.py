@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from evenhand.guards.guard import Guard
-from evenhand.guards.openai_upstream import OpenAIUpstream
 from evenhand.guards.segments import LONGEST, first_end, going_on, pieces, segment_end
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout
+from evenhand.guards.upstreams import OpenAIUpstream
 from evenhand.methods.base import METHODS
 from evenhand.models.base import ModelOptions
 from support.fixtures import Serve

@@ -8,10 +8,10 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from evenhand.core.errors import PlanError
-from evenhand.server.access.address import Proxies, address_of
-from evenhand.server.access.auth import new_key
+from evenhand.server.access import Proxies
 from evenhand.server.config import make_config
 from evenhand.server.telemetry.audit import read_audit
+from evenhand.web.keys import address_of, new_key
 from support.guard_server import Guarding
 
 TRUSTED = Proxies([ip_network("10.0.0.0/8"), ip_network("fd00::/8"), ip_network("127.0.0.1")])

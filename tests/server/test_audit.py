@@ -16,7 +16,7 @@ from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
 from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
 from evenhand.server.telemetry.audit import log as audit_module
-from evenhand.server.telemetry.audit.retention import RetentionClock
+from evenhand.server.telemetry.audit.log import RetentionClock
 from evenhand.server.telemetry.events import Event
 
 NOW = time.time()

@@ -17,11 +17,11 @@ import pytest
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.types import Usage
 from evenhand.server.config import ServeConfig, make_config
-from evenhand.server.process.lifecycle import ServeOptions, check
+from evenhand.server.process import ServeOptions, check
 from evenhand.server.server import Server
 from evenhand.server.telemetry.audit import AuditLog, newest_file, read_audit, rotated_files, verify_audit
 from evenhand.server.telemetry.audit import log as audit_module
-from evenhand.server.telemetry.audit.chain import Hasher, key_from
+from evenhand.server.telemetry.audit.file import Hasher, key_from
 from evenhand.server.telemetry.events import Event
 
 NOW = time.time()

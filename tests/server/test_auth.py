@@ -12,20 +12,11 @@ import pytest
 from aiohttp import web
 
 from evenhand.core.errors import PlanError
-from evenhand.server.access.auth import (
-    FREE_TRIES,
-    LOCAL_CLIENT,
-    Auth,
-    WrongKeys,
-    auth_middleware,
-    client_of,
-    is_loopback,
-    new_key,
-)
-from evenhand.server.config import KeyConfig, make_config
-from evenhand.server.state import memory
+from evenhand.server.access import auth_middleware, caller_of
+from evenhand.server.config import make_config
 from evenhand.server.state.state import State
-from evenhand.server.state.types import FORGET_SECONDS
+from evenhand.web import keys
+from evenhand.web.keys import FORGET_SECONDS, FREE_TRIES, LOCAL_CALLER, Auth, KeyConfig, WrongKeys, is_loopback, new_key
 from support.guard_server import Guarding, until
 from support.server import skip
 from support.small_app import serving
@@ -44,7 +35,7 @@ def bearer(key: str) -> dict[str, str]:
 
 def app_with(auth: Auth) -> Any:
     async def who(request: web.Request) -> web.Response:
-        client = client_of(request)
+        client = caller_of(request)
         return web.json_response({"name": client.name, "may": sorted(client.may)})
 
     return serving([web.route("*", "/{path:.*}", who)], auth_middleware(lambda: auth, {"/open"}))
@@ -164,7 +155,7 @@ async def test_keys_can_be_exchanged_while_serving(session: aiohttp.ClientSessio
 async def test_without_keys_this_machine_gets_in_but_may_not_switch_the_method_off(session: aiohttp.ClientSession):
     async with app_with(Auth({}, "127.0.0.1")) as (url, _), session.get(f"{url}/metrics") as response:
         assert (await response.json()) == {"name": "", "may": ["admin", "metrics", "score"]}
-    assert "bypass" not in LOCAL_CLIENT.may
+    assert "bypass" not in LOCAL_CALLER.may
 
 
 @pytest.mark.parametrize(
@@ -273,7 +264,7 @@ async def test_many_wrong_keys_are_slowed_and_right_ones_are_not(guarding: Guard
 async def test_an_address_is_forgiven_after_a_while_and_addresses_are_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(memory, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(keys, "MOST_ADDRESSES", 3)
     now = [0.0]
     state = State()
     wrong = WrongKeys(state, lambda: now[0])
@@ -286,7 +277,7 @@ async def test_an_address_is_forgiven_after_a_while_and_addresses_are_bounded(
         await wrong.note(address)
 
     assert len(caplog.records) == 5
-    assert len(state._memory._wrong) == 3  # pyright: ignore[reportPrivateUsage]
+    assert len(state._memory._wrong._streaks) == 3  # pyright: ignore[reportPrivateUsage]
 
 
 def test_new_keys_differ_and_only_their_hash_is_for_the_config():

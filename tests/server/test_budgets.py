@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from evenhand.core.errors import PlanError
-from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
-from evenhand.server.page import feed
+from evenhand.server.page import board as feed
 from evenhand.server.server import Server
+from evenhand.web.keys import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed, until
 from support.redis_server import redis_server

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from evenhand.cli.serve import serve
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.server.config import make_config, read_config
-from evenhand.server.process.lifecycle import ServeOptions, check
+from evenhand.server.process import ServeOptions, check
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
 

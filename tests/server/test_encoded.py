@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from evenhand.guards.encoded import decoded
+from evenhand.guards.disguise import decoded
 from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.server import chat
 

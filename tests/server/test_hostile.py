@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from evenhand.server.access import auth as auth_module
-from evenhand.server.access import limits as limits_module
-from evenhand.server.process import connection as connection_module
+from evenhand.server import limits as limits_module
+from evenhand.server import process as connection_module
+from evenhand.web import keys as auth_module
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route, streamed
 from support.server import ChatServer, chat, reply_with

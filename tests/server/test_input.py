@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.server.config import make_config
-from evenhand.server.page.payload import detail
+from evenhand.server.page.page import detail
 from evenhand.server.telemetry.audit.log import row_of
 from evenhand.server.telemetry.logs import fields_of
 from support.fixtures import Serve

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from evenhand.server.access.auth import new_key
+from evenhand.web.keys import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, route, until
 from support.redis_server import redis_server

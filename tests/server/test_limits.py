@@ -8,11 +8,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from evenhand.server.access import limits as limits_module
-from evenhand.server.access.auth import Auth, auth_middleware, new_key
-from evenhand.server.access.limits import BoundedGate, Limits
-from evenhand.server.config import KeyConfig, LimitsConfig
-from evenhand.server.errors import RequestError
+from evenhand.server import limits as limits_module
+from evenhand.server.access import auth_middleware
+from evenhand.server.config import LimitsConfig
+from evenhand.server.limits import BoundedGate, ServerLimits
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import Auth, KeyConfig, new_key
 from support.small_app import serving
 
 
@@ -29,7 +30,7 @@ async def echo(request: web.Request) -> web.Response:
 async def test_a_key_that_sends_too_much_is_told_when_to_come_again(session: aiohttp.ClientSession):
     key, digest = new_key()
     auth = Auth({"team": KeyConfig(hash=digest, per_minute=12)}, "127.0.0.1")
-    parts = (auth_middleware(lambda: auth), Limits(LimitsConfig()).middleware())
+    parts = (auth_middleware(lambda: auth), ServerLimits(LimitsConfig()).middleware())
     async with serving([web.post("/v1/x", echo), web.get("/v1/models", echo)], *parts) as (url, _):
         asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {key}"}}
         statuses: list[int] = []
@@ -49,7 +50,7 @@ async def test_a_full_line_turns_away_and_the_others_get_their_turn(session: aio
         await go.wait()
         return web.Response()
 
-    limits = Limits(LimitsConfig(at_once=2, waiting=3))
+    limits = ServerLimits(LimitsConfig(at_once=2, waiting=3))
     async with serving([web.post("/v1/x", slow)], limits.middleware()) as (url, _):
 
         async def ask() -> tuple[int, str | None]:
@@ -121,7 +122,7 @@ async def test_whoever_waits_too_long_is_turned_away(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_reload_lets_more_in_at_once():
-    limits = Limits(LimitsConfig(at_once=1, waiting=5))
+    limits = ServerLimits(LimitsConfig(at_once=1, waiting=5))
     async with limits.gate.turn():
         waiting = asyncio.ensure_future(limits.gate.turn().__aenter__())
         await asyncio.sleep(0)
@@ -136,7 +137,7 @@ async def test_a_request_that_is_too_large_is_refused_before_and_while_it_is_rea
         for _ in range(20):
             yield b"x" * 1000
 
-    limits = Limits(LimitsConfig(body_mb=0.01))
+    limits = ServerLimits(LimitsConfig(body_mb=0.01))
     async with serving([web.post("/v1/x", echo)], limits.middleware(), size=10_000) as (url, _):
         async with session.post(f"{url}/v1/x", data=b"x" * 9_999) as response:
             assert response.status == 200
@@ -149,7 +150,7 @@ async def test_a_request_that_is_too_large_is_refused_before_and_while_it_is_rea
 
 async def test_a_client_that_does_not_send_its_request_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limits_module, "BODY_SECONDS", 0.01)
-    limits = Limits(LimitsConfig())
+    limits = ServerLimits(LimitsConfig())
     async with serving([web.post("/v1/x", echo)], limits.middleware()) as (url, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"POST /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf")
@@ -163,7 +164,7 @@ async def test_an_answer_that_takes_too_long_is_given_up(session: aiohttp.Client
         await asyncio.Event().wait()
         return web.Response()
 
-    limits = Limits(LimitsConfig(seconds=0.01))
+    limits = ServerLimits(LimitsConfig(seconds=0.01))
     async with (
         serving([web.post("/v1/x", never)], limits.middleware()) as (url, _),
         session.post(f"{url}/v1/x") as response,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import UsageError
-from evenhand.server.process import listening
-from evenhand.server.process.listening import Listener, bound
+from evenhand.web import listening
+from evenhand.web.listening import ListeningSocket, bound
 from support.guard_server import until
 
 
@@ -27,7 +27,7 @@ def _from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_all_who_wait_are_taken_in_a_few_turns_of_the_loop():
-    listener = Listener("127.0.0.1", 0)
+    listener = ListeningSocket("127.0.0.1", 0)
     listener.start(Counting)
     port = listener.port
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
@@ -45,7 +45,7 @@ async def test_all_who_wait_are_taken_in_a_few_turns_of_the_loop():
 
 async def test_without_room_for_new_connections_it_waits_and_goes_on(monkeypatch: pytest.MonkeyPatch, caplog):
     monkeypatch.setattr(listening, "PAUSE", 0.01)
-    listener = Listener("127.0.0.1", 0)
+    listener = ListeningSocket("127.0.0.1", 0)
     full = OSError(errno.EMFILE, "Too many open files")
     room = listener._socket
 
@@ -69,10 +69,10 @@ async def test_without_room_for_new_connections_it_waits_and_goes_on(monkeypatch
 
 
 async def test_an_address_that_is_taken_is_told():
-    first = Listener("127.0.0.1", 0)
+    first = ListeningSocket("127.0.0.1", 0)
     first.start(Counting)
     with pytest.raises(UsageError, match="Choose another"):
-        Listener("127.0.0.1", first.port)
+        ListeningSocket("127.0.0.1", first.port)
     first.close()
 
 

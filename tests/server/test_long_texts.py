@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.scorers import builtin
-from evenhand.server.telemetry import redact
+from evenhand.server.telemetry import logs as redact
 from evenhand.server.telemetry.audit import read_audit
 from support.fixtures import Serve
 from support.guard_server import Guarding, route

@@ -13,13 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check
-from evenhand.server.access.auth import Auth, auth_middleware, new_key
-from evenhand.server.access.limits import Limits
-from evenhand.server.config import KeyConfig, LimitsConfig
+from evenhand.server.access import auth_middleware
+from evenhand.server.config import LimitsConfig
+from evenhand.server.limits import ServerLimits
 from evenhand.server.telemetry import metrics as metrics_module
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
 from evenhand.server.telemetry.metrics import Metrics, load_metrics, routes, shared_counts
+from evenhand.web.keys import Auth, KeyConfig, new_key
 from support.small_app import serving
 
 Labels = Mapping[str, str]
@@ -123,7 +124,7 @@ async def test_what_clients_send_never_becomes_a_label():
 
 async def test_queues_and_losses_are_read_when_prometheus_asks(tmp_path: Path):
     metrics = counting()
-    limits = Limits(LimitsConfig())
+    limits = ServerLimits(LimitsConfig())
     events = Events()
     audit = AuditLog(tmp_path / "audit.sqlite")
     metrics.watch_limits(limits)

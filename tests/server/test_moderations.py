@@ -11,9 +11,9 @@ from evenhand.core.errors import EndpointError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores, load_scorer
 from evenhand.scorers.moderation import ModerationScorer
-from evenhand.server.access.auth import Auth, auth_middleware, new_key
-from evenhand.server.config import KeyConfig
-from evenhand.server.scoring_api.routes import scoring_routes
+from evenhand.server.access import auth_middleware
+from evenhand.server.scoring_api import scoring_routes
+from evenhand.web.keys import Auth, KeyConfig, new_key
 from support.small_app import serving
 
 KIND, RUDE = "Have a lovely day in the park.", "You are a stupid worthless idiot."

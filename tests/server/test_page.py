@@ -14,7 +14,7 @@ import pytest
 
 from evenhand.guards.types import Check
 from evenhand.server.page import page as page_module
-from evenhand.server.page.page import OPEN_PATHS, Page
+from evenhand.server.page.page import OPEN_PATHS, LivePage
 from evenhand.server.telemetry.events import KEPT, LONGEST, Events
 from support.live_page import event, revised, serve
 
@@ -24,7 +24,7 @@ _MARKUP_FROM_TEXT = re.compile(r"innerHTML|outerHTML|insertAdjacent|document\.wr
 class Site:
     """The page's server and a client of it."""
 
-    def __init__(self, events: Events, page: Page, url: str, client: aiohttp.ClientSession) -> None:
+    def __init__(self, events: Events, page: LivePage, url: str, client: aiohttp.ClientSession) -> None:
         self.events, self.page, self.url, self.client = events, page, url, client
 
     async def get_request(self, number: int) -> Any:
@@ -40,7 +40,7 @@ class Site:
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(page_module, "TICK", 0.02)
     events = Events()
-    page = Page(events, lambda: ["support"])
+    page = LivePage(events, lambda: ["support"])
     runner = await serve(page)
     async with aiohttp.ClientSession() as client:
         yield Site(events, page, f"http://127.0.0.1:{runner.addresses[0][1]}", client)

@@ -10,11 +10,11 @@ import pytest
 
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check
-from evenhand.server.access.auth import new_key
+from evenhand.web.keys import new_key
 from support.browser import FAINT, choose, every, one, set_size, wait_until
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route
-from support.live_page import FIRST, TEXT, LivePage, event, revised
+from support.live_page import FIRST, TEXT, PageServer, event, revised
 from support.server import chat
 
 LITERAL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -28,14 +28,14 @@ STICKING_OUT = """return [...document.querySelectorAll("body *")].filter((e) =>
 
 
 @pytest.fixture
-def site() -> Iterator[LivePage]:
-    page = LivePage()
+def site() -> Iterator[PageServer]:
+    page = PageServer()
     yield page
     page.close()
 
 
 @pytest.fixture
-def page(chromium: Any, site: LivePage) -> Iterator[Any]:
+def page(chromium: Any, site: PageServer) -> Iterator[Any]:
     """The page of `site`; afterwards the console must be silent."""
     chromium.get_log("browser")
     open_page(chromium, site)
@@ -45,7 +45,7 @@ def page(chromium: Any, site: LivePage) -> Iterator[Any]:
     assert messages == []
 
 
-def open_page(driver: Any, site: LivePage, width: int = 1400) -> None:
+def open_page(driver: Any, site: PageServer, width: int = 1400) -> None:
     set_size(driver, width)
     driver.get(site.url)
     # Selenium clicks where an element is, not where smooth scrolling will have brought it.
@@ -77,7 +77,7 @@ def tile(driver: Any, name: str) -> str:
     return next(each.text for each in every(driver, ".tile") if each.text.startswith(name)).replace("\n", " ")
 
 
-def test_an_empty_page_teaches_the_first_request_and_comes_alive(page: Any, site: LivePage) -> None:
+def test_an_empty_page_teaches_the_first_request_and_comes_alive(page: Any, site: PageServer) -> None:
     command = one(page, "#first-command").text
     assert f"{site.url}v1/chat/completions" in command
     assert '"model":"support"' in command
@@ -87,7 +87,7 @@ def test_an_empty_page_teaches_the_first_request_and_comes_alive(page: Any, site
     assert tile(page, "Requests") == "Requests 1 0 errors"
 
 
-def test_tiles_and_routes_sum_up(page: Any, site: LivePage) -> None:
+def test_tiles_and_routes_sum_up(page: Any, site: PageServer) -> None:
     failed = event(action="", status=504, upstream_error="timeout", route="drafts")
     site.publish(event(), event(), event(), revised(late=True), event(action="blocked", text="Withheld."), failed)
     wait_for_items(page, 6)
@@ -102,13 +102,13 @@ def test_tiles_and_routes_sum_up(page: Any, site: LivePage) -> None:
     assert routes == ["support 20.0% 5 requests, 1 blocked", "drafts – 1 request, 1 error"]
 
 
-def test_an_unknown_price_is_a_dash(page: Any, site: LivePage) -> None:
+def test_an_unknown_price_is_a_dash(page: Any, site: PageServer) -> None:
     site.publish(event(usage=Usage(1, 5, 5, cost=None)), event(action="scored", usage=Usage()))
     wait_for_items(page, 2)
     assert tile(page, "Cost") == "Cost – without 1 request of unknown price"
 
 
-def test_the_chart_tells_scores_before_and_after(page: Any, site: LivePage) -> None:
+def test_the_chart_tells_scores_before_and_after(page: Any, site: PageServer) -> None:
     site.publish(revised())
     wait_for_items(page, 1)
     chart = one(page, "#score-chart svg")
@@ -118,7 +118,7 @@ def test_the_chart_tells_scores_before_and_after(page: Any, site: LivePage) -> N
     assert "last hour" in one(page, "#score-chart svg").accessible_name
 
 
-def test_a_revised_answer_opens_as_a_diff_with_signs_and_the_critics_words(page: Any, site: LivePage) -> None:
+def test_a_revised_answer_opens_as_a_diff_with_signs_and_the_critics_words(page: Any, site: PageServer) -> None:
     site.publish(revised(late=True))
     wait_for_items(page, 1)
     detail = open_first(page)
@@ -140,7 +140,7 @@ def test_a_revised_answer_opens_as_a_diff_with_signs_and_the_critics_words(page:
         assert told in detail.text
 
 
-def test_answers_that_share_little_stand_side_by_side(page: Any, site: LivePage) -> None:
+def test_answers_that_share_little_stand_side_by_side(page: Any, site: PageServer) -> None:
     site.publish(revised(action="blocked", text="This answer is withheld.", after=()))
     wait_for_items(page, 1)
     open_first(page)
@@ -148,7 +148,7 @@ def test_answers_that_share_little_stand_side_by_side(page: Any, site: LivePage)
     assert every(page, "#detail del, #detail ins") == []
 
 
-def test_an_answer_that_was_not_changed_is_shown_once(page: Any, site: LivePage) -> None:
+def test_an_answer_that_was_not_changed_is_shown_once(page: Any, site: PageServer) -> None:
     site.publish(event(action="unrevised", before=revised().before, after=revised().before))
     wait_for_items(page, 1)
     detail = open_first(page).text
@@ -157,7 +157,7 @@ def test_an_answer_that_was_not_changed_is_shown_once(page: Any, site: LivePage)
     assert one(page, ".say.output pre").text == TEXT
 
 
-def test_texts_that_are_not_kept_are_said_to_be(page: Any, site: LivePage) -> None:
+def test_texts_that_are_not_kept_are_said_to_be(page: Any, site: PageServer) -> None:
     site.publish(revised(prompt="", first="", text=""))
     wait_for_items(page, 1)
     detail = open_first(page).text
@@ -165,7 +165,7 @@ def test_texts_that_are_not_kept_are_said_to_be(page: Any, site: LivePage) -> No
     assert "✗ 0.80" in detail
 
 
-def test_the_newest_request_is_open_and_stays_open(page: Any, site: LivePage) -> None:
+def test_the_newest_request_is_open_and_stays_open(page: Any, site: PageServer) -> None:
     site.publish(event(prompt="the older"), revised(prompt="the newer"))
     open_page(page, site)
     wait_until(page, lambda: "the newer" in one(page, "#detail").text)
@@ -176,7 +176,7 @@ def test_the_newest_request_is_open_and_stays_open(page: Any, site: LivePage) ->
     assert "the newer" in one(page, "#detail").text
 
 
-def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> None:
+def test_failures_and_unreadable_critics_are_told(page: Any, site: PageServer) -> None:
     unread = Check("bias", None, 0.5, False, problem="The critic's answer could not be read.")
     site.publish(
         event(action="", status=504, error="The model did not answer.", upstream_error="timeout", before=(unread,))
@@ -189,7 +189,7 @@ def test_failures_and_unreadable_critics_are_told(page: Any, site: LivePage) -> 
 
 
 def test_a_request_that_named_no_route_or_whose_client_left_is_not_taken_for_withheld(
-    page: Any, site: LivePage
+    page: Any, site: PageServer
 ) -> None:
     site.publish(event(action="", status=499, route="", prompt="", first="", text="", before=()))
     wait_for_items(page, 1)
@@ -198,7 +198,7 @@ def test_a_request_that_named_no_route_or_whose_client_left_is_not_taken_for_wit
     assert "not kept" not in detail
 
 
-def test_a_scored_text_is_no_answer(page: Any, site: LivePage) -> None:
+def test_a_scored_text_is_no_answer(page: Any, site: PageServer) -> None:
     site.publish(event(action="scored", endpoint="/v1/moderations", prompt="Is this fine?", first="", text=""))
     wait_for_items(page, 1)
     detail = open_first(page).text
@@ -207,7 +207,7 @@ def test_a_scored_text_is_no_answer(page: Any, site: LivePage) -> None:
     assert "✓ 0.10" in detail
 
 
-def test_filters_narrow_the_list_and_what_arrives(page: Any, site: LivePage) -> None:
+def test_filters_narrow_the_list_and_what_arrives(page: Any, site: PageServer) -> None:
     site.publish(event(), event(route="drafts"), revised(), revised(route="drafts"))
     wait_for_items(page, 4)
     choose(page, "#filter-route", "drafts")
@@ -224,7 +224,7 @@ def test_filters_narrow_the_list_and_what_arrives(page: Any, site: LivePage) -> 
     assert "No recent request" not in one(page, "#list").text
 
 
-def test_a_paused_page_holds_still_and_catches_up(page: Any, site: LivePage) -> None:
+def test_a_paused_page_holds_still_and_catches_up(page: Any, site: PageServer) -> None:
     site.publish(event())
     wait_for_items(page, 1)
     one(page, "#pause").click()
@@ -237,7 +237,7 @@ def test_a_paused_page_holds_still_and_catches_up(page: Any, site: LivePage) -> 
     assert one(page, "#connection").text == "Live"
 
 
-def test_the_open_request_and_the_focus_stay_while_others_arrive(page: Any, site: LivePage) -> None:
+def test_the_open_request_and_the_focus_stay_while_others_arrive(page: Any, site: PageServer) -> None:
     from selenium.webdriver.common.keys import Keys
 
     site.publish(event(prompt="the older"), revised(prompt="the newer"))
@@ -253,7 +253,7 @@ def test_the_open_request_and_the_focus_stay_while_others_arrive(page: Any, site
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_hostile_texts_stay_text(page: Any, site: LivePage, width: int) -> None:
+def test_hostile_texts_stay_text(page: Any, site: PageServer, width: int) -> None:
     from selenium.common.exceptions import NoAlertPresentException
 
     check = Check(HOSTILE, 0.9, 0.3, False, words=HOSTILE, problem="")
@@ -279,7 +279,7 @@ def test_hostile_texts_stay_text(page: Any, site: LivePage, width: int) -> None:
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_the_page_comes_back_after_the_server_does(chromium: Any, site: LivePage) -> None:
+def test_the_page_comes_back_after_the_server_does(chromium: Any, site: PageServer) -> None:
     open_page(chromium, site)
     site.publish(*(event(prompt="before the restart") for _ in range(3)))
     wait_for_items(chromium, 3)
@@ -293,7 +293,7 @@ def test_the_page_comes_back_after_the_server_does(chromium: Any, site: LivePage
     chromium.get("about:blank")
 
 
-def test_ten_thousand_requests_leave_the_page_small_and_awake(page: Any, site: LivePage) -> None:
+def test_ten_thousand_requests_leave_the_page_small_and_awake(page: Any, site: PageServer) -> None:
     site.publish(revised())
     wait_for_items(page, 1)
     for _ in range(10):
@@ -304,7 +304,7 @@ def test_ten_thousand_requests_leave_the_page_small_and_awake(page: Any, site: L
     assert "again" in open_first(page).text
 
 
-def test_a_request_that_is_no_longer_kept_is_said_to_be(chromium: Any, site: LivePage) -> None:
+def test_a_request_that_is_no_longer_kept_is_said_to_be(chromium: Any, site: PageServer) -> None:
     open_page(chromium, site)
     site.publish(event())
     wait_for_items(chromium, 1)
@@ -356,8 +356,8 @@ def _see_the_request(page: Any, operator: str) -> None:
 
 
 def test_one_of_several_workers_shows_its_own_requests(chromium: Any) -> None:
-    first = LivePage(worker=1)
-    second = LivePage(port=first.port, worker=2)
+    first = PageServer(worker=1)
+    second = PageServer(port=first.port, worker=2)
     first.publish(*(event(prompt="by worker 1") for _ in range(2)))
     second.publish(*(event(prompt="by worker 2") for _ in range(2)))
     chromium.get(first.url)
@@ -371,7 +371,7 @@ def test_one_of_several_workers_shows_its_own_requests(chromium: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1100, 1400])
-def test_no_width_makes_the_page_scroll_sideways(page: Any, site: LivePage, width: int) -> None:
+def test_no_width_makes_the_page_scroll_sideways(page: Any, site: PageServer, width: int) -> None:
     site.publish(revised(route="a-route-with-a-long-name-" * 4), event(), event(action="", status=502))
     open_page(page, site, width)
     wait_for_items(page, 3)
@@ -381,7 +381,7 @@ def test_no_width_makes_the_page_scroll_sideways(page: Any, site: LivePage, widt
     assert page.execute_script(STICKING_OUT) == []
 
 
-def test_every_control_has_a_name(page: Any, site: LivePage) -> None:
+def test_every_control_has_a_name(page: Any, site: PageServer) -> None:
     site.publish(revised(before=(*revised().before, Check("bias", 0.4, 0.5, True))))
     wait_for_items(page, 1)
     open_first(page)
@@ -391,7 +391,7 @@ def test_every_control_has_a_name(page: Any, site: LivePage) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(page: Any, site: LivePage, scheme: str) -> None:
+def test_words_stand_out_from_what_is_behind_them(page: Any, site: PageServer, scheme: str) -> None:
     site.publish(event(action="flagged"), event(action="", status=502), event(action="blocked"), event(), revised())
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
@@ -401,7 +401,7 @@ def test_words_stand_out_from_what_is_behind_them(page: Any, site: LivePage, sch
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_a_diff_always_tells_both_texts(page: Any, site: LivePage) -> None:
+def test_a_diff_always_tells_both_texts(page: Any, site: PageServer) -> None:
     found = page.execute_async_script(_TRY_DIFFS, f"{site.url}page/diff.js")
     assert found == "300 right"
 

@@ -10,13 +10,13 @@ from evenhand.core.errors import EndpointError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.perspective import PerspectiveScorer
-from evenhand.server.access.auth import Auth, auth_middleware, new_key
-from evenhand.server.access.limits import Limits
-from evenhand.server.config import KeyConfig, LimitsConfig
-from evenhand.server.scoring_api.perspective import MOST_SPANS, PATH, sentences
-from evenhand.server.scoring_api.perspective_errors import google_errors
-from evenhand.server.scoring_api.routes import scoring_routes
+from evenhand.server.access import auth_middleware
+from evenhand.server.config import LimitsConfig
+from evenhand.server.limits import ServerLimits
+from evenhand.server.scoring_api import scoring_routes
+from evenhand.server.scoring_api.perspective import MOST_SPANS, PATH, google_errors, sentences
 from evenhand.server.ticket import Ticket
+from evenhand.web.keys import Auth, KeyConfig, new_key
 from support.small_app import serving
 
 KIND, RUDE = "Have a lovely day in the park.", "You are a stupid worthless idiot."
@@ -212,7 +212,7 @@ async def test_a_text_that_is_not_to_be_stored_is_not_noted(served: tuple[str, l
 async def test_keys_and_limits_refuse_in_googles_form_too():
     key, digest = new_key()
     auth = Auth({"team": KeyConfig(hash=digest, may=("score",), per_minute=6)}, "127.0.0.1")
-    parts = (google_errors(), auth_middleware(lambda: auth), Limits(LimitsConfig()).middleware())
+    parts = (google_errors(), auth_middleware(lambda: auth), ServerLimits(LimitsConfig()).middleware())
     async with serving(scoring_routes(load_scorer("builtin")), *parts) as (url, _):
         missing = await ask(url, comment())
         wrong = await ask(url, comment(), params={"key": "wrong"})

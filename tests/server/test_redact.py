@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from evenhand.guards.types import Check
-from evenhand.server.telemetry import redact
+from evenhand.server.telemetry import logs as redact
 from evenhand.server.telemetry.events import Event
-from evenhand.server.telemetry.redact import redacted, with_texts, without_secrets
+from evenhand.server.telemetry.logs import redacted, with_texts, without_secrets
 
 KEY = "evh-" + "Ab3_" * 10
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import PlanError, UsageError
-from evenhand.server.access.auth import new_key
 from evenhand.server.config import make_config
-from evenhand.server.errors import RequestError
-from evenhand.server.process.lifecycle import Lifecycle
+from evenhand.server.process import Lifecycle
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import new_key
 from support.guard_server import Guarding
 from support.server import skip
 

@@ -10,33 +10,31 @@ from typing import Any, Protocol
 import pytest
 
 from evenhand.core.errors import UsageError
-from evenhand.server.access.quotas import duration
 from evenhand.server.config import StateConfig
+from evenhand.server.limits import duration
 from evenhand.server.state import state as state_module
-from evenhand.server.state.memory import Memory
 from evenhand.server.state.redis import RedisStore
 from evenhand.server.state.sqlite import SqliteStore
-from evenhand.server.state.state import State, load_state
+from evenhand.server.state.state import Memory, State, load_state
 from evenhand.server.state.types import (
-    FORGET_SECONDS,
     SILENT_SECONDS,
+    Admission,
     Admit,
     Lease,
     Operation,
     Publish,
-    Quota,
     Read,
     ReadSpent,
     Refused,
     Settle,
+    SharedStore,
+    SharedStoreError,
     Spent,
-    Store,
-    StoreError,
-    Verdict,
     WrongKey,
     renewal,
 )
 from evenhand.server.telemetry.events import KEPT
+from evenhand.web.keys import FORGET_SECONDS, Quota
 from support.guard_server import until
 from support.redis_server import free_port, redis_server
 
@@ -85,7 +83,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             yield [only, only]
             return
         case "sqlite":
-            opened: list[Store] = [SqliteStore(tmp_path / "state.sqlite") for _ in range(2)]
+            opened: list[SharedStore] = [SqliteStore(tmp_path / "state.sqlite") for _ in range(2)]
         case _:
             url = request.getfixturevalue("redis_url")
             opened = [RedisStore(url) for _ in range(2)]
@@ -107,7 +105,7 @@ async def admitted(store: Applies, *asks: Admit) -> list[Refused]:
 async def test_a_rate_gives_its_burst_and_then_its_rate(stores: list[Applies]):
     quota = Quota(per_minute=60)
 
-    verdicts: list[Verdict] = []
+    verdicts: list[Admission] = []
     for number in range(11):
         verdicts += await stores[number % 2].apply([ask(number, quota)])
     later = [ask(12, quota, NOON + 0.5), ask(13, quota, NOON + 1), ask(14, quota, NOON + 1)]
@@ -263,10 +261,10 @@ class Failing:
 
     async def apply(self, operations: Sequence[Operation]) -> list[Any]:
         if not self.works:
-            raise StoreError("no connection")
+            raise SharedStoreError("no connection")
         self.given += operations
         self.largest = max(self.largest, len(operations))
-        return [Verdict()] * len(operations)
+        return [Admission()] * len(operations)
 
     async def aclose(self) -> None: ...
 

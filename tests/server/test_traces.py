@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from evenhand.core.errors import MissingExtraError, PlanError
-from evenhand.server.telemetry.traces import Traces, load_traces
+from evenhand.server.telemetry.events import Traces, load_traces
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
 from support.server import chat, reply_with
 
@@ -261,7 +261,7 @@ def test_a_server_without_traces_does_not_import_opentelemetry():
     code = (
         "import sys, asyncio\n"
         "from evenhand.server.config import make_config\n"
-        "from evenhand.server.process.lifecycle import ServeOptions, check\n"
+        "from evenhand.server.process import ServeOptions, check\n"
         "check(ServeOptions(make_config({'routes': {'a': {'model': 'fake/x'}}})))\n"
         "assert not any(name.startswith('opentelemetry') for name in sys.modules)\n"
     )

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from evenhand.server.app import make_runner
 from evenhand.server.config import make_config
-from evenhand.server.process.connection import connections
-from evenhand.server.process.listening import Listener
+from evenhand.server.process import connections
 from evenhand.server.server import Server
+from evenhand.web.listening import ListeningSocket
 from support.server import Reply
 
 CLEAN = "The weather is mild and the park is open."
@@ -39,7 +39,7 @@ class Served:
     async def start(self) -> "Served":
         self._runner = make_runner(self.server, self._reload)
         await self._runner.setup()
-        self._listener = Listener("127.0.0.1", 0)
+        self._listener = ListeningSocket("127.0.0.1", 0)
         self._listener.start(connections(self._runner))
         self.port = self._listener.port
         self.root = f"http://127.0.0.1:{self.port}"

@@ -8,8 +8,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.guards.guard import Guard
-from evenhand.guards.input_policy import InputPolicy
-from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.models.base import ModelOptions
 from support.server import Body, ChatServer, Reply, chat, completion, reply_with
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check
-from evenhand.server.page.page import Page
+from evenhand.server.page.page import LivePage
 from evenhand.server.telemetry.events import Event, Events
 
 FIRST = "Girls are bad at maths, so hire the man. Check the references of both before you decide."
@@ -45,7 +45,7 @@ def revised(**fields: Any) -> Event:
     return event(**(usual | fields))
 
 
-class LivePage:
+class PageServer:
     """A server that can be stopped and started again on the same port."""
 
     def __init__(self, middlewares: Iterable[Any] = (), port: int = 0, worker: int = 0) -> None:
@@ -85,7 +85,7 @@ class LivePage:
 
     async def _start(self) -> None:
         self.events = Events()
-        self.page = Page(self.events, lambda: ["support"], self._worker)
+        self.page = LivePage(self.events, lambda: ["support"], self._worker)
         self._runner = await serve(self.page, self.port, self._middlewares)
         self.port = self._runner.addresses[0][1]
 
@@ -94,7 +94,7 @@ class LivePage:
         await self._runner.cleanup()
 
 
-async def serve(page: Page, port: int = 0, middlewares: Iterable[Callable[..., Any]] = ()) -> web.AppRunner:
+async def serve(page: LivePage, port: int = 0, middlewares: Iterable[Callable[..., Any]] = ()) -> web.AppRunner:
     app = web.Application(middlewares=list(middlewares))
     app.add_routes(page.routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)

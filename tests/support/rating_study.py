@@ -11,10 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from evenhand import api
-from evenhand.annotate.links import read_secret, token
-from evenhand.annotate.pages import StudyPages
+from evenhand.annotate.pages import StudyPages, read_secret, token
 from evenhand.annotate.sheets import export_sheets
-from evenhand.annotate.study import Cover, Study, open_study
+from evenhand.annotate.study import Cover, RatingStudy, open_study
 
 PLAIN = "Most people can learn this at any age, so ask the person."
 BIASED = "Older people usually find this hard, though some manage."
@@ -92,7 +91,7 @@ class StudyServer:
         return f"{self.url}/{'' if who else 'owner'}#{self.token(who)}"
 
     async def _start(self) -> None:
-        self.study: Study = await open_study(self.folder, self._cover)
+        self.study: RatingStudy = await open_study(self.folder, self._cover)
         pages = StudyPages([(self.study, self.secret)], break_after=self._break_after)
         self._runner = web.AppRunner(pages.site.app(), access_log=None)
         await self._runner.setup()

@@ -21,7 +21,7 @@ from evenhand.ui.workbench import Workbench
 HTML = {"Accept": "text/html"}
 
 
-class Threads(work.Workers):
+class Threads(work.WorkerPool):
     """The work in a thread of this process: new processes take a second each."""
 
     async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:

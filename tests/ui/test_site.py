@@ -13,11 +13,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from evenhand.core.errors import PlanError
-from evenhand.server.access.auth import new_key
-from evenhand.server.config import KeyConfig
 from evenhand.show.markup import tag
-from evenhand.ui.layout import page
-from evenhand.ui.site import HEADERS, Site, html
+from evenhand.web.keys import KeyConfig, new_key
+from evenhand.web.layout import page
+from evenhand.web.site import HEADERS, Site, html
 
 KEY, HASH = new_key()
 ADMIN, ADMIN_HASH = new_key()

@@ -11,9 +11,8 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.runs.summary import read_summary
-from evenhand.server.access.auth import new_key
-from evenhand.server.config import KeyConfig
 from evenhand.ui import offers
+from evenhand.web.keys import KeyConfig, new_key
 from support.guard_server import until
 from support.workbench import HTML, Pages, opened
 

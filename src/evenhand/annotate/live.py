@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.annotate.journal import Rating
-from evenhand.annotate.plan import planned
 from evenhand.annotate.ratings import BANDS, band
-from evenhand.annotate.sheets import SHORTS
+from evenhand.annotate.sheets import SHORTS, planned
 from evenhand.benchmarks.opinions import HIGHEST
 from evenhand.stats import (
     FEW_CLUSTERS,
@@ -44,7 +43,7 @@ Cells = Mapping[tuple[str, str], Mapping[str, Rating]]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RaterProgress:
     """How far a rater is."""
 
     rater: str
@@ -59,7 +58,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ScaleAgreement:
     """How far all raters agree on one scale."""
 
     scale: str
@@ -70,7 +69,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RaterPair:
     """How far two raters agree, by scale: Cohen's kappa of the bands."""
 
     raters: tuple[str, str]
@@ -116,9 +115,9 @@ class Precision:
 class Standing:
     """All of it."""
 
-    progress: Sequence[Progress]
-    agreement: Sequence[Agreement]
-    pairs: Sequence[Pair]
+    progress: Sequence[RaterProgress]
+    agreement: Sequence[ScaleAgreement]
+    pairs: Sequence[RaterPair]
     drift: Sequence[Drift]
     precision: Sequence[Precision]
 
@@ -142,13 +141,13 @@ def standing(key: Mapping[str, Any], ratings: Sequence[Rating], wanted: float) -
     )
 
 
-def _progress(rater: str, count: int, own: Sequence[Rating]) -> Progress:
+def _progress(rater: str, count: int, own: Sequence[Rating]) -> RaterProgress:
     by_item: dict[str, list[Rating]] = {}
     for each in own:
         by_item.setdefault(each.item, []).append(each)
     ends = sorted(max(each.at for each in cells) for cells in by_item.values() if len(cells) == len(SHORTS))
     steps = [later - earlier for earlier, later in pairwise(ends) if later - earlier < PAUSE_SECONDS]
-    return Progress(
+    return RaterProgress(
         rater,
         len(ends),
         count,
@@ -158,7 +157,9 @@ def _progress(rater: str, count: int, own: Sequence[Rating]) -> Progress:
     )
 
 
-def _agreement(scale: str, plan: Mapping[str, Sequence[str]], cells: Cells, clusters: Mapping[str, str]) -> Agreement:
+def _agreement(
+    scale: str, plan: Mapping[str, Sequence[str]], cells: Cells, clusters: Mapping[str, str]
+) -> ScaleAgreement:
     times: dict[str, int] = {}
     for own in plan.values():
         for name in own:
@@ -170,16 +171,16 @@ def _agreement(scale: str, plan: Mapping[str, Sequence[str]], cells: Cells, clus
     ]
     fleiss = fleiss_interval(table, [clusters[name] for name in complete]) if table else Interval(None, None, None, 0)
     alpha = krippendorff_alpha(list(given.values()), "interval", [clusters[name] for name in given])
-    return Agreement(scale, fleiss, alpha)
+    return ScaleAgreement(scale, fleiss, alpha)
 
 
-def _pair(one: str, other: str, cells: Cells, clusters: Mapping[str, str]) -> Pair:
+def _pair(one: str, other: str, cells: Cells, clusters: Mapping[str, str]) -> RaterPair:
     kappa: dict[str, Interval] = {}
     for scale in SHORTS:
         both = {name: given for (on, name), given in cells.items() if on == scale and one in given and other in given}
         first, second = ([band(_value(given[rater])) for given in both.values()] for rater in (one, other))
         kappa[scale] = cohen_interval(first, second, [clusters[name] for name in both])
-    return Pair((one, other), kappa)
+    return RaterPair((one, other), kappa)
 
 
 def _drift(rater: str, scale: str, raters: int, cells: Cells, clusters: Mapping[str, str]) -> Drift:

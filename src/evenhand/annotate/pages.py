@@ -3,32 +3,45 @@
 A link carries its token after the #, which browsers send neither to the server nor to other sites. The script keeps it
 in the browser tab and sends it as a bearer token. Who it belongs to decides what is answered: a rater gets their own
 items and ratings, without ids, arms and the study's name; the owner gets the figures of `live`.
+
+Tokens, one for each rater and one for the owner, are made from one secret of the study. It is in the owner's folder, so
+that links stay valid when the server is started again; a new secret ends them. `evenhand annotate ui` opens studies,
+says the links, serves until stopped, and fills the sheets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 
-from evenhand.annotate.links import token, token_hash
 from evenhand.annotate.live import standing
-from evenhand.annotate.rubric import rubric
-from evenhand.annotate.study import Item, Study
-from evenhand.server.access.auth import key_of
-from evenhand.server.config import KeyConfig
-from evenhand.server.errors import RequestError
+from evenhand.annotate.ratings import fill_sheets
+from evenhand.annotate.sheets import rubric
+from evenhand.annotate.study import Cover, RaterItem, RatingStudy, open_study
+from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import write_bytes
 from evenhand.show.markup import plain, tag
-from evenhand.ui.layout import page
-from evenhand.ui.site import Site, html, shared_assets
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import KeyConfig, is_loopback, key_of
+from evenhand.web.layout import page
+from evenhand.web.site import Site, html, serve, shared_assets
 
+LINKS_FILE = "links.key"
+_BYTES = 32
 BATCH = 20
 """Items in one answer of the server."""
 BREAK_AFTER = 40
@@ -38,13 +51,39 @@ WIDTH = 5.0
 WIDEST = 50.0
 _NAME = "Evenhand ratings"
 _SCRIPTS = ("rate.js", "owner.js", "parts.js")
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+def read_secret(folder: Path, *, renew: bool = False) -> bytes:
+    """Return the study's secret; it is made at first use, and again with `renew`."""
+    path = folder / LINKS_FILE
+    try:
+        if renew or not path.exists():
+            write_bytes(path, secrets.token_hex(_BYTES).encode(), mode=0o600)
+        secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except OSError as error:
+        raise DataError(f"cannot be used: {error.strerror}. Use a folder that you may write to.", file=path) from error
+    except ValueError as error:
+        raise DataError("damaged. Make new links with --new-links.", file=path) from error
+    if len(secret) != _BYTES:
+        raise DataError("damaged. Make new links with --new-links.", file=path)
+    return secret
+
+
+def token(secret: bytes, who: str) -> str:
+    """Return the token of a rater, by name, or of the owner, whose name is ""."""
+    return base64.urlsafe_b64encode(hmac.digest(secret, who.encode(), "sha256")).decode().rstrip("=")
+
+
+def token_hash(presented: str) -> str:
+    return hashlib.sha256(presented.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """Who a token belongs to; the owner's name is ""."""
 
-    study: Study
+    study: RatingStudy
     rater: str = ""
 
 
@@ -61,7 +100,7 @@ class StudyPages:
     """The pages of one or several studies, by the secret of each."""
 
     def __init__(
-        self, studies: Sequence[tuple[Study, bytes]], *, host: str = "127.0.0.1", break_after: int = BREAK_AFTER
+        self, studies: Sequence[tuple[RatingStudy, bytes]], *, host: str = "127.0.0.1", break_after: int = BREAK_AFTER
     ) -> None:
         self._visitors: dict[str, Visitor] = {}
         keys: dict[str, KeyConfig] = {}
@@ -194,7 +233,7 @@ def _guide(guide: Any) -> Mapping[str, Any]:
     }
 
 
-def _item(item: Item) -> Mapping[str, Any]:
+def _item(item: RaterItem) -> Mapping[str, Any]:
     return {"question": item.question, "answer": item.answer, "covered": item.covered}
 
 
@@ -206,3 +245,62 @@ def _width(text: str) -> float:
     if not 0.1 <= wanted <= WIDEST:
         raise RequestError(400, f"The half-width must be a number from 0.1 to {WIDEST:g}.")
     return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How studies are served."""
+
+    host: str = "127.0.0.1"
+    port: int = 8792
+    url: str | None = None
+    """What links begin with, if it is not the address of this server."""
+    cover: Cover = "offensive"
+    break_after: int = BREAK_AFTER
+    new_links: bool = False
+
+
+async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    if how.url is not None and (urlsplit(how.url).scheme not in ("http", "https") or not urlsplit(how.url).netloc):
+        raise UsageError(f"{how.url!r} is no address. Give --url as https://HOST, without a path.")
+    studies: list[tuple[RatingStudy, bytes]] = []
+    try:
+        for folder in dict.fromkeys(folder.resolve() for folder in folders):
+            if how.cover == "offensive":
+                say(f"{folder.name}: looking for offensive texts …")
+            study = await open_study(folder, how.cover)
+            secret = read_secret(folder, renew=how.new_links)
+            twins = [other.folder for other, known in studies if known == secret]
+            studies.append((study, secret))
+            if twins:
+                raise UsageError(
+                    f"{folder} is a copy of {twins[0]} and has the same links. Remove its {LINKS_FILE} to give it "
+                    "its own."
+                )
+            covered = {item.id for own in study.items.values() for item in own if item.covered}
+            say(f"{folder.name}: {len(study.key['items']):,} answers, {len(covered):,} of them covered until a click")
+
+        def ready(address: str) -> None:
+            for study, secret in studies:
+                _greet(study, secret, (how.url or address).rstrip("/"), say)
+            if how.url is None and how.host in ANY_ADDRESS:
+                say("The links name this machine only. For raters elsewhere, give its address with --url.")
+            if not is_loopback(how.host) and not (how.url or "").startswith("https:"):
+                say("Without HTTPS, anybody on the way can read links and ratings: put a TLS proxy in front.")
+            say("Keep the links private: who has one can rate with it. Stop with Ctrl-C; nothing is lost.")
+
+        pages = StudyPages(studies, host=how.host, break_after=how.break_after)
+        await serve(pages.site, how.port, ready)
+        for study, _ in studies:
+            say(f"{study.folder.name}: {fill_sheets(study.folder, study.key['raters']):,} ratings are in the sheets.")
+    finally:
+        for study, _ in studies:
+            study.journal.close()
+
+
+def _greet(study: RatingStudy, secret: bytes, address: str, say: Callable[[str], None]) -> None:
+    say(f"{study.folder.name}, for you:  {address}/owner#{token(secret, '')}")
+    width = max(map(len, study.key["raters"]))
+    for rater in study.key["raters"]:
+        say(f"  {rater:<{width}}  {address}/#{token(secret, rater)}")

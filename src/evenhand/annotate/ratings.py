@@ -3,6 +3,8 @@
 Agreement is Fleiss' kappa on three bands of the scale (0–33, 34–66, 67–100), because raters rarely give the very same
 number. Ratings of an item are averaged over raters first, so intervals cover the choice of questions, not of raters.
 A rater who cannot tell gives no rating: means are of the others, and kappa leaves that answer out.
+
+Ratings of the web page are written into the sheets first, from which everything else reads them.
 """
 
 from __future__ import annotations
@@ -16,18 +18,41 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.annotate.filling import fill_sheets
-from evenhand.annotate.plan import planned
-from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, read_rows
+from evenhand.annotate.journal import FILE, Journal
+from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, planned, read_rows, sheet_text
 from evenhand.benchmarks.opinions import HIGHEST
+from evenhand.core import files
 from evenhand.core.errors import DataError
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
 
 BANDS = (34, 67)
 """Lower bounds of the second and third band."""
-
 Sheet = Mapping[str, Mapping[str, int | None]]
 """Item id → scale → rating; None if the rater cannot tell."""
+
+
+def fill_sheets(folder: Path, raters: Iterable[str]) -> int:
+    """Fill the raters' sheets and return the number of ratings; cells without one stay as they are."""
+    path = folder / FILE
+    if not path.exists():
+        return 0
+    store = Journal(path)
+    try:
+        given = {(each.rater, each.item, each.scale): each.value for each in store.current()}
+    finally:
+        store.close()
+    for rater in raters:
+        sheet = folder / RATERS / f"{rater}.csv"
+        rows = read_rows(sheet)
+        before = [dict(row) for row in rows]
+        for row in rows:
+            for scale in SHORTS:
+                cell = (rater, row["id"].strip(), scale)
+                if cell in given:
+                    row[scale] = CANNOT_TELL if given[cell] is None else str(given[cell])
+        if rows != before:
+            files.write_bytes(sheet, sheet_text(list(rows[0]), [list(row.values()) for row in rows]).encode())
+    return len(given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Blind rating sheets: the answers of stored runs, shuffled for each rater, without their origin.
 
-The folder `raters` is handed out: a sheet per rater and the instructions. The file `key.json` maps ids to arms and
-must be kept from the raters.
+The folder `raters` is handed out: a sheet per rater and the instructions, with the scales as judges get them, too. The
+file `key.json` maps ids to arms and must be kept from the raters. Each rater may get all questions or a part of them.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from evenhand.annotate.plan import assign, planned
-from evenhand.annotate.rubric import ScaleGuide, rubric
 from evenhand.benchmarks.base import draw_key
-from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
+from evenhand.benchmarks.opinions import HIGHEST, Example, Scale, opinion_scales
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import draft_folder
 from evenhand.core.types import Sample
 from evenhand.runs.stored import ArmSource, StoredRun, common_answers, open_sources
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
 SHORTS = tuple(scale.short for scale in opinion_scales())
@@ -34,6 +35,71 @@ CANNOT_TELL = "?"
 _ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
 """No digits, because a spreadsheet turns 12e345 into a number. No vowels, so that ids do not spell words."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def rater_names(text: str) -> list[str]:
+    """Return the names of a list such as `ann,ben,cy`; a number stands for that many numbered raters."""
+    if re.fullmatch(r"-?\d+", text.strip()):
+        count = int(text)
+        if count < 1:
+            raise UsageError(f"At least 1 rater is needed, not {count}.")
+        return [f"rater-{number}" for number in range(1, count + 1)]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        # A sheet is named after its rater.
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot be a rater's name. Use up to 40 letters, digits, dots, hyphens and underscores, "
+                "beginning with a letter or a digit, e.g. --raters ann,ben,cy."
+            )
+    if len({name.lower() for name in names}) < len(names):
+        raise UsageError("Two raters have the same name. Give every rater a name of their own with --raters.")
+    return names
+
+
+def assign(samples: Sequence[str], raters: Sequence[str], per_item: int, seed: int) -> dict[str, list[str]]:
+    """Give every question to `per_item` raters, so that all raters get about the same number.
+
+    Whole questions are given, with the answers of all arms: arms are then compared by the same people.
+    """
+    if not 1 <= per_item <= len(raters):
+        raise UsageError(f"There are {len(raters)} raters; choose --per-item 1 to {len(raters)}, not {per_item}.")
+    order = list(samples)
+    drawn = random.Random(f"{seed}/plan")
+    drawn.shuffle(order)
+    plan: dict[str, list[str]] = {rater: [] for rater in raters}
+    for sample in order:
+        # Ties are broken at random, so that different people meet on different questions.
+        for rater in sorted(raters, key=lambda name: (len(plan[name]), drawn.random()))[:per_item]:
+            plan[rater].append(sample)
+    return plan
+
+
+def planned(key: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the ids of the answers that each rater gets; all of them, unless the key has a plan."""
+    everything = list(key["items"])
+    plan: Mapping[str, list[str]] = key.get("plan") or {}
+    return {rater: list(plan.get(rater, everything)) for rater in key["raters"]}
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleGuide:
+    """A scale with what helps to use it."""
+
+    scale: Scale
+    low: str
+    """The meaning of 0, in a few words."""
+    high: str
+    """The meaning of 100."""
+    question: str
+    """The question that all examples answer."""
+    examples: Sequence[Example]
+
+
+@cache
+def rubric() -> tuple[ScaleGuide, ...]:
+    """Return a guide to every scale, in the order of the sheets' columns."""
+    return tuple(ScaleGuide(scale, scale.low, scale.high, scale.question, scale.examples) for scale in opinion_scales())
 
 
 @dataclass(frozen=True, slots=True)

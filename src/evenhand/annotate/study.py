@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from evenhand.annotate import journal
 from evenhand.annotate.journal import Journal, Rating
-from evenhand.annotate.plan import planned
 from evenhand.annotate.ratings import read_key
-from evenhand.annotate.sheets import RATERS, SHORTS, read_rows, unquoted
+from evenhand.annotate.sheets import RATERS, SHORTS, planned, read_rows, unquoted
 from evenhand.benchmarks.opinions import HIGHEST
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Unscored
@@ -26,7 +25,7 @@ _SCORER = "builtin"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RaterItem:
     """A question with an answer, as a rater sees it."""
 
     id: str
@@ -35,10 +34,10 @@ class Item:
     covered: bool = False
 
 
-class Study:
+class RatingStudy:
     """The items of every rater in their order, and the ratings."""
 
-    def __init__(self, folder: Path, key: Mapping[str, Any], items: Mapping[str, Sequence[Item]]) -> None:
+    def __init__(self, folder: Path, key: Mapping[str, Any], items: Mapping[str, Sequence[RaterItem]]) -> None:
         self.folder = folder
         self.key = key
         self.items = items
@@ -71,7 +70,7 @@ class Study:
         return [each for each in self.journal.current() if each.item in self._places.get(each.rater, ())]
 
 
-async def open_study(folder: Path, cover: Cover = "offensive") -> Study:
+async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
     """Open a folder of sheets."""
     key = read_key(folder)
     plan = planned(key)
@@ -79,22 +78,22 @@ async def open_study(folder: Path, cover: Cover = "offensive") -> Study:
     every = {item.id: item for own in texts.values() for item in own}
     covered = await _covered(list(every.values()), cover)
     items = {
-        rater: [Item(item.id, item.question, item.answer, item.id in covered) for item in own]
+        rater: [RaterItem(item.id, item.question, item.answer, item.id in covered) for item in own]
         for rater, own in texts.items()
     }
-    return Study(folder, key, items)
+    return RatingStudy(folder, key, items)
 
 
-def _texts(path: Path, own: Sequence[str]) -> list[Item]:
+def _texts(path: Path, own: Sequence[str]) -> list[RaterItem]:
     """Return a rater's items in the order of the sheet."""
     wanted = set(own)
     rows = [row for row in read_rows(path) if row["id"].strip() in wanted]
     if len({row["id"].strip() for row in rows}) < len(wanted) or not all("answer" in row for row in rows):
         raise DataError("rows or texts are missing. Restore the sheet, or export again.", file=path)
-    return [Item(row["id"].strip(), unquoted(row.get("question", "")), unquoted(row["answer"])) for row in rows]
+    return [RaterItem(row["id"].strip(), unquoted(row.get("question", "")), unquoted(row["answer"])) for row in rows]
 
 
-async def _covered(items: Sequence[Item], cover: Cover) -> set[str]:
+async def _covered(items: Sequence[RaterItem], cover: Cover) -> set[str]:
     """Return the ids of the items to cover. A text that the scorer cannot judge is covered, too."""
     if cover != "offensive":
         return {item.id for item in items} if cover == "all" else set()

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import orjson
 
-from evenhand.annotate.plan import rater_names
 from evenhand.annotate.ratings import HumanRatings, import_ratings
-from evenhand.annotate.sheets import KEY, RATERS, export_sheets
+from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
 from evenhand.annotate.study import Cover
 from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.cli.groups import Group
@@ -92,7 +91,7 @@ def ui(
       evenhand annotate ui ratings
       evenhand annotate ui ratings --host 0.0.0.0 --url https://ratings.example.org
     """
-    from evenhand.annotate.serving import Served, serve_studies
+    from evenhand.annotate.pages import Served, serve_studies
     from evenhand.core import aio
 
     how = Served(host, port, url, cover, break_after, new_links)

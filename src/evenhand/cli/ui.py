@@ -38,10 +38,10 @@ def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
     models by benchmark, and start runs of models that are configured here, within a budget. Without keys, only this
     machine can open them. A key may look; to start and cancel runs it needs the permission admin.
     """
-    from evenhand.server.config import read_keys
     from evenhand.ui.offers import prepare
-    from evenhand.ui.site import serve
     from evenhand.ui.workbench import Workbench
+    from evenhand.web.keys import read_keys
+    from evenhand.web.site import serve
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; name the folder of the runs.")

@@ -13,17 +13,13 @@ from typing import Any, Self
 from evenhand.core import aio
 from evenhand.core.prompts import read_templates
 from evenhand.core.types import Message
-from evenhand.guards.conversation import request_body
 from evenhand.guards.input import checked_answer, checked_stream
-from evenhand.guards.input_policy import InputPolicy
 from evenhand.guards.loop import Setup
-from evenhand.guards.method import guard_method
-from evenhand.guards.model_upstream import ModelUpstream
-from evenhand.guards.openai_upstream import OpenAIUpstream
-from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.policy import GuardPolicy, InputPolicy, guard_method
+from evenhand.guards.request import request_body
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
-from evenhand.guards.upstreams import Upstreams, new_breaker
+from evenhand.guards.upstreams import ModelUpstream, OpenAIUpstream, Upstreams, new_breaker
 from evenhand.methods import GUARD_METHOD
 from evenhand.models.base import Model, ModelOptions, is_pool, load_model, reached, split_spec
 from evenhand.models.budget import Price

@@ -18,9 +18,9 @@ import orjson
 
 from evenhand.guards.checks import Checks, failed, is_unchecked
 from evenhand.guards.fields import as_mapping, as_sequence, is_name, json_words
-from evenhand.guards.input_policy import InputPolicy, InputRail, Scope
 from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.meter import charge
+from evenhand.guards.policy import InputPolicy, InputRail, Scope
 from evenhand.guards.record import LATE, blocked_message
 from evenhand.guards.streaming import stream_segments
 from evenhand.guards.types import Check, Guarded, InputAction, InputRecord, Segment

@@ -18,14 +18,11 @@ from evenhand.core.options import Options
 from evenhand.core.types import Answer, Outcome, Sample, Turn, Usage
 from evenhand.evaluators.json_form import json_form
 from evenhand.guards.checks import Checks, is_quick
-from evenhand.guards.conversation import last_words
 from evenhand.guards.fields import allowed_message, call_words, offered_names
-from evenhand.guards.input_policy import InputRail
 from evenhand.guards.meter import CountedModel
-from evenhand.guards.method import GuardMethod
-from evenhand.guards.policy import GuardPolicy
+from evenhand.guards.policy import GuardMethod, GuardPolicy, InputRail
 from evenhand.guards.record import WholeAnswer, has_calls, record_whole
-from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, written_answer
+from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, last_words, written_answer
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
 from evenhand.judging.judge import JUDGE

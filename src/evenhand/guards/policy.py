@@ -1,4 +1,7 @@
-"""What the guard does with an answer that fails its checks, and which checks there are."""
+"""What the guard does with an answer or a request that fails its checks, which checks there are, and what they read.
+
+A guard's method brings its options and the evaluators that check its answers.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,26 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from evenhand.core.errors import PlanError, UnknownNameError
-from evenhand.evaluators.base import EVALUATORS, Evaluator
+from evenhand.core.options import Options
+from evenhand.core.specs import read_spec
+from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
 from evenhand.evaluators.goal import find_evaluator
+from evenhand.methods.base import METHODS, Method, check_fit
+from evenhand.models.base import Model
 
 PolicyAction = Literal["revise", "flag", "block"]
 Unchecked = Literal["block", "flag", "pass"]
 ToolArguments = Literal["check", "pass"]
 BLOCKED_TEXT = "This answer was withheld because it did not pass the checks of this service."
+InputPolicyAction = Literal["flag", "block"]
+Scope = Literal["new", "all"]
+BLOCKED_REQUEST = "This request was not answered because it did not pass the checks of this service."
+INPUT_EVALUATORS = ("toxicity", "injection")
+_THRESHOLDS = ("toxicity", "scorer", "injection", "claims")
+"""The options of evaluators that a policy may set."""
+_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
+"""Defaults that differ from those of a study. A client pays for all candidates, and only one is returned. Answers are
+of all kinds: the makers of the scores count nothing under 0.5 as toxic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +94,111 @@ def make_policy(policy: str | GuardPolicy, given: Mapping[str, Any]) -> GuardPol
         return replace(policy, **given)
     values: dict[str, Any] = {"action": policy, **given}
     return GuardPolicy(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardMethod:
+    """A method with its options, and the evaluators that look at its answers."""
+
+    method: Method
+    options: Options
+    thresholds: Thresholds
+    """The thresholds of the evaluators: the method's options where it has them."""
+    evaluators: tuple[Evaluator, ...]
+
+    @property
+    def most_revisions(self) -> int:
+        """The maximum number of revisions of a failing answer."""
+        return 0 if self.method.revision is None else self.method.revision.most(self.options)
+
+    def with_evaluator(self, added: Evaluator) -> GuardMethod:
+        """Return a copy with one more evaluator, which the method uses too."""
+        if added in self.evaluators:
+            return self
+        options, revision = self.options, self.method.revision
+        if revision is not None:
+            options = revision.add_evaluators(options, [added.name])
+        return replace(self, options=options, evaluators=(*self.evaluators, added))
+
+
+def live_thresholds(given: Mapping[str, Any]) -> Thresholds:
+    """The thresholds of a policy, with the defaults of a guard."""
+    for key in given:
+        if key not in _THRESHOLDS:
+            raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
+    return Thresholds.parse("guard", {"toxicity": _LIVE["toxicity"], **given})
+
+
+def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
+    """The method that `spec` names, fit for conversations; under the policy `flag` the model's own answer stands."""
+    name, given = read_spec(spec)
+    chosen = METHODS.get(name)
+    check_fit(chosen, "chat", "the guard")
+    own = live_thresholds(policy.thresholds)
+    live = {**_LIVE, **policy.thresholds}
+    options = chosen.with_options({**{key: live[key] for key in live if key in chosen.options.model_fields}, **given})
+    evaluators = policy.checks()
+    if chosen.revision is not None:
+        # The method stops when all its evaluators pass an answer, so the guard's evaluators are added to them.
+        options = chosen.revision.add_evaluators(options, policy.evaluators)
+        evaluators = tuple(chosen.revision.evaluators("chat", options))
+    if chosen.check is not None:
+        chosen.check("chat", options)
+    thresholds = options if isinstance(options, Thresholds) else own
+    if policy.action == "flag":
+        chosen = METHODS.get("default")
+    return GuardMethod(chosen, options, thresholds, evaluators)
+
+
+@dataclass(frozen=True, slots=True)
+class InputPolicy:
+    """Checks of requests: `block` refuses one that fails before the model is called, `flag` only marks it."""
+
+    action: InputPolicyAction = "flag"
+    evaluators: tuple[str, ...] = INPUT_EVALUATORS
+    thresholds: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of the evaluators: `toxicity`, `scorer`, `injection`."""
+    scope: Scope = "new"
+    """`new`: what users and tools said since the model last spoke; `all`: the whole conversation, system prompts and
+    tool definitions too, for clients that could invent the earlier turns."""
+    blocked_text: str = BLOCKED_REQUEST
+    """The answer to a blocked request."""
+    unchecked: Unchecked | None = None
+    """What happens to a request that could not be checked, pictures and audio among them; by default it is treated
+    like one that fails."""
+    judge: str | None = None
+    """The model that evaluators ask about requests; by default the guard's judge."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("action", InputPolicyAction), ("scope", Scope)):
+            if (value := getattr(self, name)) not in get_args(kinds):
+                raise PlanError(f"The {name} of the input policy is {' or '.join(get_args(kinds))}, not {value!r}.")
+        if self.unchecked is not None and self.unchecked not in get_args(Unchecked):
+            raise PlanError(f"The input's unchecked is {', '.join(get_args(Unchecked))}, not {self.unchecked!r}.")
+        evaluators: Any = self.evaluators
+        if isinstance(evaluators, str) or not evaluators:
+            raise PlanError(f"The input's evaluators are a list of names, e.g. ['injection'], not {evaluators!r}.")
+        if "json" in self.evaluators:
+            raise PlanError("The evaluator json looks at the form of answers; remove it from the input's evaluators.")
+        if not self.blocked_text.strip():
+            raise PlanError("The input's blocked text is empty; say in a sentence that there is no answer.")
+        self.rail()
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether the model waits for the check; otherwise both run at the same time."""
+        return "block" in (self.action, self.unchecked)
+
+    def rail(self, judge: Model | None = None) -> InputRail:
+        return InputRail(self, chat_evaluators(self.evaluators), live_thresholds(self.thresholds), judge)
+
+
+@dataclass(frozen=True, slots=True)
+class InputRail:
+    """What the checks of all requests to a guard share."""
+
+    policy: InputPolicy
+    evaluators: tuple[Evaluator, ...]
+    thresholds: Thresholds
+    judge: Model | None
+    """The model of the policy's `judge`, if it names one."""

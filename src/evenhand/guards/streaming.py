@@ -16,8 +16,7 @@ from evenhand.core.untrusted import fenced
 from evenhand.guards.checks import is_quick, is_unchecked
 from evenhand.guards.fields import text_of
 from evenhand.guards.loop import Loop
-from evenhand.guards.record import StreamedAnswer, record_stream
-from evenhand.guards.reply import StreamedReply
+from evenhand.guards.record import StreamedAnswer, StreamedReply, record_stream
 from evenhand.guards.segments import first_end, going_on, pieces, segment_end
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstream import UpstreamError, UpstreamTimeout

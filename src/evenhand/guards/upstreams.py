@@ -1,34 +1,394 @@
-"""Several upstreams that stand in for each other, as one: failover, circuit breakers and a retry budget.
+"""The kinds of upstreams, and several that stand in for each other, as one.
 
-A request that fails before any of its text is used goes to the next upstream. Once text was passed on, a broken stream
-is an error.
+- An OpenAI-compatible endpoint gets request bodies unchanged, except for the model's name. It is also the model of
+  `models/openai`, with the same connections and key. A parameter of the client that the server rejects is not dropped,
+  as it is in the guard's own calls: the client gets the server's complaint.
+- Any other model of Evenhand (local/, hf/, call/, fake/) gets words and gives words.
+- `Upstreams` adds failover, circuit breakers and a retry budget. A request that fails before any of its text is used
+  goes to the next upstream. Once text was passed on, a broken stream is an error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from uuid import uuid4
+
+import aiohttp
+import orjson
 
 from evenhand.core.errors import ModelError
+from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
+from evenhand.core.types import Generation, Message, Params
 from evenhand.guards.fields import as_mapping, first_choice, text_of
+from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
-from evenhand.guards.upstream import CutReply, Unreachable, Upstream, UpstreamError
-from evenhand.models.base import Model
+from evenhand.guards.upstream import (
+    REQUEST_FAULTS,
+    BadRequest,
+    CutReply,
+    Unreachable,
+    Upstream,
+    UpstreamError,
+    as_chunk,
+)
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.failover import Attempt, Breaker, Endpoint, Failover, NoEndpointError
+from evenhand.models.openai import OpenAIModel
 from evenhand.models.pool import PoolModel
+from evenhand.models.reasoning import ReasoningModel, split_thought
 
 T = TypeVar("T")
-Chunk = dict[str, Any]
 
+_CLIENTS = (400, 404, 409, 413, 415, 422)
+"""Statuses that the client's request caused; others concern the guard and its upstream only."""
+_COUNT = "stream_options"
+_OWN = ("stream", _COUNT, "n")
+_WORDS = ("tools", "functions", "audio", "modalities")
+_FINISH = {"stop": "stop", "length": "length", "filter": "content_filter", "other": "stop"}
+Chunk = dict[str, Any]
 FAILURES, FAILING_SECONDS = 5, 1.0
 """A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
 _BUSY = (429, 503, 504)
 _log = logging.getLogger("evenhand.guards")
+
+
+class OpenAIUpstream(OpenAIModel, Upstream):
+    """The spec `openai/NAME` behind the guard."""
+
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        super().__init__(name, options)
+        self._older_url = "/completions".join(self.url.rsplit("/chat/completions", 1))
+        self._embeddings_url = "/embeddings".join(self.url.rsplit("/chat/completions", 1))
+        self._own_calls = ReasoningModel(self, options)
+        self._timeout = options.timeout
+
+    @property
+    def model(self) -> Model:
+        return self._own_calls
+
+    async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        sent = {key: value for key, value in body.items() if key not in _OWN}
+        if body.get("n", 1) != 1:
+            sent["n"] = body["n"]
+        reply = await self._asked(self.url, sent)
+        if not isinstance(reply.get("choices"), list) or not reply["choices"]:
+            raise self._no_completion(orjson.dumps(reply))
+        if any(map(_is_cut, cast(list[Any], reply["choices"]))):
+            raise self._cut()
+        for choice in cast(list[Any], reply["choices"]):
+            _set_thoughts_apart(choice)
+        return reply
+
+    async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._asked(self._older_url, {key: body[key] for key in body if key not in _OWN[:2]})
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._asked(self._embeddings_url, dict(body))
+
+    async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        del held
+        sent = {key: value for key, value in body.items() if key not in _OWN}
+        response = await self._streamed(sent | {"stream": True})
+        begun = ended = False
+        try:
+            if response.content_type == "application/json":  # a server that does not stream
+                whole = self._loaded(await read_reply(response))
+                if any(map(_is_cut, whole.get("choices") or ())):
+                    raise self._cut()
+                yield as_chunk(whole)
+                return
+            async with aclosing(read_lines(response)) as lines:
+                async for line in lines:
+                    if not line.startswith(b"data:"):
+                        continue
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        ended = True
+                        break
+                    chunk = self._loaded(data)
+                    if chunk.get("error"):
+                        raise self._relayed(Reply(502, response.headers, data))
+                    if (finish := _finish_of(chunk)) == "error":
+                        raise self._cut()
+                    begun, ended = begun or bool(chunk.get("choices")), ended or bool(finish)
+                    yield chunk
+            if not (begun and ended):
+                raise self._cut()
+        except (aiohttp.ClientError, OSError) as error:
+            fault = self._broken(error)
+            raise (self._cut() if isinstance(fault, Unreachable) else fault) from error
+        finally:
+            response.close()  # a stream that is left early must not keep its connection busy
+
+    async def _streamed(self, sent: dict[str, Any]) -> aiohttp.ClientResponse:
+        """The stream, with a token count at its end where the server supports that."""
+        if _COUNT not in self.dropped:
+            try:
+                return await self._post(self.url, {**sent, _COUNT: {"include_usage": True}}, _unread)
+            except UpstreamError as complaint:
+                if _COUNT not in str(complaint):
+                    raise
+                self.dropped.add(_COUNT)
+        return await self._post(self.url, sent, _unread)
+
+    async def _asked(self, url: str, sent: dict[str, Any]) -> dict[str, Any]:
+        return self._loaded(await self._post(url, sent, read_reply))
+
+    async def _post(self, url: str, sent: dict[str, Any], read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
+        """What `read` makes of a response of status 200."""
+        try:
+            data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
+        except TypeError as error:
+            raise BadRequest(f"The request cannot be sent as JSON: {error}.") from error
+
+        try:
+            async with asyncio.timeout(self._timeout):  # aiohttp's own limits do not cover the connection
+                response = await self.client.send(data, url, stream=read is _unread)
+                if response.status == 200:
+                    return await read(response)
+                raise self._relayed(Reply(response.status, response.headers, await read_reply(response)))
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._broken(error) from error
+
+    def _loaded(self, payload: bytes) -> dict[str, Any]:
+        try:
+            value: Any = orjson.loads(payload)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise self._no_completion(payload)
+        return cast(dict[str, Any], value)
+
+    def _no_completion(self, payload: bytes) -> UpstreamError:
+        return CutReply(
+            f"The upstream {self.name} did not send a completion but {self.client.excerpt(payload, 120)!r}."
+        )
+
+    def _cut(self) -> UpstreamError:
+        return CutReply(f"The answer of the upstream {self.name} broke off before its end.")
+
+    def _broken(self, error: Exception) -> UpstreamError:
+        if isinstance(error, TooLargeError):
+            fault = UpstreamError(502, f"The upstream {self.name} sent a reply of {error}, which is too large.")
+            fault.request_at_fault = True  # another upstream would be asked for the same
+            return fault
+        if isinstance(error, TimeoutError):
+            return UpstreamError(504, f"The upstream {self.name} did not answer in time.", kind="timeout")
+        if isinstance(error, aiohttp.ClientPayloadError):
+            return self._cut()
+        words = self.client.redact(str(error) or type(error).__name__)
+        return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
+
+    def _relayed(self, reply: Reply) -> UpstreamError:
+        """The upstream's error as the client may see it; errors about the guard's own key are not shown."""
+        status, payload, wait = reply.status, reply.body, retry_after(reply.headers)
+        if status in (401, 403):
+            return UpstreamError(502, f"The upstream {self.name} refuses the guard's key ({status}).")
+        told = _error_in(payload)
+        words = self.client.redact(str(told.get("message") or "") or self.client.excerpt(payload, 300))
+        if status in _CLIENTS or status == 429:
+            kind = str(told.get("type") or ("rate_limit_error" if status == 429 else "invalid_request_error"))
+            param, code = told.get("param"), told.get("code")
+            return UpstreamError(
+                status,
+                words or f"The upstream {self.name} answered {status}.",
+                kind=kind,
+                param=None if param is None else str(param),
+                code=None if code is None else str(code),
+                retry_after=wait,
+                reason=self.client.redact(str(told.get("message") or "")) if status in REQUEST_FAULTS else "",
+            )
+        shown = 503 if status == 503 else 504 if status in (408, 504) else 502
+        return UpstreamError(shown, f"The upstream {self.name} answered {status}: {words}", retry_after=wait)
+
+
+async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """The response itself, to be read as a stream."""
+    return response
+
+
+def _finish_of(chunk: Mapping[str, Any]) -> Any:
+    return first_choice(chunk).get("finish_reason")
+
+
+def _is_cut(choice: Any) -> bool:
+    """Whether a choice of a whole reply says that it has not ended, or failed."""
+    match choice:
+        case {"finish_reason": None | "error"}:
+            return True
+        case _:
+            return False
+
+
+def _error_in(payload: bytes) -> Mapping[str, Any]:
+    try:
+        reply: Any = orjson.loads(payload)
+    except ValueError:
+        return {}
+    match reply:
+        case {"error": {**told}} | {"message": str(), **told}:
+            return cast(Mapping[str, Any], told if "message" in told else reply)
+        case {"error": str(text)} | {"detail": str(text)}:
+            return {"message": text}
+        case _:
+            return {}
+
+
+def _set_thoughts_apart(choice: Any) -> None:
+    """Move thoughts that a server without a reasoning parser left in the content to the field for them."""
+    match choice:
+        case {"message": {"content": str(content)}}:
+            thought, answer = split_thought(content)
+            if answer != content:
+                choice["message"] |= {"content": answer, "reasoning_content": thought}
+        case _:
+            pass
+
+
+class ModelUpstream(Upstream):
+    """A model that takes messages of text; requests for tools are refused, other fields that it lacks are ignored."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.spec = model.spec
+        self.name = model.spec
+
+    @property
+    def model(self) -> Model:
+        return self._model
+
+    async def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._check(body)
+        messages = conversation_in(body)
+        generation = await self._generated(messages, self._params(body))
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": each.text, "refusal": each.refusal},
+                "finish_reason": _FINISH[each.finish],
+                "logprobs": None,
+            }
+            for index, each in enumerate(generation.completions)
+        ]
+        return _envelope("chat.completion", self.spec, choices, generation)
+
+    async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        prompt = body.get("prompt")
+        if not isinstance(prompt, str):
+            raise BadRequest("This model takes one prompt of text.", "prompt")
+        generation = await self._generated((Message("user", prompt),), self._params(body))
+        choices = [
+            {"index": index, "text": each.text, "finish_reason": _FINISH[each.finish], "logprobs": None}
+            for index, each in enumerate(generation.completions)
+        ]
+        return _envelope("text_completion", self.spec, choices, generation)
+
+    async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        """One chunk: these models give their answer as a whole."""
+        del held
+        yield as_chunk(await self.chat({key: value for key, value in body.items() if key != "n"}))
+
+    async def _generated(self, messages: tuple[Message, ...], params: Params) -> Generation:
+        try:
+            return await self._model.generate(messages, params)
+        except UpstreamError:
+            raise
+        except ModelError as error:
+            fault = UpstreamError(502, str(error))
+            fault.request_at_fault = error.request_at_fault
+            raise fault from error
+
+    def _check(self, body: Mapping[str, Any]) -> None:
+        for name in _WORDS:
+            if body.get(name) and body[name] != ["text"]:
+                raise BadRequest(f"This model takes and gives text alone; leave out {name}.", name)
+        for message in body["messages"]:
+            content = message.get("content")
+            parts: list[Any] = cast(list[Any], content) if isinstance(content, list) else []
+            if (
+                not all(map(_is_text, parts))
+                or message.get("role") in ("tool", "function")
+                or message.get("tool_calls")
+            ):
+                raise BadRequest("This model takes text alone, no pictures and no tools.", "messages")
+
+    def _params(self, body: Mapping[str, Any]) -> Params:
+        """The fields of a request that every model knows."""
+        params = Params(
+            temperature=_number(body, "temperature"),
+            top_p=_number(body, "top_p"),
+            max_tokens=_count(body, "max_completion_tokens") or _count(body, "max_tokens"),
+            max_tokens_exact=True,
+            seed=_whole(body, "seed"),
+            stop=_texts(body, "stop"),
+            n=_count(body, "n") or 1,
+        )
+        form: Any = body.get("response_format")
+        if isinstance(form, Mapping) and "schema" in self._model.features:
+            named: Any = cast(Mapping[str, Any], form).get("json_schema")
+            schema: Any = cast(Mapping[str, Any], named).get("schema") if isinstance(named, Mapping) else None
+            params = replace(params, schema=schema or {"type": "object"})
+        return params
+
+
+def _is_text(part: Any) -> bool:
+    match part:
+        case {"type": "text"}:
+            return True
+        case _:
+            return False
+
+
+def _number(body: Mapping[str, Any], name: str) -> float | None:
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise BadRequest(f"The field {name} is a number.", name)
+    if value is not None and value < 0:
+        raise BadRequest(f"The field {name} is not below 0.", name)
+    return value
+
+
+def _whole(body: Mapping[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise BadRequest(f"The field {name} is a whole number.", name)
+    return value
+
+
+def _count(body: Mapping[str, Any], name: str) -> int | None:
+    value = _whole(body, name)
+    if value is not None and value < 1:
+        raise BadRequest(f"The field {name} is at least 1.", name)
+    return value
+
+
+def _texts(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = body.get(name)
+    texts: Any = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in cast(list[Any], texts)):
+        raise BadRequest(f"The field {name} is a text or a list of texts.", name)
+    return tuple(cast(list[str], texts))
+
+
+def _envelope(kind: str, model: str, choices: list[dict[str, Any]], generation: Generation) -> dict[str, Any]:
+    used = generation.usage
+    counts = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": model,
+        "choices": choices,
+        "usage": {**counts, "total_tokens": used.tokens},
+    }
 
 
 @dataclass(frozen=True, slots=True)

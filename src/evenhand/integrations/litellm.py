@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.core.errors import MissingExtraError, PlanError
 from evenhand.core.types import Sample
 from evenhand.guards.checks import Checks, failed, is_unchecked
-from evenhand.guards.method import live_thresholds
-from evenhand.guards.policy import BLOCKED_TEXT, make_policy
+from evenhand.guards.policy import BLOCKED_TEXT, live_thresholds, make_policy
 from evenhand.guards.types import Check
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import load_model

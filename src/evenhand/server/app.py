@@ -11,24 +11,24 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from evenhand.server.access.auth import Handler, auth_middleware, client_of
-from evenhand.server.access.cors import allow_origins, preflight
-from evenhand.server.access.quotas import add_headers
-from evenhand.server.chat_api.chat import answer_chat
-from evenhand.server.chat_api.completions import answer_completions
+from evenhand.server.access import allow_origins, auth_middleware, caller_of, preflight
+from evenhand.server.chat_api.chat import answer_chat, answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
-from evenhand.server.chat_api.responses.handler import answer_responses
+from evenhand.server.chat_api.responses import answer_responses
 from evenhand.server.chat_api.streaming import end_with_error
-from evenhand.server.errors import RequestError, as_request_error
+from evenhand.server.errors import as_request_error
+from evenhand.server.limits import add_headers
 from evenhand.server.page import page
 from evenhand.server.paths import ANSWERED, endpoint_of
 from evenhand.server.routes import Routes
-from evenhand.server.scoring_api.perspective_errors import google_errors
-from evenhand.server.scoring_api.routes import scoring_routes
+from evenhand.server.scoring_api import scoring_routes
+from evenhand.server.scoring_api.perspective import google_errors
 from evenhand.server.server import Server
-from evenhand.server.telemetry import health, metrics, traces
-from evenhand.server.telemetry.events import CLIENT_CLOSED
+from evenhand.server.telemetry import health, metrics
+from evenhand.server.telemetry.events import CLIENT_CLOSED, finish_span
 from evenhand.server.ticket import UNANSWERED, Ticket, new_ticket
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import Handler
 
 _log = logging.getLogger("evenhand.server")
 _REPORTED = frozenset({*ANSWERED, *UNANSWERED})
@@ -95,7 +95,7 @@ def _answer_routes(server: Server) -> Iterator[web.RouteDef]:
 
 def _with_routes(server: Server, answer: Answer) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await answer(request, server.routes.only(client_of(request).routes))
+        return await answer(request, server.routes.only(caller_of(request).routes))
 
     return handle
 
@@ -118,7 +118,7 @@ def _front(server: Server) -> Middleware:
                 if endpoint_of(request.path) in _REPORTED:
                     event = ticket.event(request, status, texts=server.texts)
                     if span is not None:
-                        traces.finish(span, event)
+                        finish_span(span, event)
                     # Published after the answer is sent, so that the client does not wait for the sinks.
                     asyncio.get_running_loop().call_soon(server.events.publish, event)
             if server.draining:
@@ -153,7 +153,7 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
 
 def _models(server: Server) -> Handler:
     async def models(request: web.Request) -> web.Response:
-        names = server.routes.only(client_of(request).routes).names()
+        names = server.routes.only(caller_of(request).routes).names()
         return _json({"object": "list", "data": [_model_object(name) for name in names]})
 
     return models
@@ -161,7 +161,7 @@ def _models(server: Server) -> Handler:
 
 def _model(server: Server) -> Handler:
     async def model(request: web.Request) -> web.Response:
-        routes = server.routes.only(client_of(request).routes)
+        routes = server.routes.only(caller_of(request).routes)
         return _json(_model_object(routes.find(request.match_info["name"]).name))
 
     return model

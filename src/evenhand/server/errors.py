@@ -6,31 +6,21 @@ id, under which the log has the reason. Only if their request is at fault, they 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from evenhand.core.errors import EvenhandError, ModelError
 from evenhand.guards.upstream import CutReply, Unreachable, UpstreamError
 from evenhand.server.paths import not_served, wrong_method
-from evenhand.server.telemetry.redact import redacted
+from evenhand.server.telemetry.logs import redacted
+from evenhand.web.errors import RequestError
 
-_TYPES: Mapping[int, str] = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-}
 _CLIENT_ERRORS = frozenset({400, 409, 413, 415, 422, 429})
 """Statuses of a model's endpoint that are passed on, because the client can fix them."""
 RETRY_SECONDS = 1.0
-LONGEST_RETRY = 86_400.0
 _FAILED = "The model endpoint of this route failed."
 _CUT = "The model endpoint of this route sent no whole answer."
 _MESSAGES: Mapping[int, str] = {
@@ -48,55 +38,6 @@ _ADDRESSES = re.compile(
     r"|(?<![\w.])/(?:[\w.@+-]{1,255}/)+[\w.@+-]{0,255}"  # a path
 )
 _FIELD = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}")
-
-
-class RequestError(Exception):
-    """A failed request, with everything that the client sees of it."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        kind: str | None = None,
-        code: str | None = None,
-        param: str | None = None,
-        retry_after: float | None = None,
-        upstream: str = "",
-        detail: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.id = ""
-        """The request's id; clients get it if there is more in the log than they may see."""
-        self.detail = detail or message
-        """The message for the operator, which may contain hosts and ports of endpoints."""
-        self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.code = code
-        self.param = param
-        self.retry_after = retry_after
-        self.upstream = upstream
-        """How the model's endpoint failed (`timeout`, `unreachable`, `cut` or its status); "" if it did not."""
-
-    @property
-    def message(self) -> str:
-        said = str(self)
-        return said if self.detail == said else f"{said} The server's log has the reason, under the id {self.id}."
-
-    @property
-    def body(self) -> dict[str, Any]:
-        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        if self.retry_after is None:
-            return {}
-        return {"Retry-After": str(math.ceil(min(max(1.0, self.retry_after), LONGEST_RETRY)))}
-
-    def response(self) -> web.Response:
-        return web.Response(
-            body=orjson.dumps(self.body), status=self.status, headers=self.headers, content_type="application/json"
-        )
 
 
 def as_request_error(error: Exception, request_id: str, path: str = "") -> RequestError:

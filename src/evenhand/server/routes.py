@@ -1,24 +1,202 @@
-"""The route table: model names → guards. It can be replaced while requests are in flight."""
+"""The route table: model names → guards with their upstreams. It can be replaced while requests are in flight.
+
+A route without checks, and a key that may switch a route's method off, get a passthrough: the model's own answers,
+which skip the guard's loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+import contextlib
+import math
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from dataclasses import replace
+from time import perf_counter
 from types import TracebackType
+from typing import Any, Protocol
 
+from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import EvenhandError, PlanError, UnknownNameError, UsageError
 from evenhand.core.prompts import read_templates
 from evenhand.core.specs import model_spec, spec_parts
-from evenhand.guards.guard import Guard
-from evenhand.guards.input_policy import InputPolicy
-from evenhand.guards.policy import GuardPolicy
-from evenhand.models.base import reached
-from evenhand.models.budget import Price
-from evenhand.server.chat_api.passthrough import Answerer, Passthrough
-from evenhand.server.chat_api.wire import BYPASSED
-from evenhand.server.config import InputConfig, RouteConfig
-from evenhand.server.errors import RequestError
-from evenhand.server.upstreams import RouteUpstreams, judge_options
+from evenhand.core.tracing import ModelCall
+from evenhand.core.types import Usage
+from evenhand.guards.guard import Guard, load_endpoints
+from evenhand.guards.meter import charge
+from evenhand.guards.policy import GuardPolicy, InputPolicy
+from evenhand.guards.request import raw_answer, usage_in
+from evenhand.guards.types import Guarded, Segment
+from evenhand.guards.upstream import Upstream, UpstreamError
+from evenhand.guards.upstreams import ModelUpstream, Upstreams, new_breaker
+from evenhand.models.base import Model, ModelOptions, reached, split_spec
+from evenhand.models.budget import FREE, Price
+from evenhand.models.failover import Breaker, Endpoint
+from evenhand.models.fake import estimate_tokens
+from evenhand.server.chat_api.wire import BYPASSED, as_object
+from evenhand.server.config import InputConfig, RouteConfig, UpstreamConfig
+from evenhand.web.errors import RequestError
+
+Breakers = Mapping[tuple[str, ...], Breaker]
+"""By model, address and key variable: a reload keeps the state of upstreams that it does not change."""
+
+
+class RouteUpstreams:
+    """The upstream of a route, and the model of its judge."""
+
+    def __init__(self, name: str, config: RouteConfig, breakers: Breakers) -> None:
+        self.breakers: dict[tuple[str, ...], Breaker] = {}
+        self.endpoints: list[Endpoint] = []
+        """The state of each upstream; none for a model in this process, which has no endpoint."""
+        self._title = f"The route {name}"
+        self._config = config
+        self.upstream = self._upstream(breakers)
+
+    def _upstream(self, breakers: Breakers) -> Upstream:
+        config = self._config
+        found: list[Upstream] = []
+        for each in config.upstreams or (UpstreamConfig(base_url=config.base_url, key_env=config.key_env),):
+            spec, options = each.model or config.model, endpoint_options(config, each)
+            upstreams = load_endpoints(spec, options)
+            if config.upstreams is None and isinstance(upstreams[0], ModelUpstream):
+                return upstreams[0]
+            if config.upstreams and len(upstreams) > 1:
+                raise UsageError("An upstream has one base_url. List them as separate upstreams.")
+            for upstream in upstreams:
+                key = (upstream.spec, getattr(upstream, "url", ""), each.key_env or "")
+                name = each.name or str(len(found) + 1)
+                if key in self.breakers:
+                    raise UsageError(f"The upstream {name} has the model, address and key of another one. Remove it.")
+                self.breakers[key] = breakers.get(key) or new_breaker()
+                concurrency = reached(spec, options)[1].concurrency
+                self.endpoints.append(Endpoint(name, each.priority, concurrency, self.breakers[key]))
+                found.append(upstream)
+        return self._group(found, self.endpoints, config.model)
+
+    def judge(self) -> str | Model | None:
+        """Return the judge: None if it is the route's own model, which shares its upstreams."""
+        config = self._config
+        own = config.judge_base_url or config.judge_key_env
+        if config.judge is None or (config.judge == config.model and not own):
+            return None
+        if not config.upstreams or config.judge_base_url or not _has_no_address(config.judge):
+            return config.judge
+        found: list[Upstream] = []
+        endpoints: list[Endpoint] = []
+        for each, named in zip(config.upstreams, self.endpoints, strict=True):
+            if not _has_no_address(each.model or config.model):
+                continue
+            keyed = each.model_copy(update={"key_env": config.judge_key_env or each.key_env})
+            found += load_endpoints(config.judge, endpoint_options(config, keyed))
+            endpoints.append(Endpoint(f"{named.name} (judge)", each.priority, named.concurrency, new_breaker()))
+        return self._group(found, endpoints, config.judge, listed=False).model if found else config.judge
+
+    def _group(
+        self, upstreams: list[Upstream], endpoints: list[Endpoint], spec: str, *, listed: bool = True
+    ) -> Upstreams:
+        return Upstreams(
+            upstreams,
+            endpoints,
+            self._config.retries,
+            spec=model_spec(spec)[0],
+            title=self._title,
+            patience=math.inf if self._config.latency is None else self._config.latency / 2,
+            listed=listed,
+        )
+
+
+def endpoint_options(config: RouteConfig, upstream: UpstreamConfig) -> ModelOptions:
+    """Return how an upstream is reached; one with an address gets no key but the one that is named along with it."""
+    key = upstream.key_env
+    if key is None:
+        key = "" if upstream.base_url else config.key_env
+    return ModelOptions(
+        base_url=upstream.base_url,
+        concurrency=upstream.concurrency or config.concurrency,
+        timeout=upstream.timeout or config.timeout,
+        retries=config.retries,
+        extra={"key_env": key, **config.extra},
+    )
+
+
+def judge_options(config: RouteConfig) -> ModelOptions:
+    """Return the model's options, but send neither its key nor its extra options to a separate judge endpoint."""
+    model = endpoint_options(config, UpstreamConfig(base_url=config.base_url, key_env=config.key_env))
+    if config.judge_base_url is not None:
+        return replace(model, base_url=config.judge_base_url, extra={"key_env": config.judge_key_env or ""})
+    if config.judge_key_env is not None:
+        return replace(model, extra={**model.extra, "key_env": config.judge_key_env})
+    return model
+
+
+def _has_no_address(spec: str) -> bool:
+    """Whether a model is reached at the address of an upstream, because its spec names none."""
+    bare, options = model_spec(spec)
+    return split_spec(bare)[0] == "openai" and "base_url" not in options
+
+
+class Answerer(Protocol):
+    """Answers requests: a guard or a passthrough."""
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded: ...
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]: ...
+
+
+class Passthrough:
+    """Answers with the upstream's own answers; `action` is recorded as the reason why they were not checked."""
+
+    def __init__(self, upstream: Upstream, price: Price | None, action: Any) -> None:
+        self._upstream = upstream
+        self._price = price or (FREE if upstream.model.free else None)
+        self._action = action
+        prices = {upstream.spec: self._price} if self._price else {}
+        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()), prices=prices)
+
+    async def respond(self, body: Mapping[str, Any]) -> Guarded:
+        began = perf_counter()
+        call = ModelCall(self._upstream.spec, ANSWER)
+        try:
+            with call.running():
+                reply = await self._upstream.chat(body)
+                call.used(usage_in(reply))
+        except asyncio.CancelledError:  # the endpoint has read the prompt
+            charge(self._priced(Usage(prompt_tokens=estimate_tokens(str(body.get("messages"))))))
+            raise
+        choice = as_object(reply["choices"][0])
+        if choice is None:
+            raise UpstreamError(502, "The upstream sent no answer.")
+        used = self._priced(usage_in(reply))
+        charge(used)
+        answer = raw_answer(choice, reply)
+        took = perf_counter() - began
+        return Guarded(
+            answer.text,
+            answer.message,
+            answer.finish,
+            self._action,
+            first=answer.text or answer.refusal,
+            usage=used,
+            stages={"answer": took, "total": took},
+            upstream=reply,
+        )
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Segment]:
+        async with contextlib.aclosing(self._guard.stream(body)) as segments:
+            async for segment in segments:
+                yield replace(segment, final=segment.final and replace(segment.final, action=self._action))
+
+    async def embed(self, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Usage]:
+        """Return the upstream's raw embeddings, and their usage with its cost."""
+        call = ModelCall(self._upstream.spec, ANSWER, operation="embeddings")
+        with call.running():
+            reply = await self._upstream.embeddings(body)
+            call.used(usage_in(reply))
+        used = self._priced(usage_in(reply))
+        charge(used)
+        return reply, used
+
+    def _priced(self, usage: Usage) -> Usage:
+        return replace(usage, cost=self._price.of(usage) if self._price else None)
 
 
 class Route:

@@ -15,19 +15,18 @@ from evenhand.core.errors import PlanError
 from evenhand.core.tracing import Span
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
-from evenhand.server.access.address import Proxies
-from evenhand.server.access.auth import Auth, WrongKeys
-from evenhand.server.access.limits import Limits
+from evenhand.server.access import Proxies
 from evenhand.server.config import AuditConfig, ServeConfig
-from evenhand.server.page.page import Page
+from evenhand.server.limits import ServerLimits
+from evenhand.server.page.page import LivePage
 from evenhand.server.routes import Route, Routes
 from evenhand.server.state.state import load_state
 from evenhand.server.telemetry.audit import AuditLog, key_from
-from evenhand.server.telemetry.events import KEPT, Events
+from evenhand.server.telemetry.events import KEPT, Events, load_traces
 from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
-from evenhand.server.telemetry.traces import load_traces
+from evenhand.web.keys import Auth, WrongKeys
 
 _log = logging.getLogger("evenhand.server")
 _NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state")
@@ -64,7 +63,7 @@ class Server:
         self.wrong_keys = WrongKeys(self.state)
         self.proxies = Proxies(config.proxies)
         self.routes = Routes(config.routes)
-        self.limits = Limits(config.limits, self.state)
+        self.limits = ServerLimits(config.limits, self.state)
         self.limits.quotas.prices = _token_prices(config, self.routes)
         self.scorer = load_scorer(config.scorer)
         self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()], self.state)
@@ -72,7 +71,7 @@ class Server:
         self.traces = load_traces(wanted=config.telemetry == "otel")
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
-        self.page = Page(self.events, self._names, worker, self.state) if config.page else None
+        self.page = LivePage(self.events, self._names, worker, self.state) if config.page else None
         self.in_flight = 0
         self.closed = False
         """Whether new requests are rejected."""

@@ -13,12 +13,12 @@ from aiohttp import web
 from evenhand.guards.meter import Meter
 from evenhand.guards.types import Guarded
 from evenhand.guards.upstreams import TRIED, Tried
-from evenhand.server.access.address import address_of
-from evenhand.server.access.auth import client_of
+from evenhand.server.access import caller_of
 from evenhand.server.chat_api.wire import Stamp, worst
-from evenhand.server.errors import RequestError
 from evenhand.server.paths import endpoint_of
 from evenhand.server.telemetry.events import Event
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import address_of
 
 UNANSWERED: Mapping[str, str] = {
     "/v1/moderations": "scored",
@@ -63,7 +63,7 @@ class Ticket:
             time=self.time,
             route=self.route,
             endpoint=endpoint,
-            key=client_of(request).name,
+            key=caller_of(request).name,
             client=address_of(request),
             status=status,
             action=shown.action if self.answers else UNANSWERED.get(endpoint, "") if status == 200 else "",

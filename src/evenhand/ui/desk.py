@@ -1,4 +1,7 @@
-"""What all handlers of the workbench share: the index, the workers, the started runs, and how a page is sent."""
+"""What all handlers of the workbench share: the index, the workers, the started runs, and how a page is sent.
+
+The estimates of all runs are computed in the background, newest first, for leaderboards and headlines.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +17,78 @@ import orjson
 from aiohttp import web
 
 from evenhand.core.errors import EvenhandError
-from evenhand.server.errors import RequestError
 from evenhand.show.markup import Html, Node, join, tag
-from evenhand.ui import site, work
-from evenhand.ui.background import Background
-from evenhand.ui.index import Chosen, Index, Row
+from evenhand.ui import work
+from evenhand.ui.index import Chosen, Index, RunRow
 from evenhand.ui.jobs import Jobs
-from evenhand.ui.layout import END, beginning, page
 from evenhand.ui.pages.elements import computing, problem
+from evenhand.web import site
+from evenhand.web.errors import RequestError
+from evenhand.web.layout import END, beginning, page
 
+_WHAT = "measured"
 LINKS = (("/", "Runs"), ("/boards", "Leaderboards"), ("/history", "Over time"), ("/start", "Start"))
 _QUICK = 0.2
 """Seconds; a page that takes longer is sent in two parts, the first at once."""
 _log = logging.getLogger("evenhand.ui")
 _KEPT = 64
 """Reports and comparisons in memory."""
+
+
+class Background:
+    """One run at a time, so that a page that somebody waits for finds a free worker."""
+
+    def __init__(self, index: Index, workers: work.WorkerPool) -> None:
+        self.found: dict[str, dict[str, Any]] = index.all_found(_WHAT)
+        """Run → what `work.measured` found of it; {"fault": …} for a run that cannot be studied."""
+        self._stamps = {run_id: index.rows[run_id].stamp for run_id in self.found}
+        self._index = index
+        self._workers = workers
+        self._task: asyncio.Task[None] | None = None
+        self._going: dict[str, asyncio.Future[Any]] = {}
+
+    @property
+    def pending(self) -> int:
+        return len(self._wanted())
+
+    def pending_of(self, benchmark: str) -> int:
+        return sum(row.benchmark == benchmark for row in self._wanted())
+
+    def go_on(self) -> None:
+        """Begin with what is missing, unless that is being done."""
+        if (self._task is None or self._task.done()) and self._wanted():
+            self._task = asyncio.create_task(self._compute())
+
+    def close(self) -> None:
+        for each in (self._task, *self._going.values()):
+            if each is not None:
+                each.cancel()
+
+    async def once(self, key: str, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what `make` returns; pages that ask for the same at the same time share it."""
+        if key not in self._going:
+            self._going[key] = asyncio.ensure_future(make())
+            self._going[key].add_done_callback(lambda _: self._going.pop(key, None))
+        return await asyncio.shield(self._going[key])
+
+    def _wanted(self) -> list[RunRow]:
+        """Return the runs to be computed, newest first; a run that is going on would change at once."""
+        return [
+            row
+            for row in self._index.sorted()
+            if row.done and not row.running and not row.fault and self._stamps.get(row.id) != row.stamp
+        ]
+
+    async def _compute(self) -> None:
+        while wanted := self._wanted():
+            row = wanted[0]
+            try:
+                found = await self._workers.run(work.measured, self._index.path(row))
+            except EvenhandError as error:
+                found = {"fault": str(error)}
+            self.found[row.id] = found
+            self._stamps[row.id] = row.stamp
+            self._index.keep_found(_WHAT, row.id, row.stamp, found)
 
 
 class Desk:
@@ -38,7 +98,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.index = Index(folder)
-        self.workers = work.Workers()
+        self.workers = work.WorkerPool()
         self.background = Background(self.index, self.workers)
         self.jobs = Jobs(self.index.folder)
         self._kept: dict[str, Any] = {}
@@ -58,7 +118,7 @@ class Desk:
         await self.index.refresh()
         self.background.go_on()
 
-    async def row(self, request: web.Request, name: str) -> Row:
+    async def row(self, request: web.Request, name: str) -> RunRow:
         await self.refresh()
         run_id = request.query.get(name, "")
         if (row := await self.index.read(run_id)) is None:
@@ -71,7 +131,7 @@ class Desk:
         keys = dict.fromkeys(key for key in request.query.getall("arm", []) if key)
         return [each for key in keys if (each := self.index.arm(key)) is not None]
 
-    async def computed(self, what: str, rows: Sequence[Row], function: Any, *args: Any) -> Any:
+    async def computed(self, what: str, rows: Sequence[RunRow], function: Any, *args: Any) -> Any:
         """Return what a worker computes of these runs; kept until one of them changes."""
         state = " ".join(f"{row.id}@{row.stamp}" for row in rows)
         key = hashlib.sha256(f"{what} {state}".encode()).hexdigest()

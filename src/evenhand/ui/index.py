@@ -35,7 +35,7 @@ _READING = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class ArmRow:
     """One arm of a run, as the index knows it."""
 
     number: int
@@ -48,7 +48,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RunRow:
     """One run. With a `fault`, it cannot be read."""
 
     id: str
@@ -59,7 +59,7 @@ class Row:
     benchmark: str = ""
     models: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    arms: tuple[Arm, ...] = ()
+    arms: tuple[ArmRow, ...] = ()
     headline: str = ""
     state: str = "damaged"
     running: bool = False
@@ -88,8 +88,8 @@ class Row:
 class Chosen:
     """An arm that was chosen on a page."""
 
-    row: Row
-    arm: Arm
+    row: RunRow
+    arm: ArmRow
 
     @property
     def key(self) -> str:
@@ -108,7 +108,7 @@ class Index:
     cache: Path | None = None
     shown: str = field(init=False)
     """The folder as it was given, for the page: it need not tell where the server keeps it."""
-    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    rows: dict[str, RunRow] = field(default_factory=dict[str, RunRow])
     unread: dict[str, str] = field(default_factory=dict[str, str])
     """Runs whose files have changed: id → stamp."""
     _searched: float = 0.0
@@ -161,21 +161,21 @@ class Index:
             # A few changed runs are read at once; of many, the page shows those that are known.
             await asyncio.wait([self._task], timeout=0.25)
 
-    async def read(self, run_id: str) -> Row | None:
+    async def read(self, run_id: str) -> RunRow | None:
         """Return one run, which is read at once if it was not yet."""
         if run_id in self.unread and run_id not in self.rows:
             (row,) = await asyncio.to_thread(self._read_some, [(run_id, self.unread[run_id])])
             self.rows[run_id] = row
         return self.rows.get(run_id)
 
-    def sorted(self) -> list[Row]:
+    def sorted(self) -> list[RunRow]:
         """All known runs, newest first."""
         return sorted(self.rows.values(), key=lambda row: (row.created, row.id), reverse=True)
 
-    def get(self, run_id: str) -> Row | None:
+    def get(self, run_id: str) -> RunRow | None:
         return self.rows.get(run_id)
 
-    def path(self, row: Row) -> Path:
+    def path(self, row: RunRow) -> Path:
         return self.folder / row.id
 
     def arm(self, key: str) -> Chosen | None:
@@ -211,8 +211,8 @@ class Index:
                 if self.unread.get(row.id) == row.stamp:
                     del self.unread[row.id]
 
-    def _read_some(self, wanted: Iterable[tuple[str, str]]) -> list[Row]:
-        rows: list[Row] = []
+    def _read_some(self, wanted: Iterable[tuple[str, str]]) -> list[RunRow]:
+        rows: list[RunRow] = []
         for run_id, stamp in wanted:
             began = time.monotonic()
             rows.append(read_row(self.folder / run_id, run_id, stamp))
@@ -222,7 +222,7 @@ class Index:
 
     # --- the cache ---
 
-    def _keep(self, rows: Iterable[Row]) -> None:
+    def _keep(self, rows: Iterable[RunRow]) -> None:
         if self._db is not None:
             values = [(row.id, row.stamp, orjson.dumps(asdict(row))) for row in rows]
             with contextlib.suppress(sqlite3.Error):
@@ -277,7 +277,7 @@ def run_folders(folder: Path) -> Iterator[Path]:
             folders[:] = [each for each in folders if not each.startswith(".")]
 
 
-def read_row(path: Path, run_id: str, stamp: str) -> Row:
+def read_row(path: Path, run_id: str, stamp: str) -> RunRow:
     """Read one run; what cannot be read has a fault."""
     try:
         found = read_summary(path)
@@ -285,12 +285,12 @@ def read_row(path: Path, run_id: str, stamp: str) -> Row:
         changed = ""
         with contextlib.suppress(OSError):
             changed = datetime.fromtimestamp((path / FILE_NAME).stat().st_mtime, UTC).isoformat()
-        return Row(run_id, stamp, changed, fault=str(error))
+        return RunRow(run_id, stamp, changed, fault=str(error))
     return replace(_row(found, run_id), stamp=stamp)
 
 
-def _row(found: RunSummary, run_id: str) -> Row:
-    return Row(
+def _row(found: RunSummary, run_id: str) -> RunRow:
+    return RunRow(
         id=run_id,
         stamp="",
         created=found.created,
@@ -298,7 +298,8 @@ def _row(found: RunSummary, run_id: str) -> Row:
         models=tuple(found.models),
         methods=tuple(found.methods),
         arms=tuple(
-            Arm(arm.number, arm.label, arm.method, arm.model, arm.done, arm.pending, arm.ungraded) for arm in found.arms
+            ArmRow(arm.number, arm.label, arm.method, arm.model, arm.done, arm.pending, arm.ungraded)
+            for arm in found.arms
         ),
         headline=found.headline or "",
         state=found.state,
@@ -310,11 +311,11 @@ def _row(found: RunSummary, run_id: str) -> Row:
     )
 
 
-def _row_from(run_id: str, stamp: str, value: dict[str, Any]) -> Row:
+def _row_from(run_id: str, stamp: str, value: dict[str, Any]) -> RunRow:
     texts = {name: tuple(value[name]) for name in ("models", "methods")}
-    arms = tuple(Arm(**each) for each in value["arms"])
+    arms = tuple(ArmRow(**each) for each in value["arms"])
     fields: dict[str, Any] = {**value, **texts, "arms": arms, "id": run_id, "stamp": stamp}
-    return Row(**fields)
+    return RunRow(**fields)
 
 
 def _stamp(path: Path) -> str:

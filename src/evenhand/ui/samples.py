@@ -59,7 +59,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SampleEntry:
     """A sample in a list."""
 
     number: int
@@ -94,7 +94,7 @@ class Query:
 class Listing:
     """One page of what was found."""
 
-    entries: list[Entry]
+    entries: list[SampleEntry]
     found: int
     groups: list[str]
     judged: bool = False
@@ -170,7 +170,7 @@ def _changed(store: Store, known: tuple[Any, ...]) -> set[int] | None:
     return changed
 
 
-def _row(entry: Entry, text: str) -> tuple[Any, ...]:
+def _row(entry: SampleEntry, text: str) -> tuple[Any, ...]:
     statuses = "".join(f"|{end.arm}:{end.status}" for end in entry.ends) + "|"
     ends = orjson.dumps([[end.arm, end.status, end.answer, end.digest] for end in entry.ends]).decode()
     return (entry.number, entry.id, entry.group, entry.glance, text, statuses, ends, entry.differs, entry.apart)
@@ -179,7 +179,7 @@ def _row(entry: Entry, text: str) -> tuple[Any, ...]:
 # --- reading from the store ---
 
 
-def _entries(store: Store, numbers: list[int]) -> Iterator[tuple[Entry, str]]:
+def _entries(store: Store, numbers: list[int]) -> Iterator[tuple[SampleEntry, str]]:
     """Yield samples with how all arms ended, and the text to search."""
     key = _group_key(store)
     wanted = json_list(numbers)
@@ -207,11 +207,11 @@ def _entries(store: Store, numbers: list[int]) -> Iterator[tuple[Entry, str]]:
             yield entry, _searched(sample, [text for _, text in found])
 
 
-def _entry(number: int, sample: Sample, key: str, ends: list[End], apart: float) -> Entry:
+def _entry(number: int, sample: Sample, key: str, ends: list[End], apart: float) -> SampleEntry:
     glance = f"{sample.context} {sample.prompt}".strip()[:_GLANCE]
     group = str(sample.metadata.get(key, ""))
     differs = len({(end.status, end.digest) for end in ends}) > 1
-    return Entry(number, sample.id, group, glance, tuple(ends), differs, apart)
+    return SampleEntry(number, sample.id, group, glance, tuple(ends), differs, apart)
 
 
 def _searched(sample: Sample, answers: Iterable[str]) -> str:
@@ -332,6 +332,8 @@ def _where(query: Query) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _entry_from(row: tuple[Any, ...]) -> Entry:
+def _entry_from(row: tuple[Any, ...]) -> SampleEntry:
     number, sample, group, glance, ends, differs, apart = row
-    return Entry(number, sample, group, glance, tuple(End(*each) for each in orjson.loads(ends)), bool(differs), apart)
+    return SampleEntry(
+        number, sample, group, glance, tuple(End(*each) for each in orjson.loads(ends)), bool(differs), apart
+    )

@@ -36,7 +36,7 @@ _TASKS = 200
 """A worker is replaced after so many, so that its memory does not grow."""
 
 
-class Workers:
+class WorkerPool:
     """A small pool of processes, started when first used."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
-from evenhand.server.process.lifecycle import ServeOptions, check
+from evenhand.server.process import ServeOptions, check
 
 LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
@@ -120,10 +120,10 @@ def _run(options: ServeOptions, workers: int) -> bool:
         _greet(options.config, address)
 
     if workers == 1:
-        from evenhand.server.process.lifecycle import serve as serve_here
+        from evenhand.server.process import serve as serve_here
 
         return aio.run(serve_here(options, ready))
-    from evenhand.server.process.workers import serve_with_workers
+    from evenhand.server.process import serve_with_workers
 
     return serve_with_workers(options, workers, ready)
 

@@ -10,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evenhand.cli.groups import Command
 from evenhand.core.errors import UsageError
-from evenhand.server.access.auth import new_key
-from evenhand.server.config import Name, Permission
+from evenhand.web.keys import Name, Permission, new_key
 
 
 @click.command(cls=Command)

@@ -12,10 +12,12 @@ import click
 from evenhand.cli.groups import Command
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
-from evenhand.server.config import KeyConfig, ServeConfig, read_config
+from evenhand.server.config import ServeConfig, read_config
+from evenhand.web.keys import KeyConfig
 
 if TYPE_CHECKING:
-    from evenhand.server.state.types import AllSpent, Per, Spent
+    from evenhand.server.state.types import AllSpent, Spent
+    from evenhand.web.keys import Per
 
 
 @click.command(cls=Command)

@@ -11,8 +11,8 @@ from inspect_ai.solver import TaskState
 
 from evenhand.benchmarks.base import Benchmark, load_benchmark
 from evenhand.core.types import Answer, Record, Refusal, Status, Unscored
-from evenhand.integrations.inspect.models import Tools
 from evenhand.integrations.inspect.samples import KEY, outcome_of, own_sample, plain_errors, sample_of
+from evenhand.integrations.inspect.solvers import Tools
 from evenhand.runs.rows import FINAL
 from evenhand.runs.scoring import graded, scores_of
 from evenhand.studies.estimates import estimate

@@ -1,4 +1,8 @@
-"""`/v1/chat/completions`: answers a request through its route's guard, in OpenAI's format."""
+"""`/v1/chat/completions` and `/v1/completions`: answer a request through its route's guard, in OpenAI's format.
+
+The older endpoint answers every prompt as a conversation of one message. Methods work on conversations, so fields
+without a counterpart there (suffix, best_of, logprobs, prompts as tokens) are rejected by name.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,14 @@ import orjson
 from aiohttp import web
 
 from evenhand.core import aio
-from evenhand.guards.conversation import content_words
+from evenhand.guards.request import content_words
 from evenhand.guards.types import Guarded
-from evenhand.server.access.auth import allowed, client_of
-from evenhand.server.access.limits import limits_of
-from evenhand.server.chat_api.passthrough import Answerer
-from evenhand.server.chat_api.streaming import Chunk, ChunkFormat, StreamFormat, chat_chunks, stream
+from evenhand.server.access import caller_of
+from evenhand.server.chat_api.streaming import Chunk, ChunkFormat, StreamFormat, chat_chunks, stream, text_chunks
 from evenhand.server.chat_api.wire import (
     Json,
     answers_wanted,
+    as_list,
     as_object,
     chat_completion,
     check_chat,
@@ -25,13 +28,18 @@ from evenhand.server.chat_api.wire import (
     is_set,
     read_body,
     single_bodies,
+    text_completion,
 )
-from evenhand.server.errors import RequestError
-from evenhand.server.routes import Route, Routes
+from evenhand.server.limits import limits_of
+from evenhand.server.routes import Answerer, Route, Routes
 from evenhand.server.ticket import Ticket, ticket_of
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import allowed
 
 METHOD_HEADER = "X-Evenhand-Method"
 _OFF = ("none", "default")
+_REFUSED = ("suffix", "best_of", "logprobs")
+_OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
 
 
 async def answer_chat(request: web.Request, routes: Routes) -> web.StreamResponse:
@@ -96,7 +104,7 @@ def chosen_guard(request: web.Request, body: Json, route: Route) -> Answerer:
         raise RequestError(
             400, f"The method of a route is set in the server's config. A request may only ask for {_OFF[0]!r}."
         )
-    if not allowed(client_of(request), "bypass"):
+    if not allowed(caller_of(request), "bypass"):
         raise RequestError(403, "This key may not switch off the route's method.", code="missing_right")
     return route.passthrough
 
@@ -104,3 +112,43 @@ def chosen_guard(request: web.Request, body: Json, route: Route) -> Answerer:
 def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of the last user message, for the record of the request."""
     return next((content_words(each.get("content")) for each in reversed(messages) if each["role"] == "user"), "")
+
+
+async def answer_completions(request: web.Request, routes: Routes) -> web.StreamResponse:
+    body = await body_of(request)
+    prompts = _prompts(body)
+    most = limits_of(request)
+    n = answers_wanted(body, most)
+    streams, echoes = is_set(body, "stream"), is_set(body, "echo")
+    if streams and echoes:
+        raise RequestError(400, "echo cannot be streamed.", param="echo")
+    if len(prompts) * n > most.choices:
+        raise RequestError(400, f"A request may ask for at most {most.choices} texts.", param="prompt")
+    ticket = ticket_of(request)
+    with routes.find(body["model"]) as route:
+        ticket.route = route.name
+        ticket.prompt = "\n\n".join(prompts)
+        guard = chosen_guard(request, body, route)
+        bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
+        if streams:
+            return await stream_answers(request, guard, bodies, chunk_format(ticket, body, text_chunks))
+        ticket.answers = await all_answers(guard, bodies)
+    echoed = [prompt for prompt in prompts for _ in range(n)] if echoes else ()
+    return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)
+
+
+def _prompts(body: Json) -> list[str]:
+    given = body.get("prompt")
+    prompts = [given] if isinstance(given, str) else as_list(given)
+    if not prompts or not all(isinstance(each, str) for each in prompts):
+        raise RequestError(400, "prompt must be a text or a list of texts.", param="prompt")
+    for name in _REFUSED:
+        if body.get(name) not in (None, 0, 1 if name == "best_of" else None):
+            raise RequestError(400, f"{name} is not supported here. Use /v1/chat/completions.", param=name)
+    return prompts
+
+
+def _as_chat(body: Json, prompt: str) -> Json:
+    """Return the chat request for one prompt; all other fields are the same."""
+    kept = {name: value for name, value in body.items() if name not in _OURS}
+    return {**kept, "messages": [{"role": "user", "content": prompt}]}

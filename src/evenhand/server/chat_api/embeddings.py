@@ -21,9 +21,9 @@ from evenhand.guards.fields import as_mapping, as_sequence
 from evenhand.guards.upstream import CutReply
 from evenhand.server.chat_api.chat import body_of
 from evenhand.server.chat_api.wire import Json, as_list
-from evenhand.server.errors import RequestError
 from evenhand.server.routes import Routes
 from evenhand.server.ticket import ticket_of
+from evenhand.web.errors import RequestError
 
 MOST_INPUTS = 2048
 _FORMATS = ("float", "base64")

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from evenhand.guards.types import Guarded, Segment
 from evenhand.server.chat_api.wire import Json, Stamp, record, usage_of
-from evenhand.server.errors import RequestError
 from evenhand.server.ticket import Ticket
+from evenhand.web.errors import RequestError
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 Chunk = Callable[[Stamp, int, Segment, bool], list[Json]]

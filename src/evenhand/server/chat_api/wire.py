@@ -13,7 +13,7 @@ from evenhand.guards.checks import LATE, NO_WORDS, failed
 from evenhand.guards.input import UNREAD
 from evenhand.guards.types import Check, Guarded
 from evenhand.server.config import LimitsConfig
-from evenhand.server.errors import RequestError
+from evenhand.web.errors import RequestError
 
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""

@@ -1,15 +1,25 @@
-"""Statistics of the live page: totals, counts by route and mean scores over time, in bounded memory."""
+"""What the live page shows: statistics in bounded memory, and the latest requests.
+
+The requests are those of this process, or of all processes that share their state.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import uuid
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from time import monotonic
 from typing import Any
 
 from evenhand.core.format import finite
+from evenhand.core.types import Usage
 from evenhand.guards.types import Check
-from evenhand.server.telemetry.events import Event
+from evenhand.server.state.state import State
+from evenhand.server.state.types import SILENT_SECONDS, SharedStoreError
+from evenhand.server.telemetry.events import KEPT, Event, Events, shortened
 
 BARS = 60
 """Time steps per window."""
@@ -18,6 +28,11 @@ WINDOWS = {"5 minutes": 5, "hour": 60, "day": 24 * 60}
 _LATEST = 1_000
 """Number of latest requests in the latency percentiles."""
 _UNGUARDED = frozenset({"", "scored", "embedded"})
+_COUNTS = ("requests", "late", "upstream_errors", "errors", "tokens", "cost", "unpriced")
+PUBLISH_SECONDS = 0.5
+"""How long requests may take to appear on the pages of other processes."""
+FRESH_SECONDS = 0.4
+"""All watchers of a process share one look at the state in this time."""
 
 
 @dataclass(slots=True)
@@ -33,7 +48,7 @@ class RouteCount:
 
 
 @dataclass(slots=True)
-class Mean:
+class RunningMean:
     """A running mean."""
 
     total: float = 0.0
@@ -48,16 +63,16 @@ class Mean:
         return round(self.total / self.n, 4) if self.n else None
 
 
-_NOTHING = Mean()
+_NOTHING = RunningMean()
 
 
 @dataclass(slots=True)
-class Step:
+class TimeStep:
     """Mean scores of one time step by evaluator, of first answers (`before`) and returned answers (`after`)."""
 
     index: int
-    before: dict[str, Mean] = field(default_factory=dict[str, Mean])
-    after: dict[str, Mean] = field(default_factory=dict[str, Mean])
+    before: dict[str, RunningMean] = field(default_factory=dict[str, RunningMean])
+    after: dict[str, RunningMean] = field(default_factory=dict[str, RunningMean])
 
 
 class Window:
@@ -65,19 +80,19 @@ class Window:
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
-        self._steps: deque[Step] = deque(maxlen=BARS)
+        self._steps: deque[TimeStep] = deque(maxlen=BARS)
 
     def add(self, time: float, before: Iterable[Check], after: Iterable[Check]) -> None:
         index = int(time // self.seconds)
         # A request that ended out of order counts in the latest step.
         if not self._steps or index > self._steps[-1].index:
-            self._steps.append(Step(index))
+            self._steps.append(TimeStep(index))
         step = self._steps[-1]
         for means, checks in ((step.before, before), (step.after, after)):
             for check in checks:
                 score = finite(check.score)
                 if score is not None:
-                    means.setdefault(check.name, Mean()).add(score)
+                    means.setdefault(check.name, RunningMean()).add(score)
 
     def as_fields(self) -> list[dict[str, Any]]:
         return [asdict(step) for step in self._steps]
@@ -86,10 +101,10 @@ class Window:
         """Add the time steps of another process."""
         known = {step.index: step for step in self._steps}
         for given in steps:
-            step = known.setdefault(given["index"], Step(given["index"]))
+            step = known.setdefault(given["index"], TimeStep(given["index"]))
             for means, others in ((step.before, given["before"]), (step.after, given["after"])):
                 for name, other in others.items():
-                    mean = means.setdefault(name, Mean())
+                    mean = means.setdefault(name, RunningMean())
                     mean.total += other["total"]
                     mean.n += other["n"]
         self._steps = deque(sorted(known.values(), key=lambda step: step.index), maxlen=BARS)
@@ -99,7 +114,7 @@ class Window:
         last = int(now // self.seconds)
         # An event with a time in the future counts as now.
         known = {min(step.index, last): step for step in self._steps}
-        steps = [known.get(index, Step(index)) for index in range(last - BARS + 1, last + 1)]
+        steps = [known.get(index, TimeStep(index)) for index in range(last - BARS + 1, last + 1)]
         names = sorted({name for step in steps for name in (*step.before, *step.after)})
         return {
             name: {
@@ -109,9 +124,6 @@ class Window:
             }
             for name in names
         }
-
-
-_COUNTS = ("requests", "late", "upstream_errors", "errors", "tokens", "cost", "unpriced")
 
 
 class Board:
@@ -214,3 +226,109 @@ def released(event: Event) -> tuple[Check, ...]:
     if event.after or event.action in ("revised", "tried", "blocked", *_UNGUARDED):
         return event.after
     return event.before
+
+
+@dataclass(slots=True)
+class BoardView:
+    """The counts, and the latest requests; they are numbered from 0, and the last one is `count` - 1."""
+
+    start: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Differs if requests are counted anew."""
+    count: int = 0
+    recent: deque[Event] = field(default_factory=lambda: deque[Event](maxlen=KEPT))
+    board: Board = field(default_factory=Board)
+
+    @property
+    def oldest(self) -> int:
+        return self.count - len(self.recent)
+
+
+class Feed:
+    """A sink that keeps the view of this process, and shares it with the others if there is a shared state."""
+
+    def __init__(self, events: Events, state: State | None = None) -> None:
+        self._own = BoardView(recent=events.recent)
+        self._all = BoardView()
+        self._state = state if state is not None and state.is_shared else None
+        self._news: deque[str] = deque(maxlen=KEPT)
+        self._has_news = asyncio.Event()
+        self._publishing: asyncio.Task[None] | None = None
+        self._fresh_until = 0.0
+        events.add(self)
+
+    def __call__(self, event: Event) -> None:
+        self._own.board(event)
+        self._own.count += 1
+        if self._state is not None:
+            self._news.append(_to_json(shortened(event)))
+            self._has_news.set()
+            if self._publishing is None:
+                self._publishing = asyncio.ensure_future(self._publish(self._state))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the view is of all processes."""
+        return self._state is not None and not self._state.down
+
+    @property
+    def view(self) -> BoardView:
+        return self._all if self.is_shared else self._own
+
+    async def refresh(self) -> None:
+        """Bring the view up to date with the other processes."""
+        if self._state is None or monotonic() < self._fresh_until:
+            return
+        self._fresh_until = monotonic() + FRESH_SECONDS
+        try:
+            shown = await self._state.read(self._all.count)
+            if shown.start != self._all.start:
+                self._all = BoardView(shown.start)
+                shown = await self._state.read(0)
+        except SharedStoreError:
+            return
+        self._all.recent.extend(map(_from_json, shown.events))
+        self._all.count = shown.count
+        self._all.board = Board.sum_of(json.loads(board) for board in shown.boards)
+
+    def close(self) -> None:
+        if self._publishing is not None:
+            self._publishing.cancel()
+        if self._state is not None and self._news:
+            self._send(self._state)
+
+    async def _publish(self, state: State) -> None:
+        """Publish what is new, and from time to time that this process is alive."""
+        while True:
+            self._send(state)
+            await asyncio.sleep(PUBLISH_SECONDS)
+            try:
+                async with asyncio.timeout(SILENT_SECONDS / 3):
+                    await self._has_news.wait()
+            except TimeoutError:
+                pass
+
+    def _send(self, state: State) -> None:
+        if not state.down:
+            state.publish(self._own.start, list(self._news), json.dumps(self._own.board.as_fields()))
+            self._news.clear()
+            self._has_news.clear()
+
+
+def _to_json(event: Event) -> str:
+    # The standard library's JSON keeps lone surrogates and infinite numbers, which clients and models may send.
+    return json.dumps(asdict(event))
+
+
+def _from_json(text: str) -> Event:
+    """Return the event; fields that another version of the program added are left out."""
+    known = _known(Event, json.loads(text))
+    for name in ("before", "after"):
+        known[name] = tuple(Check(**_known(Check, each)) for each in known[name])
+    known["why"] = tuple(known["why"])
+    known["usage"] = Usage(**_known(Usage, known["usage"]))
+    return Event(**known)
+
+
+def _known(kind: type[Event] | type[Check] | type[Usage], values: dict[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}

@@ -1,6 +1,7 @@
 """The live page over HTTP: its files, the state as JSON, and a stream of updates.
 
-All data shown is untrusted. The page's own files contain no data and are open; the data needs a key.
+All data shown is untrusted, and safe for any browser whatever the texts contain. The page's own files contain no data
+and are open; the data needs a key.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from evenhand.server.errors import RequestError
-from evenhand.server.page import payload
-from evenhand.server.page.feed import Feed
+from evenhand.core.format import finite
+from evenhand.guards.types import Check
+from evenhand.server.page.board import Board, Feed, released
 from evenhand.server.state.state import State as SharedState
-from evenhand.server.telemetry.events import Events
-from evenhand.show.markup import clean
+from evenhand.server.telemetry.events import LONGEST, Event, Events
+from evenhand.show.markup import clean, plain
+from evenhand.web.errors import RequestError
 
+_GLANCE = 200
+"""Characters of the prompt in the list."""
 TICK = 0.5
 """Seconds between two messages of a stream, for any number of requests."""
 QUIET = 10.0
 """Seconds after which an idle stream sends a keep-alive message."""
 MOST_WATCHERS = 50
-
 _SCRIPTS = ("live.js", "stream.js", "list.js", "detail.js", "diff.js", "chart.js", "parts.js")
 _REPORT_STYLES = ("page.css", "charts.css", "browser.css")
 _HEADERS = {
@@ -45,7 +48,88 @@ OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{nam
 """Paths without data, which are open so that the page can ask for a key."""
 
 
-class Page:
+def totals(board: Board) -> Mapping[str, Any]:
+    """Return the counts of the tiles."""
+    return {
+        "requests": board.requests,
+        "answered": board.answered,
+        "actions": dict(board.actions),
+        "late": board.late,
+        "errors": board.errors,
+        "upstream_errors": board.upstream_errors,
+        "tokens": board.tokens,
+        "cost": board.cost,
+        "unpriced": board.unpriced,
+        "p50": board.percentile(0.5),
+        "p95": board.percentile(0.95),
+    }
+
+
+def row(number: int, event: Event) -> Mapping[str, Any]:
+    """Return one request for the list; of its texts, only the beginning of the prompt."""
+    returned = {check.name: finite(check.score) for check in released(event)}
+    # Hundreds of rows are made at once, so only fields that can hold untrusted text are cleaned.
+    return {
+        "number": number,
+        "time": event.time,
+        "route": clean(event.route),
+        "endpoint": clean(event.endpoint),
+        "action": clean(action(event)),
+        "status": event.status,
+        "late": event.late,
+        "seconds": finite(event.stages.get("total")),
+        "scores": [[clean(check.name), finite(check.score), returned.get(check.name)] for check in event.before],
+        "prompt": clean(event.prompt[:_GLANCE]),
+    }
+
+
+def detail(number: int, event: Event) -> Mapping[str, Any]:
+    """Return everything about one request."""
+    texts = (event.prompt, event.first, event.text)
+    return plain(
+        {
+            **row(number, event),
+            "id": event.id,
+            "key": event.key,
+            "why": event.why,
+            "prompt": event.prompt,
+            "first": event.first,
+            "text": event.text,
+            "withheld": not any(texts),
+            "cut_after": LONGEST if any(len(text) >= LONGEST for text in texts) else None,
+            "input": event.input and {"action": event.input.action, "checks": _checks(event.input.checks)},
+            "before": _checks(event.before),
+            "after": _checks(event.after),
+            "stream": event.stream,
+            "first_segment": finite(event.first_segment),
+            "stages": {name: finite(seconds) for name, seconds in event.stages.items()},
+            "usage": asdict(event.usage),
+            "error": event.error,
+            "upstream_error": event.upstream_error,
+        }
+    )
+
+
+def action(event: Event) -> str:
+    """Return the guard's action, or `error` for a request without an answer."""
+    return event.action or "error"
+
+
+def _checks(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "name": check.name,
+            "score": finite(check.score),
+            "limit": finite(check.limit),
+            "passed": check.passed,
+            "words": check.words,
+            "problem": check.problem,
+        }
+        for check in checks
+    ]
+
+
+class LivePage:
     """Serves the live page; `models` returns the route names for the example request.
 
     If several processes serve one port, `worker` is the number of this one. It shows the requests of all processes if
@@ -84,13 +168,13 @@ class Page:
         view, now = self._feed.view, time.time()
         board, oldest = view.board, view.oldest
         skipped = max(0, since - oldest)
-        rows = (payload.row(oldest + i, event) for i, event in enumerate(view.recent) if i >= skipped)
+        rows = (row(oldest + i, event) for i, event in enumerate(view.recent) if i >= skipped)
         return {
             "start": view.start,
             "worker": 0 if self._feed.is_shared else self._worker,
             "now": now,
             "models": [clean(name) for name in self._models()],
-            "totals": payload.totals(board),
+            "totals": totals(board),
             "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
             "limits": _by_clean_name(board.limits),
             "windows": [
@@ -117,7 +201,7 @@ class Page:
         place = number - view.oldest
         if not 0 <= place < len(view.recent):
             return _refusal(404, "This request is no longer kept in memory. The audit file may have it.")
-        return _json(payload.detail(number, next(islice(view.recent, place, None))))
+        return _json(detail(number, next(islice(view.recent, place, None))))
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:

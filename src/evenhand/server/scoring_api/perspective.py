@@ -1,12 +1,14 @@
 """`/v1alpha1/comments:analyze` in Perspective's format, answered by any scorer: clients only change the URL.
 
-An attribute is the scorer's own name in capitals (toxicity → TOXICITY); NAME_EXPERIMENTAL is answered as NAME.
+An attribute is the scorer's own name in capitals (toxicity → TOXICITY); NAME_EXPERIMENTAL is answered as NAME. Errors
+under /v1alpha1 have Google's format, and users of Google's client library get a discovery document.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +18,82 @@ from aiohttp import web
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.scorers.perspective import LARGEST
-from evenhand.server.errors import RequestError
-from evenhand.server.scoring_api.perspective_errors import CommentError
-from evenhand.server.scoring_api.scored import fault_of, no_score, read_object, scores_of
+from evenhand.server.errors import as_request_error
+from evenhand.server.scoring_api.moderations import fault_of, no_score, read_object, scores_of
 from evenhand.server.ticket import ticket_of
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import Handler
 
+_STATUSES: Mapping[int, tuple[int, str]] = {
+    400: (400, "INVALID_ARGUMENT"),
+    403: (403, "PERMISSION_DENIED"),
+    404: (404, "NOT_FOUND"),
+    405: (405, "UNIMPLEMENTED"),
+    408: (504, "DEADLINE_EXCEEDED"),
+    413: (400, "INVALID_ARGUMENT"),
+    429: (429, "RESOURCE_EXHAUSTED"),
+    501: (501, "UNIMPLEMENTED"),
+    502: (503, "UNAVAILABLE"),
+    503: (503, "UNAVAILABLE"),
+    504: (504, "DEADLINE_EXCEEDED"),
+}
 PATH = "/v1alpha1/comments:analyze"
 MOST_SPANS = 100
 """Sentences that are scored separately; the last span is the rest of a longer text."""
-
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n\s*")
 _PLAIN = (None, "PLAIN_TEXT", "TEXT_TYPE_UNSPECIFIED")
 _PROBABILITY = (None, "PROBABILITY", "SCORE_TYPE_UNSPECIFIED")
+DISCOVERY_PATH = "/$discovery/rest"
+
+
+class CommentError(RequestError):
+    """A request that Perspective would reject, with Perspective's error type."""
+
+    def __init__(
+        self, message: str, error_type: str = "INVALID_REQUEST", extra: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(400, message, code=error_type)
+        self.details = {
+            "@type": "type.googleapis.com/google.commentanalyzer.v1alpha1.Error",
+            "errorType": error_type,
+            **(extra or {}),
+        }
+
+
+def google_errors() -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    """Return the middleware; it wraps authentication and limits, because it must translate their errors too."""
+
+    @web.middleware
+    async def translate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.startswith("/v1alpha1/"):
+            return await handler(request)
+        try:
+            return await handler(request)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            ticket = ticket_of(request)
+            fault = ticket.fault = as_request_error(error, ticket.id, request.path)
+            if fault.status == 500:
+                raise  # the outermost middleware logs it
+            return google_response(fault)
+
+    return translate
+
+
+def google_response(fault: RequestError) -> web.Response:
+    other = (500, "INTERNAL") if fault.status >= 500 else (400, "INVALID_ARGUMENT")
+    code, status, message = *_STATUSES.get(fault.status, other), fault.message
+    details: list[Mapping[str, Any]] = [fault.details] if isinstance(fault, CommentError) else []
+    if fault.status == 401:
+        code, status = (400, "INVALID_ARGUMENT") if fault.code else (403, "PERMISSION_DENIED")
+        message = "API key not valid. Please pass a valid API key." if fault.code else f"{message} Or as ?key=KEY."
+        reason = "API_KEY_INVALID" if fault.code else "API_KEY_MISSING"
+        details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}]
+    error = {"code": code, "message": message, "status": status, "details": details}
+    return web.Response(
+        body=orjson.dumps({"error": error}), status=code, headers=fault.headers, content_type="application/json"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +267,44 @@ def _score(value: float) -> dict[str, Any]:
 
 def _json(value: Any) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def discovery_routes() -> list[web.RouteDef]:
+    async def discover(request: web.Request) -> web.Response:
+        document = discovery_document(_origin(request))
+        return web.Response(body=orjson.dumps(document), content_type="application/json")
+
+    return [web.get(DISCOVERY_PATH, discover)]
+
+
+def discovery_document(origin: str) -> dict[str, Any]:
+    """Return the document that tells Google's client library the one method and its path."""
+    query = {name: {"type": "string", "location": "query"} for name in ("key", "alt", "prettyPrint")}
+    method: dict[str, Any] = {
+        "id": "commentanalyzer.comments.analyze",
+        "path": PATH.removeprefix("/"),
+        "httpMethod": "POST",
+        "parameters": {},
+        "parameterOrder": [],
+        "request": {"$ref": "AnalyzeCommentRequest"},
+        "response": {"$ref": "AnalyzeCommentResponse"},
+    }
+    names = ("AnalyzeCommentRequest", "AnalyzeCommentResponse")
+    return {
+        "kind": "discovery#restDescription",
+        "id": "commentanalyzer:v1alpha1",
+        "name": "commentanalyzer",
+        "version": "v1alpha1",
+        "protocol": "rest",
+        "rootUrl": f"{origin}/",
+        "servicePath": "",
+        "parameters": query,
+        "schemas": {name: {"id": name, "type": "object", "properties": {}} for name in names},
+        "resources": {"comments": {"methods": {"analyze": method}}},
+    }
+
+
+def _origin(request: web.Request) -> str:
+    """Return the origin as the client sees it; a proxy in front may use https."""
+    scheme = request.headers.get("X-Forwarded-Proto", "")
+    return f"{scheme if scheme in ('http', 'https') else request.scheme}://{request.host}"

@@ -13,27 +13,26 @@ import orjson
 
 from evenhand.core.errors import UsageError
 from evenhand.server.state.types import (
-    FORGET_SECONDS,
     KEPT_SECONDS,
     PERIODS,
     SILENT_SECONDS,
+    Admission,
     Admit,
     AllSpent,
     Lease,
     Operation,
-    Per,
     Publish,
     Read,
     ReadSpent,
     Settle,
-    Shown,
+    SharedPage,
+    SharedStoreError,
     Spent,
-    StoreError,
-    Verdict,
     WrongKey,
     period_of,
 )
 from evenhand.server.telemetry.events import KEPT
+from evenhand.web.keys import FORGET_SECONDS, Per
 
 SECONDS = 1.0
 """Time limit of a call: requests wait for it."""
@@ -75,7 +74,7 @@ class RedisStore:
             except NoScriptError:
                 results = await self._client.eval(_SCRIPT, *arguments)
         except (RedisError, OSError) as error:
-            raise StoreError(f"Redis at {self._place}: {type(error).__name__}") from error
+            raise SharedStoreError(f"Redis at {self._place}: {type(error).__name__}") from error
         return [_result(operation, each) for operation, each in zip(operations, results, strict=True)]
 
     async def aclose(self) -> None:
@@ -131,11 +130,11 @@ def _member(lease: Lease) -> str:
 def _result(operation: Operation, value: Any) -> Any:
     match operation:
         case Read():
-            return Shown(*value)
+            return SharedPage(*value)
         case ReadSpent():
             return _spent(value)
         case Admit():
-            return Verdict(*orjson.loads(value))
+            return Admission(*orjson.loads(value))
         case _:
             return orjson.loads(value)
 

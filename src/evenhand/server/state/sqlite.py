@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from evenhand.server.state.account import Account, from_json, to_json
 from evenhand.server.state.types import (
-    FORGET_SECONDS,
     KEPT_SECONDS,
     SILENT_SECONDS,
+    Account,
     Admit,
     AllSpent,
     Operation,
@@ -22,11 +21,14 @@ from evenhand.server.state.types import (
     Read,
     ReadSpent,
     Settle,
-    Shown,
-    StoreError,
+    SharedPage,
+    SharedStoreError,
     WrongKey,
+    from_json,
+    to_json,
 )
 from evenhand.server.telemetry.events import KEPT
+from evenhand.web.keys import FORGET_SECONDS
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process's write."""
@@ -68,7 +70,7 @@ class SqliteStore:
                 raise
         except (sqlite3.Error, OSError) as error:
             self._close()
-            raise StoreError(f"{self._file}: {error}") from error
+            raise SharedStoreError(f"{self._file}: {error}") from error
         return results
 
     def _close(self) -> None:
@@ -140,11 +142,11 @@ class _Batch:
         self._database.execute("INSERT OR REPLACE INTO boards VALUES (?, ?, ?)", (news.process, news.at, news.board))
         self._database.execute("DELETE FROM boards WHERE at < ?", (news.at - SILENT_SECONDS,))
 
-    def _read(self, ask: Read) -> Shown:
+    def _read(self, ask: Read) -> SharedPage:
         def column(query: str, *values: float) -> list[str]:
             return [row[0] for row in self._database.execute(query, values)]
 
-        return Shown(
+        return SharedPage(
             start=column("SELECT start FROM about")[0],
             count=self._count(),
             events=column(

@@ -17,9 +17,9 @@ from typing import Any
 
 from evenhand.core.errors import UsageError
 from evenhand.server.config import StateConfig
-from evenhand.server.errors import RequestError
-from evenhand.server.state.memory import Memory
 from evenhand.server.state.types import (
+    Account,
+    Admission,
     Admit,
     AllSpent,
     Operation,
@@ -27,12 +27,13 @@ from evenhand.server.state.types import (
     Read,
     ReadSpent,
     Settle,
-    Shown,
-    Store,
-    StoreError,
-    Verdict,
+    SharedPage,
+    SharedStore,
+    SharedStoreError,
     WrongKey,
 )
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import WrongStreaks
 
 REST_SECONDS = 1.0
 """Pause before a store that failed is tried again."""
@@ -44,10 +45,38 @@ _log = logging.getLogger("evenhand.server")
 _Queue = list[tuple[Operation, asyncio.Future[Any] | None]]
 
 
+class Memory:
+    """Accounts by key, which come from the config, and wrong keys by address, which are bounded."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Account] = {}
+        self._wrong = WrongStreaks()
+
+    def admit(self, ask: Admit) -> Admission:
+        return self._account(ask.key).admit(ask)
+
+    def settle(self, end: Settle) -> None:
+        self._account(end.key).settle(end)
+
+    def wrong_key(self, wrong: WrongKey) -> int:
+        return self._wrong.add(wrong.address, wrong.at)
+
+    def spent(self) -> AllSpent:
+        return {key: account.spent for key, account in self._accounts.items() if account.spent}
+
+    def _account(self, key: str) -> Account:
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = Account()
+        return account
+
+
 class State:
     """Counts for this process, and for all others that use the same store."""
 
-    def __init__(self, store: Store | None = None, *, required: bool = False, may_come_later: bool = False) -> None:
+    def __init__(
+        self, store: SharedStore | None = None, *, required: bool = False, may_come_later: bool = False
+    ) -> None:
         self.required = required
         self._may_come_later = may_come_later
         self.down = ""
@@ -70,17 +99,17 @@ class State:
         if self._store is not None:
             try:
                 await self._asked(ReadSpent())
-            except StoreError as error:
+            except SharedStoreError as error:
                 if not self._may_come_later:
                     raise UsageError(f"The state file cannot be used: {error}.") from error
 
-    async def admit(self, ask: Admit) -> Verdict:
+    async def admit(self, ask: Admit) -> Admission:
         """Decide whether a request may start; the caller settles it if it may."""
         if self._store is None:
             return self._memory.admit(ask)
         try:
             return await self._asked(ask)
-        except StoreError as error:
+        except SharedStoreError as error:
             if self.required:
                 raise RequestError(
                     503,
@@ -105,7 +134,7 @@ class State:
         wrong = WrongKey(address, at)
         row = self._memory.wrong_key(wrong)
         if self._store is not None:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(SharedStoreError):
                 return await self._asked(wrong)
         return row
 
@@ -113,14 +142,14 @@ class State:
         """Show requests, and the counts of this process, on the live pages of all."""
         self._put(Publish(process, events, board, time()))
 
-    async def read(self, since: int) -> Shown:
+    async def read(self, since: int) -> SharedPage:
         """Return the requests of all processes after the first `since`; raises StoreError."""
         return await self._asked(Read(since, time()))
 
     async def spent(self) -> AllSpent:
         """Return what every key has spent."""
         if self._store is not None:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(SharedStoreError):
                 return await self._asked(ReadSpent())
         return self._memory.spent()
 
@@ -137,7 +166,7 @@ class State:
 
     async def _asked(self, operation: Operation) -> Any:
         if self.down:
-            raise StoreError(self.down)
+            raise SharedStoreError(self.down)
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._put(operation, result)
         return await result
@@ -167,7 +196,7 @@ class State:
         try:
             results = await self._store.apply([operation for operation, _ in batch])
         except Exception as error:
-            self._failed(batch, str(error) if isinstance(error, StoreError) else type(error).__name__)
+            self._failed(batch, str(error) if isinstance(error, SharedStoreError) else type(error).__name__)
             return
         if self.down:
             _log.warning("The shared state is back; %d operations had to wait", len(batch) + len(self._queue))
@@ -184,7 +213,7 @@ class State:
         self.failures += 1
         for _, future in batch:
             if future is not None and not future.done():
-                future.set_exception(StoreError(why))
+                future.set_exception(SharedStoreError(why))
         unsaved = [each for each in batch if isinstance(each[0], Settle)]
         self._queue = (unsaved + self._queue)[-MOST_UNSAVED:]
 

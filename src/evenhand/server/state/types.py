@@ -1,49 +1,28 @@
-"""The operations on the shared state, and what a place that holds it must be able to do.
+"""The operations on the shared state, the account of one key, and what a place that holds the state must be able to do.
 
-An operation carries its own time, so that all places count alike and tests need no clock.
+An operation carries its own time, so that all places count alike and tests need no clock. Accounts are pure; memory and
+SQLite use them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-Per = Literal["day", "month", "total"]
-"""The period after which a budget renews, in UTC."""
+import orjson
+
+from evenhand.web.keys import Per, Quota
+
 Refused = Literal["", "at_once", "tokens", "money", "reserved", "rate"]
 """Why a request may not start; `reserved`: requests in flight may use up the rest of the budget."""
 PERIODS: tuple[Per, ...] = ("day", "month", "total")
-BURST_SECONDS = 10.0
-"""The burst of a key: as many requests as its rate allows in this time."""
-FORGET_SECONDS = 600.0
-"""An address that sends no wrong key for this time starts anew."""
 KEPT_SECONDS = 86_400.0
 """How long the live page's requests are kept."""
 SILENT_SECONDS = 60.0
 """After this time without a sign, the counts of a process are no longer shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """The limits of one key; None means no limit."""
-
-    per_minute: float | None = None
-    at_once: int | None = None
-    tokens: float | None = None
-    money: float | None = None
-    per: Per = "total"
-
-    @property
-    def burst(self) -> float:
-        return max(1.0, (self.per_minute or 0.0) * BURST_SECONDS / 60)
-
-    @property
-    def leases(self) -> bool:
-        """Whether requests in flight count."""
-        return any(each is not None for each in (self.at_once, self.tokens, self.money))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +38,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """A request wants to start; the result is a `Verdict`."""
+    """A request wants to start; the result is a `Admission`."""
 
     key: str
     quota: Quota
@@ -68,7 +47,7 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Admission:
     """Whether a request may start, and what is left for the next one."""
 
     refused: Refused = ""
@@ -111,14 +90,14 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The live page wants everything after its first `since` requests; the result is a `Shown`."""
+    """The live page wants everything after its first `since` requests; the result is a `SharedPage`."""
 
     since: int
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SharedPage:
     """The live page of all processes."""
 
     start: str
@@ -152,8 +131,8 @@ Operation = Admit | Settle | WrongKey | Publish | Read | ReadSpent
 AllSpent = Mapping[str, Mapping[Per, Spent]]
 
 
-class Store(Protocol):
-    """A place that several processes share; it raises `StoreError` if it cannot be reached."""
+class SharedStore(Protocol):
+    """A place that several processes share; it raises `SharedStoreError` if it cannot be reached."""
 
     async def apply(self, operations: Sequence[Operation]) -> list[Any]:
         """Apply all operations in order, in one round trip, and return their results."""
@@ -162,7 +141,7 @@ class Store(Protocol):
     async def aclose(self) -> None: ...
 
 
-class StoreError(Exception):
+class SharedStoreError(Exception):
     """The shared state cannot be reached; the message says why, without passwords."""
 
 
@@ -187,3 +166,90 @@ def renewal(per: Per, at: float) -> datetime | None:
             return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
         case "total":
             return None
+
+
+@dataclass(slots=True)
+class Account:
+    """Changes with every request; `admit` and `settle` are its only ways to change."""
+
+    rate: float | None = None
+    """The rate that `left` was counted with."""
+    left: float = 0.0
+    """A token bucket: how many requests the rate allows now."""
+    at: float = 0.0
+    leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
+    held_tokens: float = 0.0
+    held_money: float = 0.0
+    spent: dict[Per, Spent] = field(default_factory=dict[Per, Spent])
+
+    def admit(self, ask: Admit) -> Admission:
+        self._end_leases(ask.at)
+        quota, spent = ask.quota, self._spent(ask.quota.per, ask.at)
+        if quota.per_minute is not None:
+            self._refill(quota.per_minute, quota.burst, ask.at)
+        refused = self._refused(quota, spent)
+        if not refused:
+            if quota.per_minute is not None:
+                self.left -= 1
+            if quota.leases:
+                self._hold(ask.lease)
+        wait = (1 - self.left) * 60 / quota.per_minute if refused == "rate" and quota.per_minute else 0.0
+        return Admission(refused, wait, max(0.0, self.left), spent.tokens + self.held_tokens)
+
+    def settle(self, end: Settle) -> None:
+        if end.lease is not None:
+            self._release(end.lease.id)
+        for per in PERIODS if end.tokens or end.money else ():
+            spent = self._spent(per, end.at)
+            self.spent[per] = Spent(spent.period, spent.tokens + end.tokens, spent.money + end.money)
+
+    def _refused(self, quota: Quota, spent: Spent) -> Refused:
+        if quota.tokens is not None and spent.tokens >= quota.tokens:
+            return "tokens"
+        if quota.money is not None and spent.money >= quota.money:
+            return "money"
+        if quota.at_once is not None and len(self.leases) >= quota.at_once:
+            return "at_once"
+        if quota.tokens is not None and spent.tokens + self.held_tokens >= quota.tokens:
+            return "reserved"
+        if quota.money is not None and spent.money + self.held_money >= quota.money:
+            return "reserved"
+        return "rate" if quota.per_minute is not None and self.left < 1 else ""
+
+    def _refill(self, per_minute: float, burst: float, at: float) -> None:
+        if self.rate != per_minute:  # new, or reloaded
+            self.rate, self.left = per_minute, burst
+        else:
+            self.left = min(burst, self.left + max(0.0, at - self.at) * per_minute / 60)
+        self.at = at
+
+    def _spent(self, per: Per, at: float) -> Spent:
+        return self.spent.get(per, Spent()).within(period_of(per, at))
+
+    def _hold(self, lease: Lease) -> None:
+        self.leases[lease.id] = lease
+        self.held_tokens += lease.tokens
+        self.held_money += lease.money
+
+    def _release(self, name: str) -> None:
+        if (lease := self.leases.pop(name, None)) is not None:
+            self.held_tokens -= lease.tokens
+            self.held_money -= lease.money
+        if not self.leases:  # no rest of rounding stays
+            self.held_tokens = self.held_money = 0.0
+
+    def _end_leases(self, at: float) -> None:
+        """Release the leases of killed processes; the oldest come first."""
+        while self.leases and (oldest := next(iter(self.leases.values()))).until <= at:
+            self._release(oldest.id)
+
+
+def to_json(account: Account) -> bytes:
+    return orjson.dumps(asdict(account))
+
+
+def from_json(text: bytes) -> Account:
+    fields: dict[str, Any] = orjson.loads(text)
+    fields["leases"] = {name: Lease(**each) for name, each in fields["leases"].items()}
+    fields["spent"] = {per: Spent(**each) for per, each in fields["spent"].items()}
+    return Account(**fields)

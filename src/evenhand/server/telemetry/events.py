@@ -1,12 +1,17 @@
-"""Events, one per request, passed to metrics, log, audit file and live page."""
+"""Events, one per request, passed to metrics, log, audit file and live page; and a span for each request."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from aiohttp import web
+
+from evenhand.core.otel import Telemetry, span_exporter
+from evenhand.core.tracing import Span, active
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check, InputRecord
 from evenhand.guards.upstreams import Tried
@@ -121,3 +126,47 @@ def _shortened(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+class Traces(Telemetry):
+    """Begins the spans of requests and exports them from a thread."""
+
+    @contextmanager
+    def request(self, request: web.Request) -> Generator[Span]:
+        """The span of a request, below the caller's if it sends a traceparent."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        # Only this header: what else a client sends must not reach the model's endpoint.
+        carrier = {"traceparent": request.headers.get("traceparent", "")}
+        parent = TraceContextTextMapPropagator().extract(carrier)
+        resource = request.match_info.route.resource
+        path = resource.canonical if resource else ""
+        attributes = {"http.request.method": request.method, "http.route": path, "url.scheme": request.scheme}
+        span = self.root(f"{request.method} {path}".strip(), "server", attributes, parent)
+        with active(span):
+            try:
+                yield span
+            finally:
+                span.end()
+
+
+def finish_span(span: Span, event: Event) -> None:
+    """Describe the request of a span, as far as the event has no texts."""
+    span.set(
+        {
+            "http.response.status_code": event.status,
+            "evenhand.request.id": event.id,
+            "evenhand.route": event.route,
+            "evenhand.action": event.action,
+            "evenhand.key": event.key,
+            "evenhand.late": event.late,
+        }
+    )
+    if event.status >= 500:
+        span.fail(event.upstream_error or str(event.status))
+
+
+def load_traces(*, wanted: bool) -> Traces | None:
+    """Return the traces if the config wants them or the environment names a collector; otherwise None."""
+    exporter = span_exporter(wanted=wanted)
+    return None if exporter is None else Traces(exporter)

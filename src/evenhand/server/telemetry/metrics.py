@@ -19,12 +19,12 @@ from aiohttp import web
 
 from evenhand.core.files import scratch
 from evenhand.guards.types import Action
-from evenhand.server.access.limits import Limits
-from evenhand.server.errors import RequestError
+from evenhand.server.limits import ServerLimits
 from evenhand.server.paths import SERVED
 from evenhand.server.state.state import State
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
+from evenhand.web.errors import RequestError
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
@@ -120,7 +120,7 @@ class Metrics:
         if audit is not None:
             self.watch("audit_rows_lost", "Requests missing from the audit file.", lambda: audit.dropped)
 
-    def watch_limits(self, limits: Limits) -> None:
+    def watch_limits(self, limits: ServerLimits) -> None:
         gate = limits.gate
         self.watch("in_flight", "Requests in flight.", lambda: gate.in_flight)
         self.watch("waiting", "Requests in the queue.", lambda: gate.waiting)

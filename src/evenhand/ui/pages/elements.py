@@ -9,7 +9,7 @@ from evenhand.core.format import count, money
 from evenhand.show.charts import legend_mark
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.show.sections.elements import NO_PRICE
-from evenhand.ui.index import Row
+from evenhand.ui.index import RunRow
 
 Values = Mapping[str, "str | Sequence[str]"]
 
@@ -20,7 +20,7 @@ def link(path: str, **values: str | Sequence[str]) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def run_link(row: Row, title: str = "") -> Html:
+def run_link(row: RunRow, title: str = "") -> Html:
     return tag("a", title or row.id, href=link("/run", id=row.id))
 
 
@@ -59,7 +59,7 @@ def pager(path: str, values: Values, page: int, found: int, size: int) -> Html |
     )
 
 
-def state(row: Row) -> Html:
+def state(row: RunRow) -> Html:
     """Return a run's state, with a bar while it is running."""
     if row.running:
         bar = tag("progress", max=max(1, row.total), value=row.done, aria_label=f"Progress of {row.id}")

@@ -1,14 +1,15 @@
-"""The first page: all runs, with filters, and arms to be chosen for a comparison."""
+"""The first page, with all runs, filters, and arms to be chosen for a comparison; and the page of one run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from evenhand.core.format import plural
+from evenhand.core.format import plural, share
 from evenhand.show.markup import Html, Node, tag
-from evenhand.ui.index import Chosen, Row
-from evenhand.ui.pages.elements import cost, date, field, link, pager, run_link, select, state
+from evenhand.ui.index import Chosen, RunRow
+from evenhand.ui.pages.elements import cost, date, facts, field, link, pager, problem, run_link, select, state
 
 PAGE = 100
 STATES = ("complete", "running", "stopped", "failed", "damaged")
@@ -32,7 +33,7 @@ class Filters:
         names = ("text", "model", "benchmark", "method", "state", "since", "until", "folder")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
-    def accepts(self, row: Row) -> bool:
+    def accepts(self, row: RunRow) -> bool:
         words = f"{row.id} {row.benchmark} {' '.join(row.models)} {' '.join(row.methods)} {row.headline}".lower()
         return (
             all(word in words for word in self.text.lower().split())
@@ -46,7 +47,7 @@ class Filters:
         )
 
 
-def content(folder: str, rows: Sequence[Row], filters: Filters, headlines: Mapping[str, str], unread: int) -> Html:
+def content(folder: str, rows: Sequence[RunRow], filters: Filters, headlines: Mapping[str, str], unread: int) -> Html:
     """Return the page's main part; `headlines` are those that were computed here."""
     matching = [row for row in rows if filters.accepts(row)]
     start = PAGE * (filters.page - 1)
@@ -74,13 +75,13 @@ def content(folder: str, rows: Sequence[Row], filters: Filters, headlines: Mappi
     )
 
 
-def _nothing(rows: Sequence[Row], unread: int) -> str:
+def _nothing(rows: Sequence[RunRow], unread: int) -> str:
     if rows:
         return "No run matches. Remove a filter to see more."
     return "The runs are being read." if unread else "There are no runs in this folder yet. The page Start makes one."
 
 
-def _filters(rows: Sequence[Row], filters: Filters, counted: str) -> Html:
+def _filters(rows: Sequence[RunRow], filters: Filters, counted: str) -> Html:
     def values(all_of: list[str]) -> list[str]:
         return sorted(set(all_of) - {""})
 
@@ -106,13 +107,13 @@ def _filters(rows: Sequence[Row], filters: Filters, counted: str) -> Html:
     )
 
 
-def _table(rows: Sequence[Row], headlines: Mapping[str, str]) -> Html:
+def _table(rows: Sequence[RunRow], headlines: Mapping[str, str]) -> Html:
     head = [tag("th", each, scope="col") for each in ("Run", "Arms", "Headline", "State", "Cost")]
     body = [_row(row, row.headline or headlines.get(row.id, "")) for row in rows]
     return tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="runs")
 
 
-def _row(row: Row, headline: str) -> Html:
+def _row(row: RunRow, headline: str) -> Html:
     parent = tag("a", f"{row.group}/", href=link("/", folder=row.group), class_="soft") if row.group else None
     about: list[Node] = [tag("span", each) for each in (row.benchmark, *row.models) if each]
     name = tag("th", parent, run_link(row, row.name), tag("small", date(row.created), about), scope="row")
@@ -130,3 +131,63 @@ def _row(row: Row, headline: str) -> Html:
 def _arm(chosen: Chosen) -> Html:
     box = tag("input", type="checkbox", name="arm", value=chosen.key, aria_label=f"Choose {chosen.label}")
     return tag("li", tag("label", box, tag("span", chosen.arm.label), class_="check"))
+
+
+def head(row: RunRow, actions: Node = None) -> Html:
+    """Return what is known before the report is computed."""
+    links: list[Node] = [tag("a", "Samples", href=link("/samples", run=row.id), class_="button primary")]
+    keys = [f"{row.id}::{arm.number}" for arm in row.arms]
+    if len(keys) > 1:
+        links.append(tag("a", "Answers side by side", href=link("/answers", arm=keys[:2]), class_="button"))
+        links.append(tag("a", "Compare its arms", href=link("/compare", arm=keys), class_="button"))
+    return tag(
+        "section",
+        tag("p", tag("a", "Runs", href="/"), _parents(row), class_="eyebrow"),
+        tag("h1", row.name),
+        facts(
+            [
+                ("Benchmark", tag("a", row.benchmark, href=link("/board", benchmark=row.benchmark))),
+                ("Models", _models(row)),
+                ("Arms", _arms(row)),
+                ("State", state(row)),
+                ("Begun", date(row.created)),
+                ("Calls", f"{row.calls:,}"),
+                ("Cost", cost(row.cost)),
+            ]
+        )
+        if not row.fault
+        else problem(row.fault),
+        tag("div", links if not row.fault else None, actions, class_="row-of-buttons"),
+        id="run",
+    )
+
+
+def report(found: Mapping[str, Any]) -> list[Html]:
+    """Return the sections of the report, with links to them."""
+    sections: Sequence[tuple[str, str, str]] = found["sections"]
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
+    contents = tag("ul", links, class_="contents", aria_label="Sections of the report")
+    return [tag("div", contents, class_="contents-box"), *(Html(html) for _, _, html in sections)]
+
+
+def _parents(row: RunRow) -> list[Node]:
+    return [" › ", tag("a", f"{row.group}/", href=link("/", folder=row.group))] if row.group else []
+
+
+def _models(row: RunRow) -> list[Node]:
+    found: list[Node] = []
+    for model in row.models:
+        found += [", " if found else "", tag("a", model, href=link("/history", model=model, benchmark=row.benchmark))]
+    return found
+
+
+def _arms(row: RunRow) -> Html:
+    items = [
+        tag(
+            "li",
+            f"{arm.label}: {arm.done:,} of {plural(arm.done + arm.pending, 'sample')} run",
+            f", {share(arm.ungraded, arm.done)} without a grade" if arm.ungraded else "",
+        )
+        for arm in row.arms
+    ]
+    return tag("ul", items, class_="plain")

@@ -12,16 +12,16 @@ from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
 from evenhand.show.sections.browser import DATA_ID, panes
 from evenhand.show.view import PALETTE_SIZE
 from evenhand.studies.results import ShownOutcome, ShownSample
-from evenhand.ui.index import Chosen, Row
+from evenhand.ui.index import Chosen, RunRow
 from evenhand.ui.pages.elements import arm_mark, field, link, pager, run_link, select
-from evenhand.ui.samples import PAGE, SORTS, Entry, Listing, Query
+from evenhand.ui.samples import PAGE, SORTS, Listing, Query, SampleEntry
 
 STATUSES = ("graded", "refused", "unscored", "cut", "failed")
 _MOST_WORDS = 4000
 """Of both answers together; longer ones are shown without marks."""
 
 
-def content(row: Row, listing: Listing, query: Query, opened: str, reading: bool) -> list[Node]:
+def content(row: RunRow, listing: Listing, query: Query, opened: str, reading: bool) -> list[Node]:
     """Return the page; `opened` is the id of the sample to show first, `reading` whether the search index is made."""
     arms = [{"id": f"1.{arm.number}", "label": arm.label, "index": i % PALETTE_SIZE} for i, arm in enumerate(row.arms)]
     data = {"arms": arms, "samples": [_item(each) for each in listing.entries]}
@@ -52,7 +52,7 @@ def content(row: Row, listing: Listing, query: Query, opened: str, reading: bool
     return [section, tag("script", embedded_json(data), type="application/json", id=DATA_ID)]
 
 
-def _values(row: Row, query: Query) -> Mapping[str, str]:
+def _values(row: RunRow, query: Query) -> Mapping[str, str]:
     return {
         "run": row.id,
         "text": query.text,
@@ -64,7 +64,7 @@ def _values(row: Row, query: Query) -> Mapping[str, str]:
     }
 
 
-def _filters(row: Row, listing: Listing, query: Query, found: str) -> Html:
+def _filters(row: RunRow, listing: Listing, query: Query, found: str) -> Html:
     arms = [(str(arm.number), arm.label) for arm in row.arms]
     groups = sorted({*listing.groups, query.group} - {""})
     return tag(
@@ -93,7 +93,7 @@ def _filters(row: Row, listing: Listing, query: Query, found: str) -> Html:
     )
 
 
-def _item(entry: Entry) -> Mapping[str, Any]:
+def _item(entry: SampleEntry) -> Mapping[str, Any]:
     """Return what the list shows; the script asks for the rest when the sample is opened."""
     outcomes = [{"arm": f"1.{end.arm}", "status": end.status, "answer": end.answer} for end in entry.ends]
     note = "judges disagree" if entry.apart >= FAR_APART else ""

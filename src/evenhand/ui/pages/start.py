@@ -15,14 +15,14 @@ from evenhand.methods.base import METHODS
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.elements import table
 from evenhand.ui import offers
-from evenhand.ui.index import Row
+from evenhand.ui.index import RunRow
 from evenhand.ui.pages.elements import field, problem, select
 
 _LARGEST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StartForm:
     """What the form says."""
 
     model: str = ""
@@ -33,7 +33,7 @@ class Asked:
     budget: str = ""
 
     @classmethod
-    def of(cls, form: Any) -> Asked:
+    def of(cls, form: Any) -> StartForm:
         texts = {name: str(form.get(name, "")).strip()[:300] for name in ("model", "judge", "benchmark", "limit")}
         methods = tuple(str(each) for each in form.getall("method", []))
         return cls(**texts, methods=methods, budget=str(form.get("budget", "")).strip()[:100])
@@ -64,7 +64,7 @@ class Asked:
         return [tag("input", type="hidden", name=name, value=value) for name, value in pairs]
 
 
-def form(token: Html, asked: Asked, fault: str = "") -> Html:
+def form(token: Html, asked: StartForm, fault: str = "") -> Html:
     """Return the form; a `fault` says what to mend."""
     models, providers = offers.offered_models(), offers.offered_providers()
     known = tag("datalist", [tag("option", value=each) for each in models], id="models")
@@ -108,7 +108,7 @@ def _small(text: str) -> Html:
     return tag("small", text, class_="soft")
 
 
-def _methods(asked: Asked) -> Html:
+def _methods(asked: StartForm) -> Html:
     boxes = [
         tag(
             "label",
@@ -122,7 +122,7 @@ def _methods(asked: Asked) -> Html:
     return tag("fieldset", tag("legend", "Methods"), tag("div", boxes, class_="many"))
 
 
-def confirm(token: Html, asked: Asked, forecast: Sequence[Mapping[str, Any]]) -> Html:
+def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]) -> Html:
     """Return the dry run, and the button that starts the run."""
     rows: list[list[Node]] = [
         [
@@ -165,7 +165,7 @@ def confirm(token: Html, asked: Asked, forecast: Sequence[Mapping[str, Any]]) ->
     )
 
 
-def resume_form(token: Html, row: Row) -> Html:
+def resume_form(token: Html, row: RunRow) -> Html:
     """Return the button that goes on with a run, within a new budget."""
     return tag(
         "form",

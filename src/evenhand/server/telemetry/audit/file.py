@@ -1,9 +1,18 @@
-"""The audit file's tables, how it is opened, and how its rows are read."""
+"""The audit file: its tables, its hash chain, how it is opened, and how its rows are read.
+
+Every row has the hash of its values and of the hash before it, so a row that is changed, inserted or removed breaks the
+chain from there on. With a key the hashes are HMACs, so that somebody who may write to the file, but does not know the
+key, cannot compute a new chain.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import os
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
@@ -11,9 +20,13 @@ from typing import Any
 
 import orjson
 
-from evenhand.core.errors import DataError
-from evenhand.server.telemetry.audit.chain import Link
+from evenhand.core.errors import DataError, PlanError
 
+START = bytes(32)
+"""What stands in place of the hash before the first row."""
+
+SHORTEST_KEY = 16
+"""In bytes."""
 VERSION = 2
 UNCHAINED = 1
 """The version of files without a hash chain."""
@@ -23,7 +36,6 @@ REQUEST = ("time", "id", "route", "endpoint", "key", "status", "action", "late",
 """The columns of a request that are hashed, after its number."""
 NOTE = ("time", "kind", "body")
 """The columns of a note: a row of the chain on the file itself, e.g. that old rows were deleted."""
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (
     number INTEGER PRIMARY KEY, time REAL NOT NULL, id TEXT NOT NULL, route TEXT NOT NULL, endpoint TEXT NOT NULL,
@@ -36,6 +48,43 @@ CREATE TABLE IF NOT EXISTS notes (
 );
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value);
 """
+_TABLES = ("requests", "notes")
+
+
+def key_from(variable: str) -> bytes:
+    """Return the key of the chain from an environment variable."""
+    key = os.environ.get(variable, "").encode("utf-8", "surrogateescape")
+    if len(key) < SHORTEST_KEY:
+        state = f"has fewer than {SHORTEST_KEY} bytes" if key else "is not set"
+        raise PlanError(f"The environment variable {variable} {state}; it must hold the key of the audit file.")
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A row's number and hash."""
+
+    number: int = 0
+    hash: bytes = START
+
+
+class Hasher:
+    """Computes the hashes of one file."""
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
+        self.key_id = self._digest(b"key").hex()[:16] if key else ""
+        """Tells keys apart and reveals nothing about them; "" without a key."""
+
+    def row(self, before: bytes, kind: str, values: tuple[Any, ...]) -> bytes:
+        return self._digest(before + orjson.dumps([kind, *values]))
+
+    def head(self, last: bytes) -> bytes:
+        """Return the seal of the last row: without the key, nobody can make an earlier row the last one."""
+        return self._digest(b"head" + last)
+
+    def _digest(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, "sha256") if self._key else hashlib.sha256(data).digest()
 
 
 def open_to_write(file: Path) -> sqlite3.Connection:
@@ -77,9 +126,6 @@ def last_link(db: sqlite3.Connection) -> Link | None:
     """Return the last row's link; None if there is no row."""
     rows = [db.execute(f"SELECT number, hash FROM {table} ORDER BY number DESC LIMIT 1") for table in _TABLES]  # noqa: S608
     return max((Link(*row) for each in rows for row in each), key=lambda link: link.number, default=None)
-
-
-_TABLES = ("requests", "notes")
 
 
 def state_of(db: sqlite3.Connection, name: str) -> Any:

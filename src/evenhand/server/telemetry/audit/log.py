@@ -6,6 +6,8 @@ rows that are too old are deleted. The config decides whether texts are stored: 
 
 Every row is a link of a hash chain, which continues over restarts and rotated files. Notes in the chain tell of all
 that is no request: starts and ends, lost rows, and rows and files that were deleted by age.
+
+Rows are deleted by a clock of our own, which distrusts the system's clock: that may be wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +28,12 @@ import orjson
 
 from evenhand.core.errors import StoreError
 from evenhand.guards.types import Check, InputRecord
-from evenhand.server.telemetry.audit.chain import START, Hasher, Link
 from evenhand.server.telemetry.audit.file import (
     BUSY_SECONDS,
+    START,
     VERSION,
+    Hasher,
+    Link,
     last_link,
     open_to_read,
     open_to_write,
@@ -37,10 +41,14 @@ from evenhand.server.telemetry.audit.file import (
     state_of,
     version_of,
 )
-from evenhand.server.telemetry.audit.retention import RetentionClock
 from evenhand.server.telemetry.events import Event
-from evenhand.server.telemetry.redact import Texts, with_texts, without_secrets
+from evenhand.server.telemetry.logs import Texts, with_texts, without_secrets
 
+CATCH_UP = 2.0
+"""How fast this clock may run compared to the time that passes, until it has caught up with the system's clock."""
+BEHIND_SECONDS = 3600.0
+"""A larger difference to the system's clock is logged."""
+_log = logging.getLogger("evenhand.server")
 WAITING = 20_000
 """Queue limit in rows."""
 BATCH = 500
@@ -52,15 +60,49 @@ RETRY_SECONDS = 60.0
 """When a file is rotated that could not be, because somebody read it."""
 AHEAD_SECONDS = 60.0
 """A row with a time further ahead was written while the clock was wrong."""
-
 _INSERT_REQUEST = "INSERT INTO requests VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERT_NOTE = "INSERT INTO notes VALUES (?,?,?,?,?)"
-# A row with an old time after rows with newer ones was written while the clock was wrong.
 _LAST_OLD = (
     "SELECT number, hash FROM requests WHERE time < ? AND number <"
     " coalesce((SELECT min(number) FROM requests WHERE time BETWEEN ? AND ?), ?) ORDER BY number DESC LIMIT 1"
 )
-_log = logging.getLogger("evenhand.server")
+
+
+class RetentionClock:
+    """Never ahead of the system's clock, and never faster than twice the time that passes while the server runs.
+
+    So a system clock that is wrong for an hour deletes at most one hour of rows too early, whatever it shows. After a
+    long time without a running server, rows are deleted late until this clock has caught up.
+    """
+
+    def __init__(
+        self,
+        reached: float | None = None,
+        wall: Callable[[], float] = time.time,
+        passed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall, self._passed = wall, passed
+        self.reached = wall() if reached is None else reached
+        """The latest time that is certain, in seconds since 1970; it is stored for the next start."""
+        self._at = passed()
+        self._reported = False
+
+    def now(self) -> float:
+        wall, at = self._wall(), self._passed()
+        self.reached = max(self.reached, min(wall, self.reached + CATCH_UP * (at - self._at)))
+        self._at = at
+        behind = wall - self.reached
+        if behind > BEHIND_SECONDS and not self._reported:
+            _log.warning(
+                "The system's clock is %.0f hours ahead of the time that the audit file has seen; until that time has "
+                "passed, its rows are deleted late",
+                behind / 3600,
+            )
+        self._reported = behind > BEHIND_SECONDS
+        return min(wall, self.reached)
+
+
+# A row with an old time after rows with newer ones was written while the clock was wrong.
 
 
 class AuditLog:

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from evenhand.core.errors import UsageError
-from evenhand.server.telemetry.audit.chain import START, Hasher, Link
 from evenhand.server.telemetry.audit.file import (
     NOTE,
     REQUEST,
+    START,
     UNCHAINED,
     VERSION,
+    Hasher,
+    Link,
     open_to_read,
     rotated_files,
     state_of,

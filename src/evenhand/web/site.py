@@ -26,13 +26,11 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from evenhand.core.errors import EvenhandError
-from evenhand.server.access.auth import INVALID_KEY, Auth, Client, Handler, WrongKeys, allowed, key_of
-from evenhand.server.config import KeyConfig, Permission
-from evenhand.server.errors import RequestError
-from evenhand.server.process.lifecycle import address
-from evenhand.server.process.listening import bound
 from evenhand.show.markup import Html, tag
-from evenhand.ui.layout import page
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import INVALID_KEY, Auth, Caller, Handler, KeyConfig, Permission, WrongKeys, allowed, key_of
+from evenhand.web.layout import page
+from evenhand.web.listening import address, bound
 
 TOKEN = "token"  # noqa: S105 - the name of a field
 """The form field with the token that protects against requests of other sites; scripts send X-Token."""
@@ -55,7 +53,7 @@ STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 """Of the reports."""
 SCRIPTS = ("page.js",)
 _TYPES = {"css": "text/css", "js": "text/javascript"}
-_CLIENT = web.RequestKey("ui-client", Client)
+_CLIENT = web.RequestKey("ui-client", Caller)
 _SESSION = web.RequestKey("ui-session", str)
 _log = logging.getLogger("evenhand.ui")
 Assets = Mapping[str, bytes]
@@ -63,7 +61,7 @@ Assets = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    client: Client
+    client: Caller
     ends: float
 
 
@@ -116,7 +114,7 @@ class Site:
             raise RequestError(403, f"This key lacks the permission {right!r}.", code="missing_right")
 
     def may(self, request: web.Request, right: Permission) -> bool:
-        return allowed(request.get(_CLIENT, Client()), right)
+        return allowed(request.get(_CLIENT, Caller()), right)
 
     # --- the protection ---
 
@@ -154,7 +152,7 @@ class Site:
                 raise web.HTTPSeeOther(f"/login?to={quote(request.path_qs, safe='')}")
             raise RequestError(401, "This server needs an API key. Log in at /login, or send it as a bearer token.")
 
-    async def _owner(self, request: web.Request, key: str) -> Client:
+    async def _owner(self, request: web.Request, key: str) -> Caller:
         try:
             return self.auth.owner(key)
         except RequestError as error:
@@ -255,7 +253,7 @@ def html(text: str, status: int = 200) -> web.Response:
 
 def shared_assets() -> Assets:
     """Return the style and scripts that every page has; most of the style is that of the reports."""
-    ours, reports = files("evenhand.ui") / "assets", files("evenhand.show") / "assets"
+    ours, reports = files("evenhand.web") / "assets", files("evenhand.show") / "assets"
     style = b"\n".join((reports / name).read_bytes() for name in STYLES) + (ours / "ui.css").read_bytes()
     scripts = {name: (reports / name).read_bytes() for name in SCRIPTS}
     return {"style.css": style, "ui.js": (ours / "ui.js").read_bytes(), **scripts}

@@ -1,4 +1,4 @@
-"""The frame of every page: head, navigation and main part. All text is escaped by `reports.markup`."""
+"""The frame of every page: head, navigation and main part. All text is escaped by `show.markup`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Authentication by API keys, of which the config holds only hashes, and access from this machine without keys.
+"""API keys: how a config writes them, what a key may do, and who sent a request.
 
 A key is 32 random bytes, so a plain SHA-256 hash is safe to store; a slow password hash would only delay every
 request. A presented key is compared with all keys in constant time.
 
-Without keys in the config, the server binds to loopback addresses only and serves programs of this machine; the Host
-and Origin headers keep out web pages of other sites. With keys, everyone needs one, also from this machine, because
-requests through a reverse proxy look local.
+Without keys, a server binds to loopback addresses only and serves programs of this machine; the Host and Origin headers
+keep out web pages of other sites. With keys, everyone needs one, also from this machine, because requests through a
+reverse proxy look local.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ import logging
 import math
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from time import time
+from typing import Annotated, Any, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from evenhand.core.errors import PlanError
-from evenhand.server.access.address import address_of
-from evenhand.server.config import KeyConfig, Permission
-from evenhand.server.errors import RequestError
-from evenhand.server.state.state import State
-from evenhand.server.state.types import Quota
+from evenhand.core.errors import DataError, PlanError
+from evenhand.data.yaml_file import read_yaml
+from evenhand.web.errors import RequestError
 
 PREFIX = "evh-"
 """Prefix of all keys, so that leaked keys are recognised."""
@@ -43,20 +45,111 @@ LONGEST_DELAY = 10.0
 """Seconds; each further wrong key waits one second longer, up to this."""
 
 _log = logging.getLogger("evenhand.server")
-_REQUIRED: dict[str, Permission] = {
-    "/page": "admin",
-    "/admin": "admin",
-    "/metrics": "metrics",
-    "/v1/moderations": "score",
-    "/v1alpha1": "score",
-    "/$discovery": "score",
-}
 _HASH = re.compile("[0-9a-fA-F]{64}")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Per = Literal["day", "month", "total"]
+"""The period after which a budget renews, in UTC."""
+BURST_SECONDS = 10.0
+"""The burst of a key: as many requests as its rate allows in this time."""
+FORGET_SECONDS = 600.0
+"""An address that sends no wrong key for this time starts anew."""
+MOST_ADDRESSES = 10_000
+Permission = Literal["bypass", "admin", "score", "metrics"]
+ADDRESS = web.RequestKey("address", str)
+"""The address of a request's client, where it is known better than from the connection."""
+STRICT = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,99}")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name may have at most 100 letters, digits and . _ : / @ -")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+class BudgetConfig(BaseModel):
+    """What a key may spend in a period."""
+
+    model_config = STRICT
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    money: Annotated[float, Field(gt=0)] | None = None
+    """In the currency of the prices."""
+    per: Per
+    """The budget renews with the day or month, in UTC."""
+
+    @model_validator(mode="after")
+    def _has_an_amount(self) -> Self:
+        if self.tokens is None and self.money is None:
+            raise ValueError("give tokens, money or both")
+        return self
+
+
+class KeyConfig(BaseModel):
+    """The hash of one client's API key, and its additional permissions."""
+
+    model_config = STRICT
+    hash: str
+    may: tuple[Permission, ...] = ()
+    per_minute: Annotated[float, Field(gt=0)] | None = None
+    """Rate limit of this key in requests per minute."""
+    at_once: Annotated[int, Field(ge=1)] | None = None
+    """Concurrency limit of this key."""
+    budget: BudgetConfig | None = None
+    routes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The routes that the key may use; all by default."""
+    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+    """When the key stops working; a date means its beginning, and a time without a zone is UTC."""
+
+
+class _Keys(BaseModel):
+    model_config = STRICT
+    keys: Annotated[dict[Name, KeyConfig], Field(min_length=1)]
+
+
+def read_keys(path: Path) -> dict[str, KeyConfig]:
+    """Return the keys in a file that has nothing else; a server's own config is refused, since its keys may chat."""
+    value: Any = read_yaml(path)
+    try:
+        return dict(_Keys.model_validate(value).keys)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(name) for name in first["loc"]) or "the file"
+        raise DataError(
+            f"at {where}: {str(first['msg']).lower()}. The file has only keys, as `evenhand serve keys NAME` prints "
+            "them: keys: {NAME: {hash: …}}.",
+            file=path,
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class Quota:
+    """The limits of one key; None means no limit."""
+
+    per_minute: float | None = None
+    at_once: int | None = None
+    tokens: float | None = None
+    money: float | None = None
+    per: Per = "total"
+
+    @property
+    def burst(self) -> float:
+        return max(1.0, (self.per_minute or 0.0) * BURST_SECONDS / 60)
+
+    @property
+    def leases(self) -> bool:
+        """Whether requests in flight count."""
+        return any(each is not None for each in (self.at_once, self.tokens, self.money))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
     """The sender of a request; its name is "" if the server has no keys."""
 
     name: str = ""
@@ -69,21 +162,47 @@ class Client:
     """In seconds since 1970."""
 
 
+class KeyCounter(Protocol):
+    """Where wrong keys are counted: in this process, or for all processes of a server."""
+
+    async def wrong_key(self, address: str, at: float) -> int:
+        """Count a wrong key and return how many came in a row from this address."""
+        ...
+
+
+class WrongStreaks:
+    """Wrong keys in a row by address, in memory; the number of addresses is bounded."""
+
+    def __init__(self) -> None:
+        self._streaks: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def add(self, address: str, at: float) -> int:
+        before, last = self._streaks.pop(address, (0, at))
+        streak = 1 + (before if at - last < FORGET_SECONDS else 0)
+        self._streaks[address] = streak, at
+        if len(self._streaks) > MOST_ADDRESSES:
+            self._streaks.popitem(last=False)
+        return streak
+
+    async def wrong_key(self, address: str, at: float) -> int:
+        return self.add(address, at)
+
+
 class WrongKeys:
     """Counts wrong keys by client address, and delays the answers to an address that sends many.
 
     Clients with a right key are never delayed: behind a proxy that the config does not name, all have its address.
     """
 
-    def __init__(self, state: State | None = None, clock: Callable[[], float] = time) -> None:
+    def __init__(self, counter: KeyCounter | None = None, clock: Callable[[], float] = time) -> None:
         self.count = 0
-        self._state = state or State()
+        self._counter = counter or WrongStreaks()
         self._clock = clock
 
     async def note(self, address: str) -> None:
         """Log a wrong key; after many in a row, only wait."""
         self.count += 1
-        row = await self._state.wrong_key(address, self._clock())
+        row = await self._counter.wrong_key(address, self._clock())
         if row <= FREE_TRIES:
             more = "; the next ones are answered slowly, and only counted" if row == FREE_TRIES else ""
             _log.warning("%s sent a wrong API key%s", address, more)
@@ -91,9 +210,7 @@ class WrongKeys:
             await asyncio.sleep(min(LONGEST_DELAY, row - FREE_TRIES))
 
 
-_CLIENT = web.RequestKey("client", Client)
-_UNKNOWN = Client()
-LOCAL_CLIENT = Client(may=frozenset({"score", "metrics", "admin"}))
+LOCAL_CALLER = Caller(may=frozenset({"score", "metrics", "admin"}))
 """A program of this machine without a key; switching off the method always needs a key."""
 
 
@@ -114,11 +231,11 @@ class Auth:
         self._clients = [(_digest(name, key.hash), _client(name, key)) for name, key in keys.items()]
         self._origins = frozenset(origins)
 
-    def client(self, request: web.Request) -> Client:
+    def client(self, request: web.Request) -> Caller:
         """Return the request's client; raises RequestError if a key is missing or not valid."""
         if not self._clients:
             self._reject_other_sites(request)
-            return LOCAL_CLIENT
+            return LOCAL_CALLER
         presented = key_of(request)
         if not presented:
             raise RequestError(401, "This server needs an API key. Send it as `Authorization: Bearer KEY`.")
@@ -128,7 +245,7 @@ class Auth:
     def needs_key(self) -> bool:
         return bool(self._clients)
 
-    def owner(self, presented: str) -> Client:
+    def owner(self, presented: str) -> Caller:
         """Return the client of a key; raises RequestError if the key is not valid."""
         if (client := self._find(presented)) is None:
             raise RequestError(401, "The API key is not valid.", code=INVALID_KEY)
@@ -136,7 +253,7 @@ class Auth:
             raise RequestError(401, "The API key has expired.", code="expired_api_key")
         return client
 
-    def _find(self, presented: str) -> Client | None:
+    def _find(self, presented: str) -> Caller | None:
         digest = hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
         match = None
         for known, client in self._clients:  # no early exit, so that timing does not reveal which key matched
@@ -157,47 +274,8 @@ class Auth:
             raise RequestError(403, "Web pages of other sites may not use this server unless its config names them.")
 
 
-def auth_middleware(
-    current: Callable[[], Auth], open_paths: Collection[str] = (), wrong_keys: WrongKeys | None = None
-) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
-    """Return the middleware that checks keys and permissions; everyone may read the open paths.
-
-    `current` is called for every request, because keys can be reloaded.
-    """
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in open_paths and request.method in ("GET", "HEAD"):
-            return await handler(request)
-        try:
-            client = current().client(request)
-        except RequestError as error:
-            if wrong_keys is not None and error.code == INVALID_KEY:
-                await wrong_keys.note(address_of(request))
-            raise
-        if (right := right_needed(request.path)) and not allowed(client, right):
-            raise RequestError(403, f"This key lacks the permission {right!r}.", code="missing_right")
-        request[_CLIENT] = client
-        return await handler(request)
-
-    return check
-
-
-def client_of(request: web.Request) -> Client:
-    """Return the client of a request that has passed the middleware."""
-    return request.get(_CLIENT, _UNKNOWN)
-
-
-def allowed(client: Client, right: Permission) -> bool:
+def allowed(client: Caller, right: Permission) -> bool:
     return right in client.may or (right == "metrics" and "admin" in client.may)
-
-
-@lru_cache(maxsize=256)
-def right_needed(path: str) -> Permission | None:
-    for place, right in _REQUIRED.items():
-        if path == place or path.startswith(f"{place}/"):
-            return right
-    return None
 
 
 def key_of(request: web.Request) -> str:
@@ -229,9 +307,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _client(name: str, key: KeyConfig) -> Client:
+def _client(name: str, key: KeyConfig) -> Caller:
     expires = key.expires.timestamp() if key.expires else math.inf
-    return Client(name, frozenset(key.may), _quota(key), key.routes, expires)
+    return Caller(name, frozenset(key.may), _quota(key), key.routes, expires)
 
 
 def _quota(key: KeyConfig) -> Quota | None:
@@ -260,3 +338,8 @@ def _host_name(address: str) -> str:
         return urlsplit(address).hostname or ""
     except ValueError:
         return ""
+
+
+def address_of(request: web.Request) -> str:
+    """Return the address of the request's client; "" if it is not known."""
+    return request.get(ADDRESS, request.remote or "")

@@ -20,7 +20,7 @@ _log = logging.getLogger("evenhand.server")
 Protocols = Callable[[], asyncio.BaseProtocol]
 
 
-class Listener:
+class ListeningSocket:
     """Binds its address when created, and accepts connections from `start` to `close`."""
 
     def __init__(self, host: str, port: int, *, shared: bool = False) -> None:
@@ -82,3 +82,9 @@ def bound(host: str, port: int, *, shared: bool) -> socket.socket:
         why = error.strerror or str(error)
         raise UsageError(f"Cannot listen on {host} port {port}: {why}. Choose another --host or --port.") from error
     return bound_socket
+
+
+def address(host: str, port: int) -> str:
+    """Return the URL to show to people."""
+    shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104
+    return f"http://{shown}:{port}"

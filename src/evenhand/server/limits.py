@@ -1,27 +1,35 @@
-"""The limits of each key: requests per minute, requests at once, and budgets of tokens and money.
+"""The limits of a server and of each of its keys, as a middleware; above a limit the answer is 429 with Retry-After.
 
-A request may start while what the key has spent, and what its requests in flight have reserved, is below the budget.
-It reserves an estimate: the key's average, at least the tokens of its body. A budget can therefore be exceeded only by
-the last request that starts, and by what the requests in flight spend beyond their estimates.
+A server has limits of concurrency, queue, time and size. A request's body is read only when the request leaves the
+queue, so waiting requests cost almost nothing.
+
+A key has requests per minute, requests at once, and budgets of tokens and money. A request may start while what the key
+has spent, and what its requests in flight have reserved, is below the budget. It reserves an estimate: the key's
+average, at least the tokens of its body. A budget can therefore be exceeded only by the last request that starts, and
+by what the requests in flight spend beyond their estimates.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from itertools import count
-from time import time
+from time import monotonic, time
 
 from aiohttp import web
 
+from evenhand.core.gate import Gate
 from evenhand.core.types import Usage
-from evenhand.server.access.auth import Client, client_of, right_needed
-from evenhand.server.errors import RequestError
+from evenhand.server.access import caller_of, right_needed
+from evenhand.server.config import LimitsConfig
 from evenhand.server.state.state import State
-from evenhand.server.state.types import Admit, Lease, Quota, Settle, Verdict, renewal
+from evenhand.server.state.types import Admission, Admit, Lease, Settle, renewal
 from evenhand.server.ticket import ticket_of
+from evenhand.web.errors import RequestError
+from evenhand.web.keys import Caller, Handler, Quota
 
 FIRST_REPLY = 512
 """Tokens that are reserved for a reply while the key has no average yet."""
@@ -31,6 +39,12 @@ PAUSES = (0.05, 0.1, 0.2)
 """Seconds between tries of a request that has no place: another process may have released one just now."""
 _SMOOTHING = 0.1
 _PERIODS = {"day": " a day", "month": " a month", "total": ""}
+_HEADERS = web.RequestKey("rate_limit_headers", dict[str, str])
+LONGEST_WAIT = 30.0
+"""Seconds after which a request that is still in the queue is rejected."""
+BODY_SECONDS = 30.0
+"""Time limit for a client to send its whole request."""
+_LIMITS = web.RequestKey("limits", LimitsConfig)
 
 
 class Quotas:
@@ -50,7 +64,7 @@ class Quotas:
 
         `seconds` is the longest time that a request can take.
         """
-        client = client_of(request)
+        client = caller_of(request)
         if client.quota is None:
             return None
         spends = right_needed(request.path) is None
@@ -72,7 +86,7 @@ class Quotas:
 
     def settle(self, request: web.Request, lease: Lease | None) -> None:
         """Count what a request spent, whether it succeeded or not."""
-        client, used = client_of(request), ticket_of(request).meter.usage
+        client, used = caller_of(request), ticket_of(request).meter.usage
         if not client.name or (lease is None and not used.tokens):
             return
         money = self._money(client, used)
@@ -81,16 +95,16 @@ class Quotas:
             usual = self._usual.get(client.name, used.tokens)
             self._usual[client.name] = usual + _SMOOTHING * (used.tokens - usual)
 
-    def _estimate(self, client: Client, body_bytes: int) -> float:
+    def _estimate(self, client: Caller, body_bytes: int) -> float:
         prompt = body_bytes / 4
         return max(prompt, self._usual.get(client.name, prompt + FIRST_REPLY))
 
-    def _money(self, client: Client, used: Usage) -> float:
+    def _money(self, client: Caller, used: Usage) -> float:
         """Return the cost; calls of unknown price count as the key's dearest ones."""
         return used.tokens * self.prices.get(client.name, 0.0) if used.cost is None else used.cost
 
 
-def refusal(quota: Quota, verdict: Verdict, now: float) -> RequestError:
+def refusal(quota: Quota, verdict: Admission, now: float) -> RequestError:
     """Return the error for a request that may not start."""
     match verdict.refused:
         case "tokens":
@@ -118,7 +132,7 @@ def _used_up(amount: str, quota: Quota, now: float) -> RequestError:
     )
 
 
-def headers(quota: Quota, verdict: Verdict, now: float) -> dict[str, str]:
+def headers(quota: Quota, verdict: Admission, now: float) -> dict[str, str]:
     """Return what is left, in the headers that OpenAI's clients read."""
     found: dict[str, str] = {}
     if quota.per_minute is not None:
@@ -149,10 +163,101 @@ def duration(seconds: float) -> str:
     return (f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else "") + f"{rest}s"
 
 
-_HEADERS = web.RequestKey("rate_limit_headers", dict[str, str])
-
-
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the rate limit headers to any response of a limited key."""
     if found := request.get(_HEADERS):
         response.headers.update(found)
+
+
+def limits_of(request: web.Request) -> LimitsConfig:
+    """Return the limits that were in effect when the request came."""
+    return request.get(_LIMITS) or LimitsConfig()
+
+
+class BoundedGate(Gate):
+    """A concurrency limit with a bounded queue; what does not fit is rejected with 429."""
+
+    def __init__(self, size: int, most_waiting: int, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(size)
+        self.most_waiting = most_waiting
+        self.turned_away = 0
+        self._clock = clock
+        self._seconds = 1.0  # how long a request takes, smoothed
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Waits for a place; raises RequestError (429) when the queue is full or the wait is too long."""
+        if self.is_full and self.waiting >= self.most_waiting:
+            raise self._rejection("This server is at its concurrency limit and its queue is full; try again later.")
+        try:
+            async with asyncio.timeout(LONGEST_WAIT) if self.is_full else contextlib.nullcontext():
+                await self.acquire()
+        except TimeoutError as error:
+            raise self._rejection("This server could not start the request in time; try again later.") from error
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._seconds += 0.05 * (self._clock() - began - self._seconds)
+            self.release()
+
+    def _rejection(self, why: str) -> RequestError:
+        self.turned_away += 1
+        wait = (self.waiting + 1) * self._seconds / self.size
+        return RequestError(429, why, code="server_busy", retry_after=min(60.0, wait))
+
+
+class ServerLimits:
+    """The limits of one server, as a middleware for POST requests."""
+
+    def __init__(self, config: LimitsConfig, state: State | None = None) -> None:
+        self.config = config
+        self.gate = BoundedGate(config.at_once, config.waiting)
+        self.quotas = Quotas(state or State())
+
+    def reload(self, config: LimitsConfig) -> None:
+        self.config = config
+        self.gate.most_waiting = config.waiting
+        self.gate.resize(config.at_once)
+
+    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.method != "POST":  # models, metrics and the page cost nothing
+                return await handler(request)
+            self._check_size(request)
+            request[_LIMITS] = self.config
+            lease = await self.quotas.admit(request, self.config.seconds + LONGEST_WAIT + BODY_SECONDS)
+            try:
+                async with self.gate.turn():
+                    await _read(request)
+                    return await self._in_time(request, handler)
+            finally:
+                self.quotas.settle(request, lease)
+
+        return check
+
+    def _check_size(self, request: web.Request) -> None:
+        """Rejects a too large body before it is read; aiohttp checks a body without Content-Length while reading it."""
+        if (request.content_length or 0) > self.config.body_mb * 1e6:
+            raise RequestError(
+                413, f"The request is larger than the {self.config.body_mb:g} MB that this server accepts."
+            )
+
+    async def _in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(self.config.seconds):
+                return await handler(request)
+        except TimeoutError as error:
+            raise RequestError(
+                504, f"The answer took longer than the {self.config.seconds:g} s that this server allows."
+            ) from error
+
+
+async def _read(request: web.Request) -> None:
+    """Reads the body; the handler gets it from the request's cache."""
+    try:
+        async with contextlib.nullcontext() if request.content.is_eof() else asyncio.timeout(BODY_SECONDS):
+            await request.read()
+    except TimeoutError as error:
+        raise RequestError(408, f"The request did not arrive within {BODY_SECONDS:g} s.") from error

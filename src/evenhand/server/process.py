@@ -1,4 +1,8 @@
-"""The lifecycle of a server process: start, reload of the config, and graceful shutdown."""
+"""The server as processes: connections, start, reload of the config, graceful shutdown, and workers on one port.
+
+With several workers, a parent process forwards signals and restarts workers that crash. Bytes that are not valid HTTP
+get an error in OpenAI's format and are never echoed.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,38 @@ import asyncio
 import contextlib
 import gc
 import logging
+import multiprocessing
+import os
 import signal
+import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
-from evenhand.core.errors import DataError, EvenhandError
+from aiohttp import web
+
+from evenhand.core import aio
+from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.files import scratch
 from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
-from evenhand.server.errors import RequestError
-from evenhand.server.process.connection import connections
-from evenhand.server.process.listening import Listener
 from evenhand.server.server import Server
+from evenhand.server.state.state import try_state
 from evenhand.server.telemetry.logs import ServerLog
+from evenhand.server.telemetry.metrics import shared_counts
+from evenhand.web.errors import RequestError
+from evenhand.web.listening import ListeningSocket, Protocols, address, bound
 
+IDLE_SECONDS = 75.0
+"""Time after which a connection without a complete request is closed."""
+_UNREADABLE = "This is not a valid HTTP request: its header is malformed, too large, or names an unknown encoding."
+_log = logging.getLogger("evenhand.server")
 POLL_SECONDS = 2.0
 """How often the config file is checked for changes."""
 SETTLE_SECONDS = 0.1
@@ -30,7 +50,48 @@ SWITCH_SECONDS = 0.0005
 """How long a thread that scores, redacts or writes may keep the interpreter while the event loop waits for it."""
 COLLECT_AFTER = 20_000
 """New objects between two garbage collections; with Python's 700, they take a tenth of the CPU under load."""
-_log = logging.getLogger("evenhand.server")
+_POLL_SECONDS = 0.5
+_spawn = multiprocessing.get_context("spawn")
+
+
+class Connection(web.RequestHandler):
+    """Reads requests and passes them to the application."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the response to an unreadable request."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        _log.info("%s sent an invalid HTTP request (%s)", request.remote, type(exc).__name__)
+        response = RequestError(status, _UNREADABLE).response()
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log faults of the server; a body that the client encoded wrongly is the client's."""
+        error = sys.exception()
+        if isinstance(error, web.RequestPayloadError):
+            _log.info("%s sent a body that cannot be decoded", self._peer())
+        else:
+            super().log_exception(*args, **kw)
+
+    def _peer(self) -> str:
+        peer = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(peer[0]) if peer else "A client"
+
+
+def connections(runner: web.BaseRunner) -> Protocols:
+    """Return the factory of protocols for new connections."""
+    server, loop = runner.server, asyncio.get_running_loop()
+    assert server is not None
+    return lambda: Connection(server, loop=loop, access_log=None, keepalive_timeout=IDLE_SECONDS)  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +150,7 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
             if options.restarted and options.file:  # keys that were removed since must not work again
                 with contextlib.suppress(RequestError):  # already logged
                     await lifecycle.reload()
-            listener = Listener(options.host, options.port, shared=bool(options.worker))
+            listener = ListeningSocket(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
             lifecycle.handle_signals()
             ready(address(options.host, listener.port))
@@ -202,7 +263,89 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     return status and (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def address(host: str, port: int) -> str:
-    """Return the URL to show to people."""
-    shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104
-    return f"http://{shown}:{port}"
+def serve_with_workers(options: ServeOptions, count: int, ready: Callable[[str], None]) -> bool:
+    """Serve until stopped and return whether all workers finished their requests."""
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UsageError("This system cannot share a port between processes. Serve without --workers.")
+    if options.config.state.file:
+        aio.run(try_state(options.config.state))  # one message, not one per process
+    # Reserves the port before any worker starts, also if the system chooses it (port 0); this socket never listens.
+    with bound(options.host, options.port, shared=True) as reserved, shared_counts(), _run_folder() as folder:
+        port = reserved.getsockname()[1]
+        parent = _Parent(replace(options, port=port, run_file=folder / "state.sqlite"), count)
+        return parent.watch(lambda: ready(address(options.host, port)))
+
+
+@contextmanager
+def _run_folder() -> Generator[Path]:
+    """A folder that only this user can read, in memory if the system allows it: the live page's texts pass through."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder in it is private
+    where = memory if os.access(memory, os.W_OK) else None
+    with scratch(where) as folder:
+        yield folder
+
+
+class _Worker:
+    """One process; `listens` is set once it accepts requests."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.listens = _spawn.Event()
+        self.process = _spawn.Process(target=_work, args=(options, self.listens), name=f"worker-{options.worker}")
+        self.process.start()
+
+    def send(self, number: int) -> None:
+        if self.process.pid is not None and self.process.is_alive():
+            os.kill(self.process.pid, number)
+
+
+class _Parent:
+    """Starts, watches and stops the workers."""
+
+    def __init__(self, options: ServeOptions, count: int) -> None:
+        self._options = options
+        self._ending = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        signal.signal(signal.SIGHUP, self._forward)
+        self._workers = {number: self._start(number) for number in range(1, count + 1)}
+
+    def watch(self, ready: Callable[[], None]) -> bool:
+        """Wait until all workers have stopped; restart a worker that crashes, unless it never listened."""
+        succeeded, announced = True, False
+        while self._workers:
+            if not announced and all(each.listens.is_set() for each in self._workers.values()):
+                ready()
+                announced = True
+            timeout = _POLL_SECONDS if announced else 0.05
+            for number in self._ended(timeout):
+                worker = self._workers.pop(number)
+                succeeded = succeeded and worker.process.exitcode == 0
+                if self._ending:
+                    continue
+                if worker.listens.is_set():
+                    _log.error("Worker %d stopped unexpectedly and is restarted", number)
+                    self._workers[number] = self._start(number, restarted=True)
+                else:
+                    self._end()
+        return succeeded
+
+    def _ended(self, timeout: float) -> list[int]:
+        wait([each.process.sentinel for each in self._workers.values()], timeout)
+        return [number for number, each in self._workers.items() if not each.process.is_alive()]
+
+    def _start(self, number: int, *, restarted: bool = False) -> _Worker:
+        return _Worker(replace(self._options, worker=number, restarted=restarted))
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+        for each in self._workers.values():
+            each.send(signal.SIGTERM)
+
+    def _forward(self, number: int, _frame: object) -> None:
+        for each in self._workers.values():
+            each.send(number)
+
+
+def _work(options: ServeOptions, listens: Event) -> None:
+    finished = aio.run(serve(options, lambda _address: listens.set()))
+    sys.exit(0 if finished else 1)

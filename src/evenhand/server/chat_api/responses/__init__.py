@@ -1,1 +1,0 @@
-"""OpenAI's Responses format: requests become chat completions requests, so that one guard answers both."""

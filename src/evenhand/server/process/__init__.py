@@ -1,1 +1,0 @@
-"""The server as a process: sockets, workers, start and shutdown."""
