@@ -22,8 +22,15 @@ from common import save, table, verdict
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import tables_of, tested
-from evenhand.benchmarks.prompts.findings import ALPHA
-from evenhand.benchmarks.prompts.measures import SIMILARITY, Identity, cosine, counted_words, measured, similarities
+from evenhand.benchmarks.prompts.findings import (
+    ALPHA,
+    SIMILARITY,
+    Identity,
+    cosine,
+    counted_words,
+    measured,
+    similarities,
+)
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel

@@ -18,8 +18,7 @@ from typing import Any
 from evenhand.judging.card import Calibration
 from evenhand.methods.weigh import signals
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
-from evenhand.methods.weigh.signals import LEVELS, Readings
-from evenhand.methods.weigh.weights import PRIOR, Weights, load_weights
+from evenhand.methods.weigh.signals import LEVELS, PRIOR, Readings, Weights, load_weights
 
 Row = dict[str, Any]
 

@@ -24,7 +24,7 @@ import sets
 from asker import LETTERS, Asker, first_letters
 from sets import Question
 
-from evenhand.benchmarks.squad.score import f1
+from evenhand.benchmarks.squad import f1
 from evenhand.core.types import Message, Unscored
 from evenhand.methods.default import plain_prompt
 from evenhand.scorers.base import load_scorer

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenhand.asking.chat import reply
     from evenhand.asking.choice import choose
     from evenhand.asking.completion import complete
-    from evenhand.asking.structured import ask_json, object_schema
+    from evenhand.asking.reply import ask_json, object_schema
     from evenhand.benchmarks.base import (
         BENCHMARKS,
         Audit,
@@ -111,7 +111,7 @@ _HOME = {
     "evenhand.asking.chat": ("reply",),
     "evenhand.asking.choice": ("choose",),
     "evenhand.asking.completion": ("complete",),
-    "evenhand.asking.structured": (
+    "evenhand.asking.reply": (
         "ask_json",
         "object_schema",
     ),

@@ -10,15 +10,13 @@ import pytest
 
 from evenhand.core.prompts import bands_of, parse_prompt, read_templates
 from evenhand.core.types import Message, Params, Sample
-from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.performance import chat_rubric
-from evenhand.evaluators.support import support_rubric
+from evenhand.evaluators.judged import bias_messages, bias_rubric, chat_rubric, support_rubric
 from evenhand.judging.card import FITTED, NONE, Calibrated, card_caveats, session_card
 from evenhand.judging.judge import judge, with_bands
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.judging.scorers import quality_rubric
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.referee import rubric_for
+from evenhand.methods.debate.agents import rubric_for
 from evenhand.methods.mabrf.agents import rubric
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session

@@ -10,7 +10,7 @@ from evenhand.asking.answer import TOKENS, answer
 from evenhand.asking.chat import WRITING, reply, think
 from evenhand.asking.choice import TEXT_TOKENS, choose, deliberate
 from evenhand.asking.completion import SAMPLING, complete
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Answer, Completion, Cut, Message, Outcome, Params, Sample, Unscored
 from evenhand.judging.judge import judge, yes_probability

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.asking.evidence import Evidence, SearchAgent, search_agent
+from evenhand.asking.web import Evidence, SearchAgent, search_agent
 from evenhand.core.errors import BadResponseError, PlanError
 from evenhand.models.fake import FunctionModel, ScriptedModel
 from evenhand.search.base import Hit, SearchResult

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.core.types import Sample, Unscored
-from evenhand.evaluators.bias import bias_messages, bias_rubric
+from evenhand.evaluators.judged import bias_messages, bias_rubric
 from evenhand.judging.judge import AGREED, DISAGREED, judge, judges_in
 from evenhand.judging.rubric import Ratings
 from evenhand.models.fake import FunctionModel

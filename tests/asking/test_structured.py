@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from evenhand.asking.structured import ask_json, object_schema, read_json
+from evenhand.asking.reply import ask_json, object_schema, read_json
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Params, Sample, Unscored
 from evenhand.models.fake import FunctionModel, ScriptedModel

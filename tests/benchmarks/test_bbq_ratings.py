@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings, ratings_in
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings, ratings_in
 
 
 @pytest.mark.parametrize("key", [RATINGS, FIRST_RATINGS])

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.benchmarks.base import Metric, load_benchmark
 from evenhand.benchmarks.bbq.benchmark import BBQ
-from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Result, Sample, Snapshot
 from support.toy import Toy, toy_sample

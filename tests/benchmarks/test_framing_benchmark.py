@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.framing import WRITTEN, sample_of
-from evenhand.benchmarks.framing.score import FRAMINGS, METRICS, ordering
+from evenhand.benchmarks.framing import FRAMINGS, METRICS, WRITTEN, ordering, sample_of
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
 from evenhand.data.framing import Text

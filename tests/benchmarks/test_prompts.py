@@ -12,8 +12,7 @@ import pytest
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import audit, deviations, exchanged, step_down
-from evenhand.benchmarks.prompts.findings import PromptsAudit
-from evenhand.benchmarks.prompts.measures import METRICS, counted_words, measured, stance
+from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, measured, stance
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Status, Unscored
 from evenhand.runs.plan import make_plan

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.realtoxicity import BuiltinRealToxicity, RealToxicity, sample_of, words_of
-from evenhand.benchmarks.realtoxicity.score import METRICS, distinct
+from evenhand.benchmarks.realtoxicity import METRICS, BuiltinRealToxicity, RealToxicity, distinct, sample_of, words_of
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Status, Unscored
 from evenhand.data.realtoxicity import Prompt

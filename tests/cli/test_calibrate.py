@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.methods.weigh.fit import data_hash
-from evenhand.methods.weigh.weights import card_path
+from evenhand.methods.weigh.signals import card_path
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.reading.text import abstains

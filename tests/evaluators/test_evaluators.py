@@ -9,8 +9,7 @@ import pytest
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.methods.base import METHODS
-from evenhand.methods.stardtox import EVALUATORS, Evaluator, Verdict, evaluator
-from evenhand.methods.stardtox.options import evaluators_for
+from evenhand.methods.stardtox import EVALUATORS, Evaluator, Verdict, evaluator, evaluators_for
 from evenhand.runs.parts import check_plan
 from evenhand.runs.plan import make_plan
 from evenhand.session import Session

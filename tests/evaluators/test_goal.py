@@ -7,7 +7,7 @@ import pytest
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Thresholds, Verdict
-from evenhand.evaluators.goal import find_evaluator
+from evenhand.evaluators.judged import find_evaluator
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session

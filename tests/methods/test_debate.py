@@ -11,8 +11,7 @@ from evenhand.benchmarks.debates import DECLINED, DISAGREED, ROLES, Statement, s
 from evenhand.core.errors import PlanError
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.methods.base import METHODS
-from evenhand.methods.debate.debaters import read_statement
-from evenhand.methods.debate.referee import read_rank
+from evenhand.methods.debate.agents import read_rank, read_statement
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 

@@ -9,8 +9,8 @@ from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES
 from evenhand.judging.card import Calibration, calibrate
 from evenhand.methods.base import METHODS
+from evenhand.methods.debate.agents import judge
 from evenhand.methods.debate.calibrate import contrasts, suggested_options, suggested_threshold
-from evenhand.methods.debate.referee import judge
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.referees import contrasting, referee, shown, verdict

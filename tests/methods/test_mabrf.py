@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.bbq.ratings import ratings_in
+from evenhand.benchmarks.bbq.reasoning import ratings_in
 from evenhand.core.errors import BadResponseError, PlanError, UnknownNameError, UsageError
 from evenhand.core.types import Answer, Completion, Refusal, Sample, TokenLogprob, Unscored
 from evenhand.data.bbq import CATEGORIES

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.methods.base import METHODS
-from evenhand.methods.panel.options import MOST_JUDGES, PanelOptions, personas_for
+from evenhand.methods.panel.judges import MOST_JUDGES, PanelOptions, personas_for
 
 PANELS = ["panel", "fair_panel", "blind_panel"]
 

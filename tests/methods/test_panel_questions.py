@@ -9,10 +9,10 @@ import pytest
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS
-from evenhand.benchmarks.votes import Turn, votes_in
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
+from evenhand.panels import Turn, votes_in
 from evenhand.session import Session
 
 STEREOTYPED, OTHER, UNKNOWN = "the grandfather", "the grandson", "not known"

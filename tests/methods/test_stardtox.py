@@ -9,9 +9,9 @@ import pytest
 
 from evenhand.core.errors import BadResponseError, BudgetExhausted, EndpointError, UsageError
 from evenhand.core.types import Answer, Completion, Generation, Message, Params, Refusal, Unscored
-from evenhand.evaluators.performance import ADVICE
-from evenhand.evaluators.toxicity import HARMS
-from evenhand.evaluators.words import UNKIND, without_scores
+from evenhand.evaluators.base import UNKIND, without_scores
+from evenhand.evaluators.judged import ADVICE
+from evenhand.evaluators.rules import HARMS
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.models.request import request_key

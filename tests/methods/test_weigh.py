@@ -13,8 +13,7 @@ from evenhand.core.errors import DataError, PlanError
 from evenhand.core.types import Answer, Completion, Outcome, Refusal, Sample
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
-from evenhand.methods.weigh.signals import Signals
-from evenhand.methods.weigh.weights import Card, Level, Weights, card_path, load_weights, save_card
+from evenhand.methods.weigh.signals import Card, Level, Signals, Weights, card_path, load_weights, save_card
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.plan import make_plan
 from evenhand.session import Session

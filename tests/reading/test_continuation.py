@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.reading.continuation import declines_to_continue, read_continuation
+from evenhand.reading.text import declines_to_continue, read_continuation
 
 PROMPT = "The old man at the corner told everyone that he was"
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from evenhand.asking.structured import object_schema
+from evenhand.asking.reply import object_schema
 from evenhand.core.types import Message, Params
 from evenhand.models.fake import estimate_tokens
 from evenhand.runs.dry import _reply

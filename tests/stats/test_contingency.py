@@ -3,7 +3,7 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.stats.contingency import association
 
-from evenhand.stats.contingency import chi_square_table
+from evenhand.stats.distributions import chi_square_table
 
 TABLES = [
     [[10, 20, 30], [12, 18, 33]],

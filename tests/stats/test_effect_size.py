@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from evenhand.stats.effect_size import paired_dz
+from evenhand.stats.paired import paired_dz
 
 
 def test_dz_is_the_t_statistic_without_the_sample_size():

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.core.types import Answer, Outcome, Sample, Snapshot
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from evenhand.core.types import Message, Params
 from evenhand.methods.debate import calibrate
-from evenhand.methods.debate.referee import rubric_for
+from evenhand.methods.debate.agents import rubric_for
 
 VERDICT, ODDS, STATEMENT = "verdict", "odds", "statement"
 

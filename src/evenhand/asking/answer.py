@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.asking.choice import declined
-from evenhand.asking.reply import ask_and_read
+from evenhand.asking.reply import ask_and_read, declined
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Cut, Message, Params, Refusal, Result, Sample, Unscored
 from evenhand.reading.text import looks_like_refusal

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenhand.asking.choice import declined
-from evenhand.asking.reply import ask_and_read, ask_and_read_all
+from evenhand.asking.reply import ask_and_read, ask_and_read_all, declined
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Unscored
 from evenhand.core.untrusted import fenced

@@ -2,6 +2,8 @@
 
 The order of the options is a seeded permutation per sample, so that position bias cannot pass for an opinion; the shown
 order and the chosen position are recorded, so that position bias can be measured.
+
+Given texts are compared by their likelihood instead: no question is asked, and nothing is generated.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from evenhand.asking.reply import SAMPLING, ask_and_read, ask_and_read_all
+from evenhand.asking.reply import SAMPLING, ask_and_read, ask_and_read_all, declined
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
+from evenhand.models.given import log_likelihood
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
 from evenhand.session import BASE, Session
 
@@ -205,15 +208,6 @@ def _read(reading: str, completion: Completion, shown: Sequence[str]) -> tuple[i
     return probabilities.index(max(probabilities)), {"probabilities": probabilities, "mass": mass}
 
 
-def declined(completion: Completion) -> Refusal | None:
-    """The refusal that the endpoint itself reports, by a field of its own or by its content filter."""
-    if completion.refusal is not None:
-        return Refusal(completion.refusal)
-    if completion.finish == "filter":
-        return Refusal(completion.text or "stopped by the endpoint's content filter")
-    return None
-
-
 def _by_choice(probabilities: Sequence[float], order: Sequence[int]) -> list[float]:
     """Probabilities by shown position → by the sample's own order."""
     by_choice = [0.0] * len(order)
@@ -243,3 +237,34 @@ def _combine(sample: Sample, results: Sequence[Result]) -> Result:
     if known:
         details["by_order"] = [answer.details["probabilities"] for answer in answers]
     return Answer(sample.choices[winners[0]], winners[0], details)
+
+
+NO_PROMPT = Prompt("none", "", (), frozenset())
+"""Recorded where a text is scored as it is."""
+
+
+def compares(session: Session, sample: Sample) -> bool:
+    """Whether the sample's texts are compared by their likelihood: the model can score them, and no reading is set."""
+    able = "likelihood" in session.model(BASE).features
+    return bool(sample.texts) and able and session.answering.reading == "auto"
+
+
+async def likeliest(session: Session, sample: Sample, *, agent: str = "likelihood") -> Result:
+    """The choice whose text is the likeliest; the details hold log-likelihoods and token counts of all of them.
+
+    If all texts begin with the sample's context, it is a condition, and its tokens do not count.
+    """
+    params = Params(temperature=0.0, given=sample.texts)
+    generation = await session.ask(NO_PROMPT, (), params, agent=agent)
+    led = bool(sample.context) and all(text.startswith(sample.context) for text in sample.texts)
+    after = len(sample.context) if led else 0
+    found = [log_likelihood(each.logprobs or (), after) for each in generation.completions]
+    if len(found) != len(sample.choices) or not all(count for _, count in found):
+        return Unscored("the model gave no likelihood for one of the texts")
+    best = max(range(len(found)), key=lambda place: found[place][0])
+    details = {
+        "reading": "likelihood",
+        "log_likelihoods": [value for value, _ in found],
+        "tokens": [count for _, count in found],
+    }
+    return Answer(sample.choices[best], best, details)

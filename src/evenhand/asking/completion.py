@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from evenhand.asking.choice import declined
-from evenhand.asking.reply import ask_and_read_all
+from evenhand.asking.reply import ask_and_read_all, declined
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
-from evenhand.reading.continuation import declines_to_continue, read_continuation
+from evenhand.reading.text import declines_to_continue, read_continuation
 from evenhand.session import Session
 
 SAMPLING = Params(temperature=1.0, top_p=0.9, max_tokens=20)

@@ -19,8 +19,6 @@ from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.difference_awareness import ALIKE, SUITES, Question, Suites, find_suites
 
-__all__ = ["DifferenceAwareness", "sample_of"]
-
 KNOWLEDGE = f"{NO_PASSAGE}: answer from what you know.)"
 
 

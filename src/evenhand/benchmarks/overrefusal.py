@@ -20,8 +20,6 @@ from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.overrefusal import RequestPair, load_pairs
 
-__all__ = ["OverRefusal", "evades"]
-
 Kind = Literal["harmless", "harmful"]
 JUDGED = "declined"
 """The attribute of the scorer `refusal`."""

@@ -89,7 +89,7 @@ def calibrate(spec: str, passages: int, calls: str, as_judge: bool, seed: int, o
 
 def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed: int, out: Path | None) -> int:
     from evenhand.methods.weigh.fit import fit_card
-    from evenhand.methods.weigh.weights import Card, card_path, save_card
+    from evenhand.methods.weigh.signals import Card, card_path, save_card
     from evenhand.models.budget import Budget
     from evenhand.runs.parts import opened_model
     from evenhand.training.questions.generate import contrast_passages

@@ -20,7 +20,7 @@ from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted
 from evenhand.core.files import scratch
 from evenhand.core.progress import Progress
-from evenhand.methods.debate.options import SCORINGS
+from evenhand.methods.debate.agents import SCORINGS
 from evenhand.runs.parts import Settings
 from evenhand.studies.results import Estimate
 from evenhand.studies.study import study

@@ -25,6 +25,11 @@ _HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 _PACKAGE = Path(__file__).parents[1]
 _FORMER: Mapping[str, str] = {
+    "asking/evidence/groups": "asking/web/groups",
+    "asking/evidence/queries": "asking/web/queries",
+    "asking/evidence/question": "asking/web/question",
+    "asking/evidence/summary": "asking/web/summary",
+    "asking/evidence/summary_reasoning": "asking/web/summary_reasoning",
     "scorers/guard": "judging/guard",
     "scorers/judge": "judging/attributes",
     "scorers/opinion": "judging/opinion",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,6 +14,19 @@ from evenhand.core.registry import Registry, signature_fault
 from evenhand.core.types import Answer, Sample, SampleKind, Unscored
 from evenhand.judging.card import Calibrated
 from evenhand.session import Session
+
+UNKIND = "Its tone is hostile or unkind."
+
+
+def without_scores(reason: str) -> str:
+    """Removes sentences that mention a score from a judge's reason."""
+    kept = [
+        sentence.strip(" ;")
+        for sentence in re.split(r"(?<=[.!?;])\s+", reason)
+        if sentence.strip(" ;")
+        and not re.search(r"\d|\b(?:score[ds]?|rat(?:ed|ing|ings)|threshold|percent)\b", sentence, re.I)
+    ]
+    return " ".join(sentence if sentence[-1] in ".!?" else f"{sentence}." for sentence in kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.judging.card import session_card
 from evenhand.judging.judge import judged_yes
-from evenhand.reading.unknown import LEFT_OPEN
+from evenhand.reading.text import LEFT_OPEN
 from evenhand.session import Session
 
 CLAIMS = "claims"

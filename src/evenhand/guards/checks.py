@@ -16,7 +16,7 @@ from evenhand.core.specs import spec_parts
 from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
-from evenhand.evaluators.json_form import json_form
+from evenhand.evaluators.rules import json_form
 from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed
 from evenhand.guards.fields import json_words
 from evenhand.guards.types import Check

@@ -16,7 +16,7 @@ from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import ModelError
 from evenhand.core.options import Options
 from evenhand.core.types import Answer, Outcome, Sample, Turn, Usage
-from evenhand.evaluators.json_form import json_form
+from evenhand.evaluators.rules import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.fields import allowed_message, call_words, offered_names
 from evenhand.guards.meter import CountedModel

@@ -13,7 +13,7 @@ from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.options import Options
 from evenhand.core.specs import read_spec
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
-from evenhand.evaluators.goal import find_evaluator
+from evenhand.evaluators.judged import find_evaluator
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError
 from evenhand.core.prompts import Prompt, load_prompt

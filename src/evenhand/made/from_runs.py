@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from evenhand.benchmarks.bbq.hard import FORMAT
-from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, ratings_in
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, ratings_in
 from evenhand.benchmarks.opinions import Opinions, opinion_scales
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.files import write_json

@@ -2,7 +2,8 @@
 
 Each sample has one row of values: the mean of all metrics, each metric, the winner, and for every round of
 discussion the judges' scores in round 0 and in that round. For a pair, values are first − second, then x − y. A pair
-that was not judged in all orders has no value, since the rest would include position bias.
+that was not judged in all orders has no value, since the rest would include position bias. Means and
+tests count only base scenarios as independent (`Estimator`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from evenhand.core.types import Record
 from evenhand.panels import METRICS, definitions_in
 from evenhand.panels.findings import COMBINED, CONTROL, Measure
+from evenhand.stats import Bounds, Jackknife, Statistic, cluster_jackknife, permutation_test_paired, ratio
 
 Array = NDArray[np.float64]
 Scores = Sequence[Sequence[float]]
@@ -31,7 +33,7 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class IdentityPair:
     """Two identities of one category."""
 
     category: str
@@ -47,7 +49,7 @@ class Judged:
     authors: Mapping[str, str]
     judges: tuple[str, ...]
     rounds: int
-    pairs: tuple[Pair, ...]
+    pairs: tuple[IdentityPair, ...]
     base_of: NDArray[np.intp]
     """Index of the base scenario, by scenario."""
     bases: int
@@ -75,12 +77,12 @@ class Judged:
         """Returns the scores of an identity in phase 1, by scenario."""
         return self.alone[:, self.identities.index(identity), self.score_names.index(name)]
 
-    def differences(self, pair: Pair, measure: Measure, name: str = COMBINED) -> Array:
+    def differences(self, pair: IdentityPair, measure: Measure, name: str = COMBINED) -> Array:
         """Returns x − y, by scenario."""
         place = len(self.score_names) if measure == "wins_2" else self.score_names.index(name)
         return self._pair(pair, measure)[:, place]
 
-    def by_round(self, pair: Pair, measure: Measure, number: int) -> tuple[Array, Array]:
+    def by_round(self, pair: IdentityPair, measure: Measure, number: int) -> tuple[Array, Array]:
         """Returns x − y in round 0 and in a later round, by scenario, from the judges that scored in both."""
         start = len(self.score_names) + 1 + _PER_ROUND * (number - 1) + (2 if measure == "wins_2" else 0)
         values = self._pair(pair, measure)
@@ -90,7 +92,7 @@ class Judged:
         """Returns the advantage of the first over the second, by scenario and pair."""
         return self.shown[:, :, len(self.score_names) if measure == "wins_2" else 0]
 
-    def _pair(self, pair: Pair, measure: Measure) -> Array:
+    def _pair(self, pair: IdentityPair, measure: Measure) -> Array:
         if measure == "score_1":
             x, y = (self.identities.index(identity) for identity in (pair.x, pair.y))
             return self.alone[:, x] - self.alone[:, y]
@@ -101,7 +103,9 @@ def judged(records: Sequence[Record]) -> Judged:
     """Returns the arrays of an arm's records; their order does not depend on the order of the records."""
     categories = _categories(records)
     pairs = tuple(
-        Pair(category, x, y) for category, names in categories.items() for x, y in itertools.combinations(names, 2)
+        IdentityPair(category, x, y)
+        for category, names in categories.items()
+        for x, y in itertools.combinations(names, 2)
     )
     scenarios = sorted({_scenario(record) for record in records})
     bases = sorted({base for base, _ in scenarios})
@@ -129,7 +133,7 @@ def _values(
     records: Sequence[Record],
     scenarios: Sequence[tuple[str, str]],
     categories: Mapping[str, Sequence[str]],
-    pairs: Sequence[Pair],
+    pairs: Sequence[IdentityPair],
     size: tuple[int, int],
 ) -> tuple[Array, Array, Array, int]:
     """Returns the values by phase, and the orders; `size` has the rounds and the number of values of a sample."""
@@ -228,3 +232,47 @@ def _authors(records: Iterable[Record]) -> dict[str, str]:
 def _judges(records: Iterable[Record]) -> tuple[str, ...]:
     """Returns all judges, in the order of the panels."""
     return tuple(dict.fromkeys(name for record in records if record.grade for name in record.grade["rounds"][0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """Settings shared by all estimates of one audit."""
+
+    base_of: NDArray[np.intp]
+    """Index of the base scenario, by scenario."""
+    bases: int
+    flips: int
+    """Number of random sign patterns; with few base scenarios all patterns are tried."""
+    confidence: float
+    seed: int
+
+    def sums(self, values: Array) -> Array:
+        """Returns sum and number of the existing values by base scenario; a scenario may have several values."""
+        table = values if values.ndim > 1 else values[:, np.newaxis]
+        exists = ~np.isnan(table)
+        per_scenario = np.column_stack([np.where(exists, table, 0.0).sum(axis=1), exists.sum(axis=1)])
+        sums = np.zeros((self.bases, 2))
+        np.add.at(sums, self.base_of, per_scenario)
+        return sums
+
+    def mean(self, values: Array, bounds: Bounds | None = None) -> Jackknife:
+        """Returns the mean of the existing values with its interval."""
+        sums = self.sums(values)
+        return self.jackknife(sums[sums[:, 1] > 0], ratio, bounds)
+
+    def p_value(self, values: Array) -> float | None:
+        """Tests that the mean is 0 by flipping the signs of whole base scenarios."""
+        sums = self.sums(values)
+        return self.flip(sums[sums[:, 1] > 0, 0])
+
+    def jackknife(self, table: Array, statistic: Statistic, bounds: Bounds | None = None) -> Jackknife:
+        """Estimates a statistic of sums, with one row per base scenario."""
+        return cluster_jackknife(table, statistic, confidence=self.confidence, bounds=bounds)
+
+    def flip(self, by_base: Array) -> float | None:
+        """Tests that the sum over base scenarios is 0, by sign flips."""
+        return permutation_test_paired(by_base, resamples=self.flips, seed=self.seed)
+
+    def smallest_p(self, bases: int) -> float:
+        """Returns the smallest possible p-value with this number of base scenarios."""
+        return max(2.0 ** (1 - bases), 1 / (self.flips + 1))

@@ -2,24 +2,31 @@
 
 The same text is scored with different labels, so differences are paired by scenario. Intervals leave out, and tests
 flip, whole base scenarios, since the scenarios derived from one base are not independent.
+Coverage is the share of requested judgements that were given, by sample and by judge.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from evenhand.core.types import Record
-from evenhand.panels.amplification import amplifications, shifts
-from evenhand.panels.arrays import Judged, judged
-from evenhand.panels.coverage import coverage
-from evenhand.panels.estimate import Estimator
-from evenhand.panels.findings import MEASURES, Gap, OverCorrection, PanelAudit, Turn
-from evenhand.panels.gaps import detectable, matrix, means, primary_gaps, secondary_gaps
-from evenhand.panels.influence import influences
-from evenhand.panels.levels import associations, distributions
+from evenhand.panels.arrays import Estimator, Judged, judged
+from evenhand.panels.discussion import amplifications, influences, shifts
+from evenhand.panels.findings import MEASURES, Coverage, Gap, JudgeCoverage, OverCorrection, PanelAudit, Turn
+from evenhand.panels.gaps import (
+    associations,
+    detectable,
+    distributions,
+    matrix,
+    means,
+    position,
+    primary_gaps,
+    secondary_gaps,
+    wins,
+)
 from evenhand.panels.sentences import sentences_of, turned_sentence
-from evenhand.panels.wins import position, wins
 
 _FLIPS = 10_000
 _FLIPS_PER_TEST = 100
@@ -77,3 +84,32 @@ def _turned(before: Gap, after: Gap) -> bool:
 def _tests(values: Judged) -> int:
     """Returns an upper bound of the size of the larger family of tests, the secondary one."""
     return 10 * len(values.pairs) + len(values.identities)
+
+
+def coverage(records: Sequence[Record], judges: Sequence[str]) -> Coverage:
+    """Counts samples by status, and requested and missing judgements."""
+    statuses = Counter(record.status for record in records)
+    grades = [record.grade for record in records if record.grade]
+    asked, missing, unchanged = Counter[str](), Counter[str](), Counter[str]()
+    discussed = 0
+    for grade in grades:
+        for given in grade["rounds"]:
+            asked.update(given.keys())
+            missing.update(judge for judge, scores in given.items() if scores is None)
+        unchanged.update(grade["unchanged"])
+        discussed += len(grade["rounds"]) > 1
+    return Coverage(
+        len(records),
+        statuses["graded"],
+        statuses["refused"],
+        statuses["cut"],
+        statuses["unscored"],
+        statuses["failed"],
+        sum(grade["given"] for grade in grades),
+        sum(grade["unread"] for grade in grades),
+        sum(grade["declined"] for grade in grades),
+        tuple(
+            JudgeCoverage(judge, asked[judge], missing[judge], unchanged[judge] / discussed if discussed else None)
+            for judge in judges
+        ),
+    )

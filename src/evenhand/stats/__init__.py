@@ -35,8 +35,14 @@ from evenhand.stats.intervals import (
     share_interval,
     wilson,
 )
-from evenhand.stats.multiple import benjamini_hochberg, holm
-from evenhand.stats.paired import least_swap_p, mcnemar_exact, permutation_test_paired, swap_test
+from evenhand.stats.paired import (
+    benjamini_hochberg,
+    holm,
+    least_swap_p,
+    mcnemar_exact,
+    permutation_test_paired,
+    swap_test,
+)
 from evenhand.stats.power import (
     design_effect,
     mde_from_standard_error,

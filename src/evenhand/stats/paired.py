@@ -1,12 +1,12 @@
-"""Paired tests: two methods on the same items."""
+"""Paired tests of two methods on the same items, their effect size, and corrections for multiple testing."""
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import check_at_least, cluster_sums, finite_array
+from evenhand.stats._checks import check_at_least, check_share, cluster_sums, finite_array
 from evenhand.stats.intervals import Statistic, evaluate, paired_tables
 
 RESAMPLES = 10_000
@@ -89,3 +89,37 @@ def _random_swaps(resamples: int, clusters: int, rng: np.random.Generator) -> It
     rows = max(1, _BLOCK_CELLS // clusters)
     for start in range(0, resamples, rows):
         yield rng.integers(0, 2, (min(rows, resamples - start), clusters), dtype=np.int8).astype(np.float64)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Holm's step-down adjusted p-values, which control the family-wise error rate."""
+    return _adjust(p_values, lambda p: np.maximum.accumulate(p * np.arange(p.size, 0, -1)))
+
+
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Benjamini and Hochberg's step-up adjusted p-values, which control the false discovery rate."""
+    return _adjust(p_values, lambda p: np.minimum.accumulate((p * p.size / np.arange(1, p.size + 1))[::-1])[::-1])
+
+
+def _adjust(
+    p_values: Sequence[float | None], sorted_rule: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> list[float | None]:
+    """Apply a rule for ascending p-values to the defined ones and restore the original order."""
+    defined = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    for p, _ in defined:
+        check_share("A p-value", p)
+    defined.sort()
+    adjusted = np.minimum(1.0, sorted_rule(np.array([p for p, _ in defined], dtype=np.float64)))
+    result: list[float | None] = [None] * len(p_values)
+    for (_, place), value in zip(defined, adjusted, strict=True):
+        result[place] = float(value)
+    return result
+
+
+def paired_dz(differences: ArrayLike) -> float | None:
+    """Return Cohen's dz, the mean difference in standard deviations; undefined for constant differences."""
+    array = finite_array("differences", differences, 1)
+    # A constant is detected by equal values: centring it may leave rounding noise.
+    if array.size < 2 or np.ptp(array) == 0:
+        return None
+    return float(array.mean() / array.std(ddof=1))

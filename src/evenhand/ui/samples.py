@@ -18,11 +18,11 @@ from typing import Any
 import orjson
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.benchmarks.votes import votes_in
 from evenhand.core.errors import EvenhandError
 from evenhand.core.registry import is_file
 from evenhand.core.types import Sample
 from evenhand.judging.judge import DISAGREED, FAR_APART
+from evenhand.panels import votes_in
 from evenhand.runs.rows import FINAL
 from evenhand.runs.store import Store, json_list
 from evenhand.studies.show import result_text

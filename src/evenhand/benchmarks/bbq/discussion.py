@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Better, Metric, ratio
 from evenhand.benchmarks.bbq.score import Kind, answer_kind
-from evenhand.benchmarks.votes import votes_in
 from evenhand.core.types import Outcome, Record, Sample
+from evenhand.panels import votes_in
 
 _TARGET: Kind = "target"
 _NET = {"target": 1.0, "non_target": -1.0}

@@ -1,6 +1,6 @@
 """Prompts of the user's own, written for different groups: does the answer change with the person?
 
-Every prompt is asked for each group of each attribute, `repeats` times. `measures` has what is measured of an answer,
+Every prompt is asked for each group of each attribute, `repeats` times. `findings` has what is measured of an answer,
 `audit` the tests.
 """
 
@@ -17,8 +17,7 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
 from evenhand.benchmarks.prompts.audit import audit
-from evenhand.benchmarks.prompts.findings import PromptsAudit
-from evenhand.benchmarks.prompts.measures import METRICS, counted_words, stance
+from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, stance
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored

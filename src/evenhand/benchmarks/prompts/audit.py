@@ -22,16 +22,22 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.prompts.findings import ALPHA, Chance, Difference, Pair, PromptsAudit, Shown, sentences_of
-from evenhand.benchmarks.prompts.measures import (
+from evenhand.benchmarks.prompts.findings import (
+    ALPHA,
     LENGTH,
     SIMILARITY,
     TITLES,
+    Chance,
+    Difference,
     Identity,
+    Pair,
+    PromptsAudit,
+    Shown,
     by_identity,
     cosine,
     first_answers,
     measured,
+    sentences_of,
     similarities,
 )
 from evenhand.core.types import Record

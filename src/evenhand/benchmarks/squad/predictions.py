@@ -10,8 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.squad import SquadForm
-from evenhand.benchmarks.squad.score import exact_match, f1
+from evenhand.benchmarks.squad import SquadForm, exact_match, f1
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_bytes
 from evenhand.stats import FEW_CLUSTERS, Interval, bounded_mean_interval, share_interval

@@ -21,7 +21,7 @@ import orjson
 import yaml
 from pydantic import BaseModel
 
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.files import write_json

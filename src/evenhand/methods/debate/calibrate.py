@@ -19,8 +19,7 @@ from evenhand.core.types import Sample, Unscored
 from evenhand.data.debates import load_topics
 from evenhand.judging.card import Calibration, Contrast, JudgeTest
 from evenhand.judging.rubric import Ratings
-from evenhand.methods.debate.options import RefereeOptions
-from evenhand.methods.debate.referee import REFEREE, judge, odds_of
+from evenhand.methods.debate.agents import REFEREE, RefereeOptions, judge, odds_of
 from evenhand.session import BASE, Session
 
 BY_ODDS = "odds"

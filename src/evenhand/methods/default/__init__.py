@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from evenhand.asking.answer import answer
 from evenhand.asking.chat import reply
-from evenhand.asking.choice import choose
+from evenhand.asking.choice import choose, compares, likeliest
 from evenhand.asking.completion import complete
-from evenhand.asking.likelihood import compares, likeliest
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Outcome, Sample
 from evenhand.methods.base import method

@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 
 from evenhand.asking.chat import instructed, quoted, reply, think
 from evenhand.asking.choice import choose, shown_options
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Outcome, Params, Sample, Unscored

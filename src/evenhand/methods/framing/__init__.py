@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.benchmarks.framing import WRITTEN, sample_of
 from evenhand.core import aio
 from evenhand.core.errors import PlanError

@@ -6,7 +6,8 @@
    rewrites the steps, and the judge rates them again.
 4. The terminating agent answers from the best reasoning.
 
-`chat.py` is MABRF in a conversation.
+In a conversation there is no passage: the judge rates whether the reasoning assumes things about people that nobody has
+said. The solver's own answer is requested while the judge works, and kept if its reasoning is free of bias.
 
 Departures and choices:
 * A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
@@ -40,29 +41,40 @@ Departures and choices:
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from evenhand.asking.evidence import SEARCH, Evidence, SearchAgent, search_agent
-from evenhand.benchmarks.bbq.ratings import FIRST_RATINGS, RATINGS
+from evenhand.asking.chat import quoted, reply, think
+from evenhand.asking.web import SEARCH, Evidence, SearchAgent, search_agent
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS
 from evenhand.core import aio
-from evenhand.core.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
-from evenhand.judging.judge import JUDGE
+from evenhand.core.errors import ModelError
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
+from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import JUDGE, judge
 from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     REPHRASER,
     SOLVER,
     TERMINATOR,
     Judgement,
+    MabrfFirstOptions,
+    MabrfOptions,
+    Version,
+    check_options,
+    concluded,
+    improve,
+    judged,
+    kept_of,
     looks,
     p_passage_answers,
     rate_reasoning,
     rephrase,
+    rubric,
     solve,
     terminate,
 )
 from evenhand.methods.mabrf.calibrate import CALIBRATION
-from evenhand.methods.mabrf.chat import answer_fairly
-from evenhand.methods.mabrf.options import MabrfFirstOptions, MabrfOptions, check_options
-from evenhand.methods.mabrf.versions import Version, concluded, improve, kept_of
 from evenhand.session import BASE, Session
 
 
@@ -136,3 +148,59 @@ def _search_agent(session: Session[MabrfOptions]) -> SearchAgent | None:
     if not options.search:
         return None
     return search_agent(session, options.search, results=options.results, pages=options.pages)
+
+
+_NO_OBJECTION = "it rests on something that nobody has said"
+
+
+async def answer_fairly(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
+    """Reasons, answers and judges; rephrases while there is bias; answers from the best reasoning."""
+    solve = load_prompt(__file__, "chat_solve")
+    question = (*sample.messages, *solve.render())
+    steps = await think(session, solve, question, session.options.params, agent="solver", role=SOLVER)
+    if not steps:
+        answer = load_prompt(__file__, "chat_answer")
+        return Outcome(await reply(session, answer, sample.messages, agent=SOLVER, role=SOLVER), "no_reasoning")
+    rate = partial(_rate, session, sample)
+    first, rated = await aio.both(_answer(session, sample, steps, SOLVER), rate(steps))
+    if isinstance(rated, Unscored):
+        notes = {"reasoning": steps, "unjudged": rated.reason}
+        return Outcome(first, "unjudged", (Snapshot(0, first, notes),), notes)
+    versions = [Version(steps, rated)]
+    stop = await improve(session, versions, partial(_rephrase, session, sample), rate)
+    best = kept_of(versions, session.options)
+    unchanged = best is versions[0] and session.options.terminator == "changed"
+    result = first if unchanged else await _answer(session, sample, best.reasoning, TERMINATOR)
+    return concluded(result, stop, first, versions, best)
+
+
+async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Result:
+    """Answers after the reasoning, which is in the conversation as the model's own turn."""
+    solve, answer = load_prompt(__file__, "chat_solve"), load_prompt(__file__, "chat_answer")
+    messages = (*sample.messages, *solve.render(), Message("assistant", steps), *answer.render())
+    return await reply(session, answer, messages, agent=role, role=role)
+
+
+async def _rate(
+    session: Session[MabrfOptions], sample: Sample, reasoning: str, _evidence: Evidence | None = None
+) -> Judgement | Unscored:
+    """Rates a reasoning. Only bias counts: what a conversation is about need not have been told in it."""
+    asked = rubric("chat_judge")
+    messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))
+    try:
+        ratings = await judge(session, asked, messages, agent="judge")
+    except ModelError as error:  # a failing judge must not fail the answer
+        return Unscored(f"the judge failed: {error}")
+    return ratings if isinstance(ratings, Unscored) else judged(ratings, session.options.accept, None)
+
+
+async def _rephrase(session: Session[MabrfOptions], sample: Sample, last: Version) -> tuple[str, None]:
+    """Rewrites the reasoning without what the judge objects to, without evidence; empty if the model gives none."""
+    prompt = load_prompt(__file__, "chat_rephrase")
+    messages = prompt.render(
+        conversation=quoted(sample.messages),
+        reasoning=fenced(last.reasoning),
+        objection=fenced(last.objection) or _NO_OBJECTION,
+    )
+    written = await think(session, prompt, messages, session.options.params, agent="rephraser", role=REPHRASER)
+    return written.strip(" \t\n<>"), None

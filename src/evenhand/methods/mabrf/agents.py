@@ -1,30 +1,124 @@
-"""MABRF's agents except the search agent. Each is stateless: one prompt to the model of its role.
+"""MABRF's options, its agents except the search agent, and its rephrasing loop.
 
-Solver, rephraser and terminating agent have no tools; the judge has a rubric.
+Each agent is stateless: one prompt to the model of its role. Solver, rephraser and terminating agent have no tools; the
+judge has a rubric. The loop keeps the versions of a reasoning with their ratings, and chooses the best one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import yaml
+from pydantic import Field
 
 from evenhand.asking.chat import think
-from evenhand.asking.choice import choose, declined, shown_options
-from evenhand.asking.evidence import Evidence
-from evenhand.asking.reply import ask_and_read
+from evenhand.asking.choice import choose, shown_options
+from evenhand.asking.reply import ask_and_read, declined
+from evenhand.asking.web import Evidence
+from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
+from evenhand.core.errors import PlanError
+from evenhand.core.options import Text
 from evenhand.core.prompts import Prompt, load_prompt
-from evenhand.core.types import Answer, Completion, Message, Refusal, Result, Sample, Unscored
+from evenhand.core.types import (
+    Answer,
+    Completion,
+    Message,
+    Outcome,
+    Refusal,
+    Result,
+    Sample,
+    SampleKind,
+    Snapshot,
+    Unscored,
+)
 from evenhand.core.untrusted import fenced
+from evenhand.judging.card import Calibrated
 from evenhand.judging.judge import judge, judged_yes
 from evenhand.judging.rubric import Ratings, Rubric
-from evenhand.methods.mabrf.options import MabrfFirstOptions
+from evenhand.methods.base import WritingOptions
 from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
+from evenhand.search.base import check_spec
 from evenhand.session import Session
+
+
+class MabrfFirstOptions(WritingOptions, Calibrated):
+    """Options of `mabrf_first`: solver and judge."""
+
+    presets: ClassVar = {
+        "paper": {
+            "accept": 1.5,
+            "grounded": 1,
+            "bands": False,
+            "look": False,
+            "domain": False,
+            "temperature": 0.2,
+            "max_tokens": 256,
+            "calibration": "none",
+        },
+    }
+
+    accept: float = Field(
+        default=1.5, ge=1, le=10, description="Accept reasoning with a bias below this, on a scale of 1 to 10."
+    )
+    grounded: float = Field(
+        default=5.5,
+        ge=1,
+        le=10,
+        description="Accept reasoning that is grounded in the passage at least this far, on a scale of 1 to 10.",
+    )
+    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
+    look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
+    domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")
+    temperature: float = Field(default=0.2, ge=0, le=2, description="The sampling temperature of solver and rephraser.")
+
+
+class MabrfOptions(MabrfFirstOptions):
+    """Options of `mabrf`: the loop with all agents."""
+
+    at_most: ClassVar = {"patience": 0}
+    presets: ClassVar = {
+        "paper": {
+            **MabrfFirstOptions.presets["paper"],
+            "iterations": 5,
+            "patience": 0,
+            "keep": "last",
+            "terminator": "always",
+            "search": "",
+            "results": 3,
+            "pages": 2,
+        },
+    }
+
+    iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
+    patience: int = Field(
+        default=2, ge=0, le=100, description="Stop after so many rewrites in a row that are no better; 0: never."
+    )
+    keep: Literal["best", "last"] = Field(
+        default="best", description="Answer from the least biased or from the last reasoning."
+    )
+    terminator: Literal["changed", "always"] = Field(
+        default="changed", description="Ask the terminating agent if the reasoning was changed, or always."
+    )
+    search: Text | None = Field(
+        default="", description="The search provider for evidence; see evenhand data search --list."
+    )
+    results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
+    pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
+
+
+def check_options(kind: SampleKind, options: MabrfOptions) -> None:
+    """Rejects options that need a passage in a conversation, and an invalid search provider."""
+    for name in ("search", "look", "domain"):
+        if kind == "chat" and getattr(options, name):
+            raise PlanError(f"MABRF's option {name} needs a passage and is not for conversations. Remove it.")
+    if options.search:
+        check_spec(options.search)
+
 
 SOLVER, REPHRASER, TERMINATOR = "solver", "rephrase", "terminate"
 KINDS = ("stereotyping", "demeaning", "generalisation", "framing")
@@ -262,3 +356,99 @@ def _numbered(text: str) -> str:
         return text.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A reasoning with its ratings and the evidence it was written with."""
+
+    reasoning: str
+    judgement: Judgement
+    evidence: Evidence | None = None
+
+    @property
+    def relevancy(self) -> float:
+        return to_ten(self.judgement.ratings.values[RELEVANCY])
+
+    @property
+    def objection(self) -> str:
+        """What the judge objects to: the bias, or the lack of ground if that is the larger fault."""
+        texts = self.judgement.ratings.texts
+        first, second = (BIAS, GROUNDED) if self.judgement.by_bias else (GROUNDED, BIAS)
+        return texts[f"{first}_reason"] or texts[f"{second}_reason"]
+
+    def ratings(self) -> dict[str, Any]:
+        values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
+        kinds = {kind: values[kind] for kind in KINDS}
+        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, values[GROUNDED], kinds).note()
+
+    def notes(self) -> dict[str, Any]:
+        """Returns everything about this version, for the trace."""
+        written = {name: round(to_ten(value)) for name, value in self.judgement.ratings.written.items()}
+        noted: dict[str, Any] = {"reasoning": self.reasoning, RATINGS: self.ratings(), "written": written}
+        noted |= {name: text for name, text in self.judgement.ratings.texts.items() if text}
+        if self.evidence is not None:
+            noted["evidence"] = self.evidence.problem or self.evidence.as_text()
+        return noted
+
+
+async def improve(
+    session: Session[MabrfOptions],
+    versions: list[Version],
+    rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
+    rate: Callable[[str, Evidence | None], Awaitable[Judgement | Unscored]],
+) -> str:
+    """Adds versions until one is free of faults; returns why the loop ended."""
+    while not versions[-1].judgement.accepted:
+        if len(versions) > session.options.iterations:
+            return "max_iterations"
+        written, evidence = await rephrase(versions[-1])
+        if not written:
+            return "no_rephrasing"
+        if any(written == version.reasoning for version in versions):
+            return "unchanged"
+        rated = await rate(written, evidence)
+        if isinstance(rated, Unscored):
+            return "unjudged"
+        versions.append(Version(written, rated, evidence))
+        if _stalled(versions, session.options.patience):
+            return "no_better"
+    return "debiased"
+
+
+def _stalled(versions: Sequence[Version], patience: int) -> bool:
+    """Whether the last `patience` rewrites are no better than the best version before them."""
+    if not 0 < patience < len(versions) or versions[-1].judgement.accepted:
+        return False
+    least = [round(version.judgement.fault, 2) for version in versions]
+    return min(least[-patience:]) >= min(least[:-patience])
+
+
+def best_of(versions: Sequence[Version]) -> Version:
+    """Returns the version that is accepted, else the one with the least fault; then the most relevant, the earliest."""
+
+    def rank(version: Version) -> tuple[bool, float, float]:
+        judgement = version.judgement
+        return not judgement.accepted, round(judgement.fault, 3), -round(version.relevancy, 3)
+
+    return min(versions, key=rank)
+
+
+def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
+    """Returns the version to answer from."""
+    return versions[-1] if options.keep == "last" else best_of(versions)
+
+
+def concluded(
+    result: Result, stop: str, first: Result, versions: Sequence[Version], best: Version, **more: Any
+) -> Outcome:
+    """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
+    snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
+    notes = {
+        "reasoning": best.reasoning,
+        "version": versions.index(best),
+        RATINGS: best.ratings(),
+        FIRST_RATINGS: versions[0].ratings(),
+        **more,
+    }
+    return Outcome(result, stop, tuple(snapshots), notes)

@@ -33,9 +33,24 @@ from collections.abc import Sequence
 from evenhand.asking.panel import OPENING, Panel, Place, Statement
 from evenhand.core.types import Answer, Outcome, Refusal, Sample
 from evenhand.methods.base import method
-from evenhand.methods.panel.consensus import as_json, failure, pooled, readable, snapshot
-from evenhand.methods.panel.judges import CHAIR, JUDGE_ROLES, Case, Seat, ask, case_of, seats_of
-from evenhand.methods.panel.options import JudgeOptions, PanelOptions, check_options, personas_for
+from evenhand.methods.panel.judges import (
+    CHAIR,
+    JUDGE_ROLES,
+    Case,
+    JudgeOptions,
+    PanelOptions,
+    Seat,
+    as_json,
+    ask,
+    case_of,
+    check_options,
+    failure,
+    personas_for,
+    pooled,
+    readable,
+    seats_of,
+    snapshot,
+)
 from evenhand.methods.panel.questions import vote
 from evenhand.panels import DELIBERATION, Deliberation, Given, Judgement
 from evenhand.session import BASE, Session

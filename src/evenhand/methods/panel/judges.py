@@ -1,22 +1,31 @@
-"""The judges of a panel and its chair: builds their prompts and parses their replies. Judges are stateless.
+"""The options of panels, the judges and their chair, and the consensus. Judges are stateless.
 
 A prompt goes from shared to specific parts: rules, situation, responses, label, judge, discussion. So cached prefixes
-are shared by all identities up to the label, and by all judges up to their name.
+are shared by all identities up to the label, and by all judges up to their name. A consensus by rule is computed by
+pure functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
+import orjson
+import yaml
+from pydantic import Field
+
+from evenhand.asking.panel import Order, Topology
+from evenhand.core.errors import DataError, PlanError
+from evenhand.core.options import Options, Text
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
-from evenhand.core.types import Message, Params, Refusal, Sample
+from evenhand.core.types import Answer, Message, Params, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.judging.judge import judge as rated
 from evenhand.judging.rubric import DECLINED, Ratings, Rubric
-from evenhand.methods.panel.options import MOST_JUDGES, JudgeOptions
 from evenhand.panels import (
     HIGHEST,
     UNNAMED,
@@ -29,6 +38,87 @@ from evenhand.panels import (
 )
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
+
+MOST_JUDGES = 8
+_BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}
+"""Kind of sample → the file of its built-in personas."""
+
+
+class JudgeOptions(Options):
+    """Options of a single judge."""
+
+    presets: ClassVar = {"paper": {"temperature": 0.0, "max_tokens": 0}}
+
+    temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
+    max_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="Maximum number of tokens of a reply; 0 allows what the reply needs.",
+    )
+
+
+class PanelOptions(JudgeOptions):
+    """Options of a panel."""
+
+    presets: ClassVar = {
+        "paper": {
+            **JudgeOptions.presets["paper"],
+            "judges": 4,
+            "personas": "",
+            "rounds": 2,
+            "order": "round_robin",
+            "topology": "everyone",
+            "consensus": "mean",
+        }
+    }
+
+    judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="Number of judges.")
+    personas: Text | None = Field(
+        default="", description="A YAML file of names and descriptions; built-in ones by default."
+    )
+    rounds: int = Field(default=2, ge=0, le=20, description="Rounds of discussion after the first scores.")
+    order: Order = Field(
+        default="round_robin", description="Who speaks when: in turn, shuffled in each round, or all at once."
+    )
+    topology: Topology = Field(
+        default="everyone", description="Who hears whom: everyone, only the one before, or the first."
+    )
+    consensus: Literal["mean", "median", "chair"] = Field(
+        default="mean", description="How the last scores are combined."
+    )
+
+
+def check_options(kind: SampleKind, options: PanelOptions) -> None:
+    """Rejects missing or invalid personas."""
+    personas_for(options, kind)
+
+
+def personas_for(options: PanelOptions, kind: SampleKind = "judgement") -> dict[str, str]:
+    """Returns the first personas, one per judge: name → description."""
+    path = Path(options.personas) if options.personas else Path(__file__).with_name(_BUILTIN[kind])
+    try:
+        # The file is read again after a change: a notebook may run a panel twice.
+        found = _read(path, path.stat().st_mtime_ns)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        hint = "the personas cannot be read. Use a YAML file of names and descriptions."
+        raise DataError(hint, file=path) from error
+    if len(found) < options.judges:
+        raise PlanError(
+            f"There are {len(found)} personas for {options.judges} judges. Add personas or use fewer judges."
+        )
+    return dict(list(found.items())[: options.judges])
+
+
+@cache
+def _read(path: Path, _changed: int) -> Mapping[str, str]:
+    read: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    entries: dict[Any, Any] = cast("dict[Any, Any]", read) if isinstance(read, dict) else {}
+    personas = {str(name).strip(): " ".join(text.split()) for name, text in entries.items() if isinstance(text, str)}
+    if not personas or len(personas) < len(entries) or not all(personas) or not all(personas.values()):
+        raise DataError("each persona must be a name and a description, as in `client: asks if it helps`.", file=path)
+    return personas
+
 
 CHAIR = "chair"
 JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))
@@ -233,3 +323,60 @@ def _by_candidate(ratings: Mapping[str, float], metrics: int) -> tuple[tuple[flo
 
 def _text(name: str) -> str:
     return prompt_text(__file__, name).strip()
+
+
+_RULES: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": statistics.fmean, "median": statistics.median}
+
+
+def readable(given: Mapping[str, Given]) -> dict[str, Judgement]:
+    """Returns the judgements that could be parsed, by judge."""
+    return {name: each for name, each in given.items() if isinstance(each, Judgement)}
+
+
+def pooled(judgements: Sequence[Judgement], rule: str = "mean") -> Judgement:
+    """Pools each score by mean or median; the winner is always a mean, that is, a share of the panel."""
+    winners = [each.winner for each in judgements if each.winner is not None]
+    scores = tuple(
+        tuple(_RULES[rule](scores) for scores in zip(*candidate, strict=True))
+        for candidate in zip(*(each.scores for each in judgements), strict=True)
+    )
+    return Judgement(scores, winner=statistics.fmean(winners) if winners else None, metrics=judgements[0].metrics)
+
+
+def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
+    """Returns the result if there is no judgement: a refusal if all judges refused."""
+    refusals = [each for each in given.values() if isinstance(each, Refusal)]
+    if len(refusals) == len(given):
+        return refusals[0]
+    unread = next(each for each in given.values() if isinstance(each, Unscored))
+    return replace(unread, reason=f"no judgement of the last round could be parsed: {unread.reason}")
+
+
+def as_json(judgement: Judgement) -> str:
+    """Returns a consensus as one line of JSON."""
+    scores: list[dict[str, Any]] = [
+        {name: round(score, 2) for name, score in zip(judgement.metrics, each, strict=True)}
+        for each in judgement.scores
+    ]
+    if len(scores) == 1:
+        return orjson.dumps(scores[0]).decode()
+    both: dict[str, Any] = dict(zip("AB", scores, strict=True))
+    share = None if judgement.winner is None else round(judgement.winner, 2)
+    return orjson.dumps({**both, "share_for_b": share}).decode()
+
+
+def snapshot(number: int, given: Mapping[str, Given]) -> Snapshot:
+    """Returns a round's snapshot: the mean of its scores and every judge's statement."""
+    judgements = list(readable(given).values())
+    result: Result = Answer(as_json(pooled(judgements))) if judgements else failure(given)
+    return Snapshot(number, result, {name: _said(each) for name, each in given.items()})
+
+
+def _said(given: Given) -> str:
+    match given:
+        case Judgement():
+            return f"{in_words(given)} {given.why}".rstrip()
+        case Refusal(text):
+            return f"declined: {text}"
+        case Unscored(reason):
+            return f"gave no reply that could be parsed: {reason}"

@@ -20,13 +20,12 @@ from pydantic import BaseModel
 
 from evenhand.asking.choice import shown_options
 from evenhand.asking.panel import OPENING, Panel, Place, Statement
-from evenhand.asking.structured import ask_json, object_schema
-from evenhand.benchmarks.votes import VOTES, Turn, Votes
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Answer, Outcome, Params, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.methods.panel.judges import CHAIR, Seat, seats_of
-from evenhand.methods.panel.options import PanelOptions, personas_for
+from evenhand.methods.panel.judges import CHAIR, PanelOptions, Seat, personas_for, seats_of
+from evenhand.panels import VOTES, Turn, Votes
 from evenhand.reading.text import LETTERS, read_letter
 from evenhand.session import Session
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from evenhand.asking.answer import answer
-from evenhand.asking.evidence import SEARCH, search_agent
+from evenhand.asking.web import SEARCH, search_agent
 from evenhand.core.options import Options, Text
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Outcome, Sample, SampleKind

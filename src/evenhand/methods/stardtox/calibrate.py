@@ -16,9 +16,16 @@ import yaml
 
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.evaluators.bias import bias_messages, bias_rubric
-from evenhand.evaluators.performance import HELPFULNESS, chat_messages, chat_rubric
-from evenhand.evaluators.proof import SETTLED, SUPPORT, p_proved
+from evenhand.evaluators.judged import (
+    HELPFULNESS,
+    SETTLED,
+    SUPPORT,
+    bias_messages,
+    bias_rubric,
+    chat_messages,
+    chat_rubric,
+    p_proved,
+)
 from evenhand.judging.card import Contrast, JudgeTest, rated_by
 from evenhand.judging.rubric import Ratings
 from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric

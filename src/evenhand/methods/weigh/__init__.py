@@ -30,10 +30,8 @@ from evenhand.core.types import Answer, Outcome, Refusal, Sample, Snapshot
 from evenhand.judging.card import Calibrated
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
-from evenhand.methods.weigh.calibrate import CALIBRATION
-from evenhand.methods.weigh.signals import read_evidence
-from evenhand.methods.weigh.text import weigh_text
-from evenhand.methods.weigh.weights import FITTED, PRIOR, load_weights
+from evenhand.methods.weigh.signals import FITTED, PRIOR, load_weights, read_evidence
+from evenhand.methods.weigh.text import CALIBRATION, weigh_text
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 

@@ -22,8 +22,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.methods.weigh import WeighOptions
-from evenhand.methods.weigh.signals import LEVELS, Readings, Signals, read_evidence
-from evenhand.methods.weigh.weights import BIAS, Card, Level, Weights
+from evenhand.methods.weigh.signals import BIAS, LEVELS, Card, Level, Readings, Signals, Weights, read_evidence
 from evenhand.models.base import Model
 from evenhand.reading.text import abstains
 from evenhand.session import Session

@@ -6,25 +6,44 @@
 4. What is still not supported is taken out. If nothing is left, the answer is that it is not known.
 
 An answer in a form that a request asks for, as JSON, is written again and never cut.
+
+The judge of claims is calibrated on sentences about passages of the built-in set. Each passage comes with the fact that
+answers its question and without it. The same sentence is proved by the first and a guess after the second; with the
+other person, it is wrong after the first.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenhand.asking.chat import reply
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Result, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.evaluators.claims import Claim, claims_in, leaves_open, read_claims, sentences, unsupported
+from evenhand.data.bbq.generate import builtin_rows
+from evenhand.evaluators.claims import (
+    CLAIMS,
+    Claim,
+    claim_support,
+    claims_in,
+    leaves_open,
+    read_claims,
+    sentences,
+    unsupported,
+)
+from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.default import plain_prompt
+from evenhand.reading.text import abstains
 from evenhand.session import Session
 
 if TYPE_CHECKING:
     from evenhand.methods.weigh import WeighOptions
+
 
 NOT_TOLD = "From what was told, this is not known."
 _BLANKS = re.compile(r"[ \t]{2,}")
@@ -77,3 +96,40 @@ def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> 
     if not claims_in(text, messages) and not any(map(leaves_open, sentences(text))):
         text = f"{text} {NOT_TOLD}".strip()
     return replace(answer, text=text)
+
+
+PASSAGES = 24
+
+
+def contrasts() -> list[Contrast]:
+    """Returns three sentences for each passage, of which one is proved."""
+    pairs: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in builtin_rows():
+        key = f"{row['category']}/{row['question_index']}/{row['question_polarity']}"
+        pairs.setdefault(key, {}).setdefault(row["context_condition"], row)
+    both = [pair for pair in pairs.values() if len(pair) == 2]
+    drawn = random.Random(0).sample(both, min(PASSAGES, len(both)))
+    return [each for pair in drawn for each in _of_passage(pair["ambig"], pair["disambig"])]
+
+
+def _of_passage(vague: Mapping[str, Any], clear: Mapping[str, Any]) -> Iterator[Contrast]:
+    right = clear[f"ans{clear['label']}"]
+    people = [clear[f"ans{place}"] for place in range(3) if not abstains(clear[f"ans{place}"])]
+    for person in people:
+        yield _contrast(clear, person, person == right)
+    guessed = [vague[f"ans{place}"] for place in range(3) if not abstains(vague[f"ans{place}"])]
+    yield _contrast(vague, guessed[0], False)
+
+
+def _contrast(row: Mapping[str, Any], person: str, proved: bool) -> Contrast:
+    sentence = f"{person} {row['question'].removeprefix('Who ').rstrip('?')}."
+    sample = Sample("contrast", "chat", f"{row['context']} {row['question']}")
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        support = await claim_support(session, sample.messages, sentence)
+        return support if isinstance(support, Unscored) else Ratings({CLAIMS: support}, {CLAIMS: support})
+
+    return Contrast(sample, rate, [(CLAIMS, proved)])
+
+
+CALIBRATION = JudgeTest("judge claims", contrasts, kinds=frozenset({"chat"}))

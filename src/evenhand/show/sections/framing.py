@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evenhand.benchmarks.base import EstimateLike
-from evenhand.benchmarks.framing.score import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
+from evenhand.benchmarks.framing import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
 from evenhand.core.format import finite, interval, limits, signed
 from evenhand.show.markup import Html, tag
 from evenhand.show.sections.base import Section, add_section

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from evenhand.benchmarks.prompts.findings import Difference, Pair, PromptsAudit, Shown, scale_of
-from evenhand.benchmarks.prompts.measures import TITLES
+from evenhand.benchmarks.prompts.findings import TITLES, Difference, Pair, PromptsAudit, Shown, scale_of
 from evenhand.core.format import count, limits, number, p_value, signed
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.sections.base import Section, add_section

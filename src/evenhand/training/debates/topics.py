@@ -12,7 +12,7 @@ from itertools import islice
 
 from pydantic import BaseModel
 
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
-from evenhand.asking.structured import ask_json, object_schema
+from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, SearchError
 from evenhand.core.prompts import Prompt, load_prompt

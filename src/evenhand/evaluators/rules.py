@@ -1,4 +1,7 @@
-"""Rule-based toxicity evaluator: a scorer and a threshold."""
+"""Evaluators without a judge: a scorer with a threshold, and the form of the answer.
+
+If the request asks for JSON, the answer must be valid JSON, before and after a revision.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Mapping
 
 from evenhand.core.errors import EndpointError, UsageError
 from evenhand.core.types import Answer, Sample, Unscored
-from evenhand.evaluators.base import Thresholds, Verdict, evaluator
-from evenhand.evaluators.words import UNKIND
+from evenhand.evaluators.base import UNKIND, Thresholds, Verdict, evaluator
+from evenhand.reading.json_form import json_fault
 from evenhand.scorers.base import checked
 from evenhand.session import Session
 
@@ -52,3 +55,11 @@ def _harms(scores: Mapping[str, float], threshold: float) -> str:
     """Describes the strongest harms, without their scores."""
     strongest = sorted((name for name in HARMS if scores.get(name, 0) >= threshold), key=lambda name: -scores[name])
     return " ".join(HARMS[name] for name in strongest[:_MAX_HARMS]) or UNKIND
+
+
+@evaluator("json", kinds={"chat"}, free=True)
+async def json_form(sample: Sample, answer: Answer, session: Session) -> Verdict:
+    """Brain: a rule. Toolbox: the request's JSON schema. Memory: none."""
+    del sample
+    fault = json_fault(answer.text, session.response_format)
+    return Verdict(passed=not fault, critique=fault, details=fault or "the form that was asked for")
