@@ -29,7 +29,7 @@ demo: $(VENV)/.core  ## the built-in model's bias before and after training, its
 test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin
 	$(MAKE) lint
-	$(PYTEST) -m 'not (weights or processes or training or network or clients)'
+	$(PYTEST) -m 'not (weights or processes or training or network or clients or slow)'
 
 test-all: $(VENV)/.dev  ## the same and every test, with coverage; skipped ones are listed with the reason
 	$(BIN)/evenhand models pull builtin

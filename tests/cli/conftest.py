@@ -1,7 +1,6 @@
 """The command line as a user meets it: arguments in, exit code and text out."""
 
 import asyncio
-import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -88,21 +87,27 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("finished")
+def finished() -> dict[tuple[str, ...], tuple[Result, Path]]:
+    """What `once` ran, with its result and a copy of its folder."""
+    return {}
 
 
 @pytest.fixture
-def once(cli: Cli, finished: Path, tmp_path: Path) -> Callable[..., None]:
+def once(
+    cli: Cli, finished: dict[tuple[str, ...], tuple[Result, Path]], tmp_path_factory: pytest.TempPathFactory
+) -> Cli:
     """Runs `evenhand ARGS --out p` for the first test of a file that asks for it; the others get copies of p."""
 
-    def run(*arguments: str) -> None:
-        made = finished / hashlib.sha256(repr(arguments).encode()).hexdigest()
-        if made.exists():
-            shutil.copytree(made, tmp_path / "p")
-        else:
-            assert cli(*arguments, "--out", "p").code == 0
-            shutil.copytree(tmp_path / "p", made)
+    def run(*arguments: str) -> Result:
+        if arguments in finished:
+            result, made = finished[arguments]
+            shutil.copytree(made, "p")
+            return result
+        result = cli(*arguments, "--out", "p")
+        assert result.code == 0, result
+        made = tmp_path_factory.mktemp("finished") / "p"
+        finished[arguments] = result, Path(shutil.copytree("p", made))
+        return result
 
     return run
 

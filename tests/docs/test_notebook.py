@@ -40,6 +40,7 @@ def test_it_runs_and_shows_tables_charts_and_answers(tmp_path: Path):
     assert (tmp_path / "report.html").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_paper_shows_its_claims_and_tables(tmp_path: Path):
     notebook = load("paper")

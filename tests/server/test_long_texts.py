@@ -13,10 +13,10 @@ from support.fixtures import Serve
 from support.guard_server import Guarding, route
 from support.server import chat
 
-LONG = "Write to jo@mail.example, a kind man. " * 27_000
+LONG = "Write to jo@mail.example, a kind man. " * 5_500
 
 
-async def test_a_megabyte_is_scored_redacted_and_recorded_in_threads(
+async def test_a_long_text_is_scored_redacted_and_recorded_in_threads(
     serve: Serve, guarding: Guarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     worked: dict[str, set[threading.Thread]] = {"scored": set(), "redacted": set()}

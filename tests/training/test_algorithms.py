@@ -29,6 +29,8 @@ from support.toy_training import Interruption, assert_same, interrupt_after  # n
 
 HERE = models.Machine("cpu", "float32")
 WITHOUT_CRITIC = ("rloo", "grpo", "remax")
+ONE_OF_THEM = ("grpo", *(pytest.param(name, marks=pytest.mark.training) for name in ("rloo", "remax")))
+"""`make test` trains with one."""
 ASKED = (Message("user", "w1"),)
 
 
@@ -58,8 +60,9 @@ def test_the_reward_rises_significantly(ending: str, pairs: Path, rewarding: Pat
     assert not {"values", "value_loss"} & lines[0].keys()
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
-@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
+@pytest.mark.parametrize("lora", [None, 4])
 def test_interrupted_and_resumed_is_the_same_bit_for_bit(
     tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str, lora: int | None
 ):
@@ -75,7 +78,7 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(
     assert (tmp_path / "whole" / SAMPLES).read_bytes() == (tmp_path / "parts" / SAMPLES).read_bytes()
 
 
-@pytest.mark.parametrize("algorithm", WITHOUT_CRITIC)
+@pytest.mark.parametrize("algorithm", ONE_OF_THEM)
 def test_no_critic_is_loaded(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str):
     given = options(tiny, pairs, rewarding, tmp_path / "out", algorithm=algorithm, save_every=2)
     loaded, _ = load_models(given, HERE)
@@ -96,7 +99,7 @@ class Constant:
         return [1.0] * len(answers)
 
 
-@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.training)])
 def test_a_constant_reward_leaves_the_policy_alone(
     ending: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
 ):
@@ -130,6 +133,7 @@ def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, reward
     assert len({json.dumps(row["prompt"]) for row in read_samples(tmp_path / "out")}) == 4  # one answer of each
 
 
+@pytest.mark.training
 def test_micro_batches_change_nothing_but_rounding(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):
     train_ppo(options(ending, pairs, rewarding, tmp_path / "whole", steps=2, algorithm="grpo"))
     train_ppo(options(ending, pairs, rewarding, tmp_path / "parts", steps=2, algorithm="grpo", micro_batch=5))

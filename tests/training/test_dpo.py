@@ -26,7 +26,7 @@ def options(tiny: str, pairs: Path, out: Path, **changed: Any) -> DPOOptions:
     return DPOOptions(model=tiny, data=pairs, out=out, device="cpu", **settings)
 
 
-@pytest.mark.parametrize(("lora", "lr"), [(None, 3e-3), (8, 1e-2)])
+@pytest.mark.parametrize(("lora", "lr"), [(None, 3e-3), pytest.param(8, 1e-2, marks=pytest.mark.training)])
 def test_held_out_pairs_are_told_apart(tiny: str, pairs: Path, tmp_path: Path, lora: int | None, lr: float):
     settings = {"lora": lora, "lr": lr, "steps": 40}
     results = train_dpo(options(tiny, pairs, tmp_path / "out", **settings))["results"]
@@ -62,7 +62,7 @@ def test_rewards_are_those_of_the_saved_model_over_the_first(tiny: str, pairs: P
     assert results["held_out_chosen"] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
 
 
-@pytest.mark.parametrize("lora", [None, 4])
+@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
 def test_interrupted_and_resumed_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path, lora: int | None):
     settings = {"lora": lora, "save_every": 2}
     train_dpo(options(tiny, pairs, tmp_path / "whole", **settings))

@@ -151,6 +151,7 @@ def test_the_checkpoint_that_a_scorer_likes_best_is_kept(
     assert record["ended"] == f"done; the weights are those of step {best}"
 
 
+@pytest.mark.training
 @pytest.mark.usefixtures("liking_short", "liking")
 def test_interrupted_and_resumed_is_the_same_bit_for_bit(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):
     settings = {"choose_by": "liking", "kl_target": 0.05, "steps": 4, "algorithm": "ppo", "mini_batch": 3}

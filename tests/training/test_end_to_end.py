@@ -29,6 +29,7 @@ def trained(shell: Shell, tiny: str, pairs: Path) -> None:
     assert shell("train", "reward", pairs, "--model", "sft", "--out", "reward", *FAST) == 0
 
 
+@pytest.mark.training
 async def test_from_pairs_to_a_model_that_answers(shell: Shell, tiny: str, pairs: Path):
     trained(shell, tiny, pairs)
     assert "held out accuracy:" in shell.out
@@ -66,6 +67,7 @@ async def test_an_adapter_alone_answers_as_the_merged_model_does(shell: Shell, t
     assert await answer_of("adapter") == await answer_of("merged") != await answer_of(tiny)
 
 
+@pytest.mark.training
 def test_a_stage_can_begin_with_an_adapter(shell: Shell, tiny: str, pairs: Path):
     shell("train", "sft", pairs, "--model", tiny, *FAST, "--lora", "--keep-adapter", "--out", "adapter")
 

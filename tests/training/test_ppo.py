@@ -98,16 +98,16 @@ def test_interrupted_and_resumed_is_the_same_bit_for_bit(
 
 
 def test_micro_batches_change_nothing_but_rounding(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=2))
-    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=2, micro_batch=5))
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "whole", steps=1))
+    train_ppo(options(tiny, pairs, rewarding, tmp_path / "parts", steps=1, micro_batch=5))
 
     for name in ("policy_loss", "value_loss", "clip_fraction", "grad_norm"):
         assert column(tmp_path / "parts", name) == pytest.approx(column(tmp_path / "whole", name), rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.parametrize("lora", [None, 4])
+@pytest.mark.parametrize("lora", [pytest.param(None, marks=pytest.mark.training), 4])
 def test_bfloat16_is_computed_and_saved(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None):
-    settings = {"steps": 1, "dtype": "bfloat16", "lora": lora, "keep_adapter": False}
+    settings = {"steps": 1, "batch": 4, "max_new_tokens": 2, "dtype": "bfloat16", "lora": lora, "keep_adapter": False}
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **settings))
 
     model = models.load_causal(str(tmp_path / "out"), models.Machine("cpu", "bfloat16"), trained=False)

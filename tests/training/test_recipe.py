@@ -84,7 +84,13 @@ def test_a_recipe_by_dpo_has_no_reward_model(shell: Shell, tiny: str, pairs: Pat
     assert json.loads(Path("age/dpo/training.json").read_text())["options"]["model"] == "age/sft"
 
 
-@pytest.mark.parametrize("given", [("--set", "ppo.algorithm=rloo", "--set", "ppo.answers=2"), ("--algorithm", "remax")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(("--set", "ppo.algorithm=rloo", "--set", "ppo.answers=2"), marks=pytest.mark.training),
+        ("--algorithm", "remax"),
+    ],
+)
 def test_the_last_stage_may_be_a_relative_of_ppo(shell: Shell, tiny: str, pairs: Path, given: tuple[str, ...]):
     assert shell("train", "recipe", pairs, "--model", tiny, "--out", "age", *SMALL, *given) == 0, shell.err
 

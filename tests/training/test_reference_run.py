@@ -19,6 +19,8 @@ from evenhand.training.sft import train_sft
 from support.toy_training import pinned_model
 
 SAMPLED = (*get_args(Algorithm), "ppo, as it was")
+QUICK = ("ppo", "grpo")
+"""What `make test` trains with."""
 PINNED_ON = "aarch64"
 ROLLED_OUT = {"reward", "kl", "length", "informative"}
 PINNED: dict[str, dict[str, list[float]]] = {
@@ -74,24 +76,51 @@ PINNED: dict[str, dict[str, list[float]]] = {
 }
 
 
-def test_the_reference_run(pairs: Path, tmp_path: Path):
-    shared: dict[str, Any] = {"data": pairs, "steps": 3, "batch": 8, "lr": 1e-3, "device": "cpu"}
-    sft, reward = str(tmp_path / "sft"), str(tmp_path / "reward")
-    train_sft(SFTOptions(model=pinned_model(tmp_path / "base"), out=Path(sft), **shared))
-    train_reward(RewardOptions(model=sft, out=Path(reward), negatives=0, **shared))
-    train_dpo(DPOOptions(model=sft, out=tmp_path / "dpo", **shared))
-    rolled_out = {"model": sft, "reward": reward, "max_new_tokens": 24, "drift_limits": False, **shared}
-    for algorithm in get_args(Algorithm):
-        train_ppo(PPOOptions(out=tmp_path / algorithm, algorithm=algorithm, **rolled_out))
-    former = {"kl_in": "reward", "lam": 0.95, "reward_range": 0.0, "mini_batch": None}
-    train_ppo(PPOOptions(out=tmp_path / "ppo, as it was", **former, **rolled_out))
+@pytest.fixture(scope="module")
+def before_sampling(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the stages that the others begin with."""
+    folder = tmp_path_factory.mktemp("reference")
+    train_sft(SFTOptions(model=pinned_model(folder / "base"), out=folder / "sft", **shared(pairs)))
+    train_reward(RewardOptions(model=str(folder / "sft"), out=folder / "reward", negatives=0, **shared(pairs)))
+    return folder
 
-    for stage, columns in PINNED.items():
-        # Another kind of processor rounds otherwise, and Adam's first steps follow the sign of gradients near 0: there
-        # only the first roll-out, which was sampled before any update, is the same.
-        elsewhere = stage in SAMPLED and platform.machine() != PINNED_ON
-        steps, names = (1, columns.keys() & ROLLED_OUT) if elsewhere else (3, columns.keys())
-        lines = read_metrics(tmp_path / stage)[:steps]
-        for name in names:
-            values = columns[name]
-            assert [line[name] for line in lines] == pytest.approx(values[:steps], rel=1e-3, abs=1e-4), (stage, name)
+
+def shared(pairs: Path) -> dict[str, Any]:
+    return {"data": pairs, "steps": 3, "batch": 8, "lr": 1e-3, "device": "cpu"}
+
+
+def assert_pinned(stage: str, out: Path) -> None:
+    # Another kind of processor rounds otherwise, and Adam's first steps follow the sign of gradients near 0: there
+    # only the first roll-out, which was sampled before any update, is the same.
+    elsewhere = stage in SAMPLED and platform.machine() != PINNED_ON
+    columns = PINNED[stage]
+    steps, names = (1, columns.keys() & ROLLED_OUT) if elsewhere else (3, columns.keys())
+    lines = read_metrics(out)[:steps]
+    for name in names:
+        values = columns[name]
+        assert [line[name] for line in lines] == pytest.approx(values[:steps], rel=1e-3, abs=1e-4), name
+
+
+@pytest.mark.parametrize("stage", ["sft", "reward"])
+def test_the_first_stages(before_sampling: Path, stage: str):
+    assert_pinned(stage, before_sampling / stage)
+
+
+def test_dpo(before_sampling: Path, pairs: Path, tmp_path: Path):
+    train_dpo(DPOOptions(model=str(before_sampling / "sft"), out=tmp_path / "dpo", **shared(pairs)))
+
+    assert_pinned("dpo", tmp_path / "dpo")
+
+
+@pytest.mark.parametrize(
+    "stage", [*QUICK, *(pytest.param(each, marks=pytest.mark.training) for each in SAMPLED if each not in QUICK)]
+)
+def test_algorithms_that_sample(before_sampling: Path, pairs: Path, tmp_path: Path, stage: str):
+    former = {"kl_in": "reward", "lam": 0.95, "reward_range": 0.0, "mini_batch": None}
+    chosen: dict[str, Any] = {"algorithm": stage} if stage in get_args(Algorithm) else former
+    begun = {"model": str(before_sampling / "sft"), "reward": str(before_sampling / "reward")}
+    begun |= {"max_new_tokens": 24, "drift_limits": False}
+
+    train_ppo(PPOOptions(out=tmp_path / "out", **begun, **chosen, **shared(pairs)))
+
+    assert_pinned(stage, tmp_path / "out")

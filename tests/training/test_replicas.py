@@ -125,29 +125,46 @@ class _InProcess:
         pass
 
 
-@pytest.mark.parametrize("lora", [None, pytest.param(4, marks=pytest.mark.training)])
+@pytest.fixture(scope="module")
+def own(ending: str, pairs: Path, rewarding: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training without replicas."""
+    out = tmp_path_factory.mktemp("own") / "out"
+    train_ppo(options(out, ending, pairs, rewarding))
+    return out
+
+
 def test_replicas_in_this_process_give_the_training_without_them(
-    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path, lora: int | None
+    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path, own: Path
 ):
     monkeypatch.setattr("evenhand.training.replicas.connect", lambda: _InProcess(deaths=2))
-    train_ppo(options(tmp_path / "own", ending, pairs, rewarding, lora=lora))
-    train_ppo(options(tmp_path / "by", ending, pairs, rewarding, lora=lora, rollout_replicas=2))
+    train_ppo(options(tmp_path / "by", ending, pairs, rewarding, rollout_replicas=2))
+
+    without_staleness(tmp_path / "by")
+    assert_close(own, tmp_path / "by")
+
+
+@pytest.mark.training
+def test_replicas_of_adapters_in_this_process_give_the_training_without_them(
+    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path
+):
+    monkeypatch.setattr("evenhand.training.replicas.connect", lambda: _InProcess(deaths=2))
+    train_ppo(options(tmp_path / "own", ending, pairs, rewarding, lora=4))
+    train_ppo(options(tmp_path / "by", ending, pairs, rewarding, lora=4, rollout_replicas=2))
 
     without_staleness(tmp_path / "by")
     assert_close(tmp_path / "own", tmp_path / "by")
 
 
 def test_staleness_is_bounded_and_written_to_the_metrics(
-    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, ending: str, pairs: Path, rewarding: Path, tmp_path: Path, own: Path
 ):
     monkeypatch.setattr("evenhand.training.replicas.connect", _InProcess)
     train_ppo(options(tmp_path / "by", ending, pairs, rewarding, rollout_replicas=2, staleness=2))
-    train_ppo(options(tmp_path / "own", ending, pairs, rewarding))
 
-    lines, own = (read_metrics(tmp_path / name) for name in ("by", "own"))
+    lines, without = (read_metrics(folder) for folder in (tmp_path / "by", own))
     assert [line["staleness"] for line in lines] == [0, 1, 2, 2]
-    assert lines[0]["reward"] == own[0]["reward"]
-    assert lines[-1]["kl"] != own[-1]["kl"]
+    assert lines[0]["reward"] == without[0]["reward"]
+    assert lines[-1]["kl"] != without[-1]["kl"]
 
 
 def test_answers_of_several_replicas_are_those_of_one(ending: str, pairs: Path, rewarding: Path, tmp_path: Path):

@@ -64,7 +64,18 @@ def adapted(model: Any) -> Any:
     return policy
 
 
-@pytest.fixture(params=[(family, lora) for family in COPIED for lora in (False, True)], ids=str)
+_MOST_TELLING = ("Qwen2", True)
+"""Biases, tied embeddings and adapters; `make test` tries this one."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((family, lora), marks=() if (family, lora) == _MOST_TELLING else pytest.mark.slow)
+        for family in COPIED
+        for lora in (False, True)
+    ],
+    ids=str,
+)
 def policy(request: pytest.FixtureRequest) -> Any:
     family, lora = request.param
     model = model_of(family, COPIED[family])

@@ -77,6 +77,7 @@ async def answer_of(spec: str) -> str:
         return (await model.generate([Message("user", "Who?")], Params(temperature=1, seed=1, max_tokens=8))).text
 
 
+@pytest.mark.training
 async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--device", "cpu", "--smoke")
     given = (*given, "--rl-steps", "2")

@@ -103,6 +103,7 @@ def test_half_of_dev_has_wording_that_no_training_row_has(train: list[Row], dev:
     assert 0.4 < sum(row.held_out_wording for row in dev) / len(dev) < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_situation_is_well_formed_in_every_form(language: str):
     drawn = [row for split in ("train", "dev") for row in with_passage(rows(3500, split=split, languages=(language,)))]
