@@ -36,11 +36,15 @@ test-all: $(VENV)/.dev  ## the same and every test, with coverage; skipped ones 
 	$(MAKE) lint
 	$(PYTEST) -rs --cov --cov-report=term:skip-covered
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev .cache/types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# Most of lint's time, so only if something changed since types were last right.
+.cache/types: $(VENV)/.dev pyproject.toml $(shell find src -name __pycache__ -prune -o -print)
+	$(BIN)/pyright
+	mkdir -p $(@D) && touch $@
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -61,4 +65,4 @@ release-check: $(VENV)/.core  ## builds wheel and sdist into dist/, checks them 
 	$(BIN)/python tools/release_check.py $(if $(TAG),--tag $(TAG))
 
 clean:
-	rm -rf $(VENV) $(DEMO) dist site
+	rm -rf $(VENV) $(DEMO) .cache dist site

@@ -23,6 +23,9 @@ from evenhand.show.html import write_report
 from evenhand.show.judge_pairs import render as render_pairs
 from support.browser import FAINT, set_size, unfold
 
+pytestmark = pytest.mark.slow
+"""Sixteen pages in up to two widths and schemes each."""
+
 Opener = Callable[..., Any]
 
 MODEL, OTHER, FAILING = (f"call/support.varied:{name}" for name in ("answer", "another", "failing"))
