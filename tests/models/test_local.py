@@ -57,11 +57,13 @@ class TestGeneration:
         assert generation.completions[0].finish == "length"
         assert generation.usage.completion_tokens == 3
 
+    @pytest.mark.weights
     async def test_stop_strings_end_the_text_before_them(self, model: LocalModel) -> None:
         generation = await model.generate(FRUITS, Params(temperature=0, max_tokens=30, stop=("\n2",)))
         assert generation.text == "1. Bananas"
         assert generation.completions[0].finish == "stop"
 
+    @pytest.mark.weights
     async def test_no_temperature_leaves_the_choice_to_the_engine(self, model: LocalModel) -> None:
         generation = await model.generate(FRUITS, Params(max_tokens=3, top_p=0.5))
         assert generation.usage.completion_tokens <= 3
@@ -125,6 +127,7 @@ class TestLogprobs:
         assert sampled.completions[0].logprobs is not None
         assert sampled.completions[0].logprobs[0].top == first.top
 
+    @pytest.mark.weights
     async def test_tokens_held_back_for_a_stop_string_keep_their_names(self, model: LocalModel) -> None:
         params = Params(temperature=0, max_tokens=30, stop=("\n3",), logprobs=2)
         (completion,) = (await model.generate(FRUITS, params)).completions
@@ -132,6 +135,7 @@ class TestLogprobs:
         assert "".join(token.token for token in completion.logprobs) == completion.text
         assert "\n" in [token.token for token in completion.logprobs]
 
+    @pytest.mark.weights
     async def test_several_completions_have_their_own(self, model: LocalModel) -> None:
         generation = await model.generate(FRUITS, Params(temperature=1, seed=7, max_tokens=4, n=2, logprobs=1))
         counts = [len(completion.logprobs or ()) for completion in generation.completions]
@@ -219,6 +223,7 @@ class TestLoading:
         assert LocalModel.free
         assert model.features == {"likelihood", "logprobs", "schema", "seed"}
 
+    @pytest.mark.weights
     async def test_a_file_works_by_path(self) -> None:
         path = weights.installed("builtin")
         async with LocalModel(str(path), OPTIONS) as model:
