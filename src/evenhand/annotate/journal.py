@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand.core import sqlite
 from evenhand.core.errors import DataError, StoreError
 
 FILE = "ratings.sqlite"
-BUSY_SECONDS = 30.0
-_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ratings (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,20 +52,19 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            path.touch(mode=0o600)
-            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             # A rating survives a crash of this process in any case, and with FULL also a power failure.
-            self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise DataError("written by a newer version of Evenhand. Update Evenhand to read it.", file=path)
-            self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+            self._db = sqlite.connect(path, synchronous="FULL", private=True)
+            sqlite.migrate(self._db, (_SCHEMA,))
         except OSError as error:
             raise DataError(
                 f"cannot be written: {error.strerror}. Use a folder that you may write to.", file=path
             ) from error
+        except sqlite.NewerFileError as error:
+            raise DataError("written by a newer version of Evenhand. Update Evenhand to read it.", file=path) from error
         except sqlite3.Error as error:
-            raise DataError(f"cannot be used: {error}. Restore the file, or move it away.", file=path) from error
+            raise DataError(
+                f"cannot be used: {sqlite.reason(error)}. Restore the file, or move it away.", file=path
+            ) from error
 
     def close(self) -> None:
         self._db.close()
@@ -107,14 +105,7 @@ class Journal:
     @contextmanager
     def _writing(self) -> Generator[None]:
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with sqlite.transaction(self._db):
                 yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
             raise StoreError(f"The rating was not saved: {error} ({self._path.name}).") from error

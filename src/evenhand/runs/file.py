@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from evenhand.core import sqlite
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.files import scratch
 from evenhand.runs.lock import is_locked
@@ -70,7 +71,7 @@ class RunFile:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
         try:
-            if exists and self._read.execute("PRAGMA user_version").fetchone()[0] == 0:
+            if exists and sqlite.version_of(self._read) == 0:
                 raise PlanError(no_plan(directory))
             if not self._writable and is_older(self._read):
                 self._read.close()
@@ -90,12 +91,8 @@ class RunFile:
         if not self._writable and not is_lost(self.directory / LOG_NAME):
             self._copy()  # SQLite would have to merge the log into the file
         if not self._writable:
-            return sqlite3.connect(f"{self.path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
-        db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA foreign_keys=OFF")
-        return db
+            return sqlite.connect_to_read(self.path, immutable=True)
+        return sqlite.connect(self.path)
 
     def _copy(self) -> None:
         """Read a copy in a temporary folder, since this one cannot be written."""
@@ -136,7 +133,7 @@ class RunFile:
             raise unreadable(self.directory, f"its fact {key} is no JSON") from error
 
     def put(self, **facts: Any) -> None:
-        with store_errors(self.directory), transaction(self._read):
+        with store_errors(self.directory), sqlite.transaction(self._read):
             self._read.executemany(
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)",
                 [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
@@ -171,19 +168,6 @@ def _no_run(directory: Path) -> str:
         return f"{directory} holds no run (there is no {FILE_NAME} in it){named}."
     run = f"its run: {directory.parent}" if (directory.parent / FILE_NAME).is_file() else "a run"
     return f"{directory} is a file; name the folder of {run}."
-
-
-@contextlib.contextmanager
-def transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    """All or nothing."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield db
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 class store_errors:  # noqa: N801 - reads as a statement

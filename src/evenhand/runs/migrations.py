@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from evenhand.core import sqlite
 from evenhand.core.errors import PlanError
 
 STEPS: tuple[str, ...] = (
@@ -48,15 +49,14 @@ TABLES = frozenset({"facts", "samples", "turns", "outcomes", "scores"})
 
 def is_older(db: sqlite3.Connection) -> bool:
     """Whether migrations are missing."""
-    return db.execute("PRAGMA user_version").fetchone()[0] < len(STEPS)
+    return sqlite.version_of(db) < len(STEPS)
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Apply the migrations that are missing; refuse a store of a newer version, or one that has lost tables."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(STEPS):
-        raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.")
-    for number, step in enumerate(STEPS[version:], version + 1):
-        db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
+    try:
+        sqlite.migrate(db, STEPS)
+    except sqlite.NewerFileError as error:
+        raise PlanError("This run was made by a newer version of Evenhand; upgrade to open it.") from error
     if missing := TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}:
         raise sqlite3.DatabaseError(f"its file is damaged and has no table {', '.join(sorted(missing))}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from evenhand.core import sqlite
 from evenhand.core.types import Record, Sample, Status, Turn, Usage
 from evenhand.models.request import turn_from, unpack
 from evenhand.runs.file import RunFile
@@ -48,8 +48,7 @@ class RunReader(RunFile):
 
     def snapshot(self, target: Path) -> None:
         """Write all that is committed to a file of its own, also while the run goes on."""
-        with contextlib.closing(sqlite3.connect(target)) as copy:
-            self._read.backup(copy)
+        sqlite.backup(self._read, target)
 
     def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a query, for other modules of this package."""

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import StoreError
+from evenhand.core.sqlite import transaction
 from evenhand.core.types import Sample, Status, Turn
 from evenhand.models.request import pack
-from evenhand.runs.file import FILE_NAME, LOG_NAME, OPEN, no_plan, store_errors, transaction, unreadable
+from evenhand.runs.file import FILE_NAME, LOG_NAME, OPEN, no_plan, store_errors, unreadable
 from evenhand.runs.reader import RunReader, json_list
 from evenhand.runs.rows import Finished, Scored, outcome_row, score_row, stored_form, turn_row
 

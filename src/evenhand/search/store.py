@@ -10,11 +10,9 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import DataError
+from evenhand.core.sqlite import connect
 from evenhand.search.base import SearchResult
 from evenhand.search.replay import read_result, result_row
-
-_LOCK_TIMEOUT = 5.0
-"""Seconds to wait for another process that is writing."""
 
 
 class SearchCache:
@@ -26,10 +24,7 @@ class SearchCache:
         """Why the file is not used, or no longer used."""
         self._db: sqlite3.Connection | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=OFF")  # a lost entry costs one search, not a result
+            self._db = connect(path, synchronous="OFF", busy=5)
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS searches"
                 " (key BLOB PRIMARY KEY, query TEXT NOT NULL, time TEXT NOT NULL, found BLOB NOT NULL) WITHOUT ROWID"

@@ -22,6 +22,7 @@ import orjson
 
 from evenhand.core.errors import EvenhandError
 from evenhand.core.files import cache_folder
+from evenhand.core.sqlite import connect, version_of
 from evenhand.runs.lock import is_locked
 from evenhand.runs.store import FILE_NAME, LOG_NAME
 from evenhand.runs.summary import RunSummary, read_summary
@@ -125,12 +126,8 @@ class Index:
         name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
         with contextlib.suppress(OSError, sqlite3.Error):  # without a cache, all is read anew
             self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._db = sqlite3.connect(
-                self.cache / f"{name}.sqlite", timeout=5, isolation_level=None, check_same_thread=False
-            )
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=OFF")
-            if self._db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            self._db = connect(self.cache / f"{name}.sqlite", synchronous="OFF", busy=5)
+            if version_of(self._db) != _VERSION:
                 self._db.executescript(
                     "DROP TABLE IF EXISTS rows; DROP TABLE IF EXISTS found;"
                     "CREATE TABLE rows (id TEXT PRIMARY KEY, stamp TEXT NOT NULL, body BLOB NOT NULL);"

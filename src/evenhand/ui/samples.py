@@ -20,6 +20,7 @@ import orjson
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import EvenhandError
 from evenhand.core.registry import is_file
+from evenhand.core.sqlite import connect, transaction
 from evenhand.core.types import Sample
 from evenhand.judging.judge import DISAGREED, FAR_APART
 from evenhand.panels import votes_in
@@ -121,15 +122,14 @@ def update_index(directory: Path, file: Path) -> int:
             changed = _changed(store, known)
         numbers = [number for (number,) in store.select("SELECT number FROM samples ORDER BY number")]
         wanted = [number for number in numbers if changed is None or number in changed]
-        db.execute("BEGIN")
-        if changed is None:
-            db.execute("DELETE FROM rows")
-        for start in range(0, len(wanted), _BATCH):
-            rows = [_row(entry, text) for entry, text in _entries(store, wanted[start : start + _BATCH])]
-            db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        db.execute("DELETE FROM meta")
-        db.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?)", now)
-        db.execute("COMMIT")
+        with transaction(db):
+            if changed is None:
+                db.execute("DELETE FROM rows")
+            for start in range(0, len(wanted), _BATCH):
+                rows = [_row(entry, text) for entry, text in _entries(store, wanted[start : start + _BATCH])]
+                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            db.execute("DELETE FROM meta")
+            db.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?)", now)
         return len(wanted)
 
 
@@ -142,9 +142,7 @@ def is_ready(directory: Path, file: Path) -> bool:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(file, timeout=60, isolation_level=None)
-    db.execute("PRAGMA synchronous=OFF")
-    db.execute("PRAGMA journal_mode=WAL")
+    db = connect(file, synchronous="OFF", busy=60)
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'by_differs'").fetchone():
         db.executescript(f"DROP TABLE IF EXISTS meta; DROP TABLE IF EXISTS rows; {_SCHEMA}")
     return db

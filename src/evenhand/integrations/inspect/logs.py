@@ -37,6 +37,7 @@ from inspect_ai.model import (
 )
 
 from evenhand.core.errors import StoreError, UsageError
+from evenhand.core.files import draft, scratch
 from evenhand.core.types import Completion, Record, Sample, Turn, Usage
 from evenhand.integrations.inspect.samples import KEY, inspect_sample, plain_values, result_from, stop_reason
 from evenhand.integrations.inspect.samples import chat_message as inspect_message
@@ -67,16 +68,13 @@ def export_logs(directory: Path, target: Path, *, skip_damaged: bool = False) ->
 
 
 def _write(log: EvalLog, file: Path) -> None:
-    """Write to a temporary file that replaces `file` when complete."""
-    unfinished = file.with_name(f"unfinished-{file.name}")
+    """Write the log, complete or not at all; its format goes by the ending, so the draft has the same name."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_eval_log(log, str(unfinished))
-        unfinished.replace(file)
+        with scratch(file.parent) as folder, draft(file, kept=folder / file.name) as unfinished:
+            write_eval_log(log, str(unfinished))
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error}. Choose another --out.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _log(run: StoredRun, source: ArmSource) -> EvalLog:

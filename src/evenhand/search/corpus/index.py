@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import UsageError
-from evenhand.core.files import cache_folder
+from evenhand.core.files import cache_folder, draft
+from evenhand.core.sqlite import connect_to_draft, connect_to_read, transaction
 from evenhand.search.base import Hit
 from evenhand.search.corpus.files import Document, corpus_files, documents
 
@@ -62,12 +61,12 @@ class CorpusIndex:
         expression = match_expression(query)
         if not expression or limit < 1:
             return []
-        with contextlib.closing(_open(self.file)) as db:
+        with contextlib.closing(connect_to_read(self.file)) as db:
             return [_hit(db, *match) for match in _best_passages(db, expression, limit)]
 
 
 def fts5_missing() -> bool:
-    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+    with contextlib.closing(connect_to_draft(None)) as db:
         try:
             db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
         except sqlite3.OperationalError:
@@ -126,7 +125,7 @@ def _read(file: Path) -> CorpusIndex | None:
     if not file.is_file():
         return None
     try:
-        with contextlib.closing(_open(file)) as db:
+        with contextlib.closing(connect_to_read(file)) as db:
             version, sha256, count = db.execute("SELECT format, sha256, documents FROM facts").fetchone()
     except (sqlite3.Error, TypeError):
         return None
@@ -134,35 +133,26 @@ def _read(file: Path) -> CorpusIndex | None:
 
 
 def _build(path: Path, file: Path) -> None:
-    """Write the index to a temporary file and move it into place, so that two processes do not collide."""
+    """Write the index, complete or not at all, so that two processes do not collide."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(suffix=".part", dir=file.parent)
-        os.close(handle)
+        with draft(file) as part, contextlib.closing(connect_to_draft(part)) as db:
+            _fill(db, path)
     except OSError as error:
         message = f"The index of {path} cannot be written ({error.strerror}); set EVENHAND_CACHE to a writable folder."
         raise UsageError(message) from error
-    try:
-        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
-            _fill(db, path)
-        Path(part).replace(file)
     except sqlite3.Error as error:
         raise UsageError(f"The index of {path} cannot be written to {file.parent} ({error}).") from error
-    finally:
-        Path(part).unlink(missing_ok=True)
 
 
 def _fill(db: sqlite3.Connection, path: Path) -> None:
-    # A half-written file is deleted, so no journal is needed.
-    db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + _SCHEMA)
+    db.executescript(_SCHEMA)
     digest = hashlib.sha256()
     count = 0
-    db.execute("BEGIN")
-    for count, document in enumerate(documents(path), 1):
-        digest.update(orjson.dumps((document.title, document.url, document.text)))
-        _add(db, count, document)
-    db.execute("INSERT INTO facts VALUES (?, ?, ?)", (FORMAT, digest.hexdigest(), count))
-    db.execute("COMMIT")
+    with transaction(db):
+        for count, document in enumerate(documents(path), 1):
+            digest.update(orjson.dumps((document.title, document.url, document.text)))
+            _add(db, count, document)
+        db.execute("INSERT INTO facts VALUES (?, ?, ?)", (FORMAT, digest.hexdigest(), count))
 
 
 def _add(db: sqlite3.Connection, number: int, document: Document) -> None:
@@ -172,10 +162,6 @@ def _add(db: sqlite3.Connection, number: int, document: Document) -> None:
         "INSERT INTO passages (title, text, document) VALUES (?, ?, ?)",
         ((title, passage, number) for passage in passages(document.text)),
     )
-
-
-def _open(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
 
 
 def _best_passages(db: sqlite3.Connection, expression: str, limit: int) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from evenhand.core.errors import SearchError
+from evenhand.core.http import open_session
 from evenhand.search.web.address import CheckedResolver, Resolve, page_url
 from evenhand.search.web.body import ACCEPTED_ENCODING, decode, read_body
 from evenhand.search.web.polite import user_agent
@@ -188,19 +189,13 @@ class SafeFetcher:
         return semaphore
 
     def _open(self) -> aiohttp.ClientSession:
-        self._session = aiohttp.ClientSession(
-            headers={
-                "User-Agent": f"{user_agent()} (reads single pages for research)",
-                "Accept": ", ".join(TYPES),
-                "Accept-Encoding": ACCEPTED_ENCODING,
-            },
-            timeout=aiohttp.ClientTimeout(total=None, connect=self._limits.connect),
-            # Host names are resolved and checked for every connection, without a DNS cache.
-            connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver, use_dns_cache=False),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        headers = {
+            "User-Agent": f"{user_agent()} (reads single pages for research)",
+            "Accept": ", ".join(TYPES),
+            "Accept-Encoding": ACCEPTED_ENCODING,
+        }
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._limits.connect)
+        self._session = open_session(headers, timeout, self._resolver)
         return self._session
 
 

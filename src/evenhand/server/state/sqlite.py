@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.sqlite import connect, transaction
 from evenhand.server.state.types import (
     KEPT_SECONDS,
     SILENT_SECONDS,
@@ -59,15 +60,10 @@ class SqliteStore:
     def _apply(self, operations: Sequence[Operation]) -> list[Any]:
         try:
             database = self._database = self._database or _opened(self._file)
-            database.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(database):
                 batch = _Batch(database)
                 results = [batch.result(each) for each in operations]
                 batch.save()
-                database.execute("COMMIT")
-            except BaseException:
-                database.rollback()
-                raise
         except (sqlite3.Error, OSError) as error:
             self._close()
             raise SharedStoreError(f"{self._file}: {error}") from error
@@ -80,12 +76,8 @@ class SqliteStore:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    file.touch(mode=0o600)
-    database = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    database = connect(file, busy=BUSY_SECONDS, private=True)
     try:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
-        database.execute("PRAGMA secure_delete=ON")  # texts of requests that are no longer kept
         database.executescript(_SCHEMA)
         database.execute("INSERT INTO about SELECT ? WHERE NOT EXISTS (SELECT 1 FROM about)", (uuid.uuid4().hex,))
     except BaseException:

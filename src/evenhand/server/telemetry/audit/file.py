@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import DataError, PlanError
+from evenhand.core.sqlite import NewerFileError, connect, connect_to_read, version_of
 
 START = bytes(32)
 """What stands in place of the hash before the first row."""
@@ -30,8 +31,6 @@ SHORTEST_KEY = 16
 VERSION = 2
 UNCHAINED = 1
 """The version of files without a hash chain."""
-BUSY_SECONDS = 30.0
-"""How long the writer waits for a lock on the file."""
 REQUEST = ("time", "id", "route", "endpoint", "key", "status", "action", "late", "stream", "cost", "body")
 """The columns of a request that are hashed, after its number."""
 NOTE = ("time", "kind", "body")
@@ -88,38 +87,28 @@ class Hasher:
 
 
 def open_to_write(file: Path) -> sqlite3.Connection:
-    file.touch(mode=0o600)  # prompts are private
-    db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        _prepare(db)
-    except BaseException:
-        db.close()
-        raise
+    db = connect(file, private=True, check=_check)  # prompts are private
+    if not _tables(db) or version_of(db) == VERSION:
+        db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
     return db
 
 
-def _prepare(db: sqlite3.Connection) -> None:
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+def _check(db: sqlite3.Connection) -> None:
+    tables = _tables(db)
     if tables and "requests" not in tables:
         raise sqlite3.DatabaseError("it holds other data")
     if tables and version_of(db) > VERSION:
-        raise sqlite3.DatabaseError(f"a newer Evenhand wrote it (version {version_of(db)})")
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=NORMAL")
-    db.execute("PRAGMA secure_delete=ON")  # overwrites deleted rows
-    if not tables or version_of(db) == VERSION:
-        db.executescript(_SCHEMA)
-        db.execute(f"PRAGMA user_version={VERSION}")
+        raise NewerFileError(f"a newer Evenhand wrote it (version {version_of(db)})")
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def open_to_read(file: Path) -> sqlite3.Connection:
     if not file.is_file():
         raise DataError("There is no such audit file.", file=file)
-    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
-
-
-def version_of(db: sqlite3.Connection) -> int:
-    return db.execute("PRAGMA user_version").fetchone()[0]
+    return connect_to_read(file)
 
 
 def last_link(db: sqlite3.Connection) -> Link | None:

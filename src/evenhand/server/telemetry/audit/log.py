@@ -27,9 +27,9 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import StoreError
+from evenhand.core.sqlite import BUSY_SECONDS, transaction
 from evenhand.guards.types import Check, InputRecord
 from evenhand.server.telemetry.audit.file import (
-    BUSY_SECONDS,
     START,
     VERSION,
     Hasher,
@@ -249,16 +249,10 @@ class AuditLog:
 
     @contextlib.contextmanager
     def _transaction(self, last: Link | None = None) -> Generator[_Chain]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             chain = _Chain(self._db, self._hasher, last_link(self._db) or last or Link())
             yield chain
             chain.keep("head", self._hasher.head(chain.last.hash))
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     def _tidy(self) -> None:
         """Rotate a file that is too large; every ten minutes, delete rows and files that are too old."""
