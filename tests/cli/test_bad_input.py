@@ -96,8 +96,8 @@ CASES = {
     "scorer of choices": ((*RUN, "--model", "fake/A", "--scorer", "builtin"), "remove --scorer"),
     "missing weights": ((*RUN, "--model", "local/nothing.gguf"), "nothing.gguf"),
     "no run there": (("report", "r"), "holds no run"),
-    "no run to show": (("show", "r"), "holds no run"),
-    "no run to export": (("export", "r"), "holds no run"),
+    "no run to show": (("run", "show", "r"), "holds no run"),
+    "no run to export": (("run", "export", "r"), "holds no run"),
     "standard output as a run": (
         ("run", "--model", "fake/A", "--out", "-"),
         "a run cannot be written to standard output",
@@ -105,7 +105,7 @@ CASES = {
     "a file as a run": (("audit", "fake/A", "--out", __file__), "is a file; --out names a folder"),
     "a report of a run without one": (("run", "--model", "fake/A", "--out", "x.html"), "writes no report"),
     "a paper's folder that is a page": (
-        ("paper", "malibu", "-m", "fake/A", "--out", "x.html"),
+        ("papers", "malibu", "-m", "fake/A", "--out", "x.html"),
         "--out of a paper is a folder",
     ),
     "budget without a price": (
@@ -183,12 +183,12 @@ def test_a_prediction_file_is_checked_line_by_line(cli, tmp_path: Path):
     assert "p.jsonl, line 2" in result.err
 
 
-@pytest.mark.parametrize("command", ["show", "report", "export", "compare", "resume", "rescore"])
+@pytest.mark.parametrize("command", ["run show", "report", "run export", "compare", "resume", "run rescore"])
 def test_a_file_in_place_of_its_run_is_answered_with_the_folder(cli, command: str):
     cli("audit", "fake/A", "--limit", "4", "--out", "r")
-    more = ("--scorer", "builtin") if command == "rescore" else ()
+    more = ("--scorer", "builtin") if command == "run rescore" else ()
 
-    result = cli(command, "r/report.html", *more)
+    result = cli(*command.split(), "r/report.html", *more)
 
     assert result.code == 2
     assert "r/report.html is a file; name the folder of its run: r." in result.err
@@ -206,9 +206,9 @@ def test_a_path_that_ends_in_html_is_the_report(cli, tmp_path: Path):
     assert next((tmp_path / "runs").rglob("run.sqlite"))
 
 
-@pytest.mark.parametrize("command", ["report", "export"])
+@pytest.mark.parametrize("command", ["report", "run export"])
 def test_an_output_file_is_neither_a_folder_nor_standard_output(cli, command: str):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
 
-    assert "a file, not standard output" in cli(command, "r", "--out", "-").err
-    assert "a file, not the folder r" in cli(command, "r", "--out", "r").err
+    assert "a file, not standard output" in cli(*command.split(), "r", "--out", "-").err
+    assert "a file, not the folder r" in cli(*command.split(), "r", "--out", "r").err

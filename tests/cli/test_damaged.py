@@ -24,10 +24,10 @@ def damage(table: str, where: str) -> str:
     [
         ("report r", "samples", "number = 3"),
         ("report r", "scores", "sample = 3"),
-        ("export r --table outcomes", "outcomes", "sample = 3"),
-        ("export r --table turns", "turns", "sample = 3"),
-        ("export r --table metrics", "scores", "sample = 3"),
-        ("show r --list", "samples", "number = 3"),
+        ("run export r --table outcomes", "outcomes", "sample = 3"),
+        ("run export r --table turns", "turns", "sample = 3"),
+        ("run export r --table metrics", "scores", "sample = 3"),
+        ("run show r --list", "samples", "number = 3"),
     ],
 )
 def test_a_damaged_row_is_named_and_left_out_if_asked_for(cli, command: str, table: str, where: str):
@@ -72,7 +72,9 @@ def test_a_damaged_run_is_resumed_without_the_damaged_row(cli):
     assert "7 of 8 done" in resumed.out
 
 
-@pytest.mark.parametrize("command", ["resume r", "report r", "show r", "export r", "run --resume " + " ".join(SMALL)])
+@pytest.mark.parametrize(
+    "command", ["resume r", "report r", "run show r", "run export r", "run --resume " + " ".join(SMALL)]
+)
 def test_a_run_without_its_tables_is_told_in_one_sentence(cli, command: str):
     cli("run", *SMALL)
     with contextlib.closing(sqlite3.connect(Path("r") / FILE_NAME)) as db, db:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli.ending import FAILED
+from evenhand.cli.progress import FAILED
 from evenhand.runs.store import Store
 
 AUDIT = ("audit", "openai/m", "--limit", "4", "--dry-run")

@@ -100,9 +100,9 @@ def test_a_model_that_calls_everything_biased_tells_nothing_apart(cli):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (("framing", "r", "--model", "partial/one"), "not both"),
-        (("framing", "--model", "partial/one", "--data", "none.yaml"), "No such file"),
-        (("framing", "--model", "partial/one", "--limit", "0"), "greater than or equal to 1"),
+        (("judges", "framing", "r", "--model", "partial/one"), "not both"),
+        (("judges", "framing", "--model", "partial/one", "--data", "none.yaml"), "No such file"),
+        (("judges", "framing", "--model", "partial/one", "--limit", "0"), "greater than or equal to 1"),
         (("run", "--model", "partial/one", "-b", "framing", "--method", "framing:rating=7"), "true or false"),
         (("run", "--model", "partial/one", "-b", "bbq_builtin", "--method", "framing"), "yes-or-no"),
     ],

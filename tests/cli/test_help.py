@@ -44,7 +44,7 @@ def test_help_imports_no_command():
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    loaded = {"evenhand.core.errors", "evenhand.cli", "evenhand.cli.groups", "evenhand.cli.main"}
+    loaded = {"evenhand.core", "evenhand.core.errors", "evenhand.cli", "evenhand.cli.groups", "evenhand.cli.main"}
     assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
 
 

@@ -123,7 +123,7 @@ def test_runs_made_before_show_the_same_audit(cli, models):
         "phase=1",
         "-m",
         "judging/one",
-        "-m",
+        "--method",
         "judge",
         "--limit",
         "10",
@@ -205,7 +205,7 @@ def test_bad_input_is_one_sentence(cli, models, arguments: tuple[str, ...], said
 
 
 def test_without_a_model_it_says_how_to_name_one(cli):
-    result = cli("malibu")
+    result = cli("judges", "malibu")
 
     assert result.code == 2
     assert "--model" in result.err

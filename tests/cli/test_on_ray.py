@@ -62,7 +62,7 @@ def results(folder: Path) -> dict[str, str]:
     [
         ("malibu", "--method", "judge", "--limit", "1", "--phase", "1", "--model", "MODEL"),
         ("debate", "--topics", "2", "--rounds", "1", "--model", "MODEL"),
-        ("paper", "mabrf", "--builtin", "--limit", "1", "--model", "MODEL"),
+        ("papers", "mabrf", "--builtin", "--limit", "1", "--model", "MODEL"),
         (*TEXTS, "--scorer", "judge:MODEL"),
     ],
     ids=["malibu", "debate", "paper", "scorer"],

@@ -196,13 +196,15 @@ def test_json_of_a_dry_run_is_the_forecast(cli):
     assert (arm["arm"], arm["samples"], arm["calls"]) == ("default", 4, 4)
 
 
-@pytest.mark.parametrize("command", ["run", "audit", "compare", "malibu", "debate", "framing", "resume"])
+@pytest.mark.parametrize(
+    "command", ["run plan", "audit", "compare", "judges malibu", "train debate", "judges framing", "resume"]
+)
 def test_commands_that_run_plans_have_the_same_options(cli, command: str):
-    shown = cli(command, "--help").out
+    shown = cli(*command.split(), "--help-all").out
 
     for option in ("-v, --verbose", "--log FILE", "--quiet", "--json", "--max-failed"):
         assert option in shown
 
 
 def test_papers_have_them_too(cli):
-    assert "--log FILE" in cli("papers", "malibu", "--help").out
+    assert "--log FILE" in cli("papers", "malibu", "--help-all").out

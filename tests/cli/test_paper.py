@@ -316,16 +316,16 @@ def test_another_runs_folder_is_refused(cli, models):
 
 
 CASES = {
-    "unknown paper": (("paper", "stardtx", "--model", "fake/A"), "did you mean stardtox"),
-    "no model": (("paper", "stardtox"), "No model is named; pass --model"),
+    "unknown paper": (("papers", "stardtx", "--model", "fake/A"), "did you mean stardtox"),
+    "no model": (("papers", "stardtox"), "No model is named; pass --model"),
     "only a judge": ((*SMALL, "--model", "judge=fake/A"), "No model is named"),
     "two models": ((*SMALL, "--model", "fake/A", "--model", "fake/B"), "one model"),
     "not a spec": ((*SMALL, "--model", "gpt"), "provider/name"),
-    "data missing": (("paper", "stardtox", "--model", "fake/A"), "evenhand data pull realtoxicity"),
-    "data missing, dry": (("paper", "stardtox", "--model", "fake/A", "--dry-run"), "evenhand data pull realtoxicity"),
+    "data missing": (("papers", "stardtox", "--model", "fake/A"), "evenhand data pull realtoxicity"),
+    "data missing, dry": (("papers", "stardtox", "--model", "fake/A", "--dry-run"), "evenhand data pull realtoxicity"),
     "data folder and built-in": ((*SMALL, "--model", "fake/A", "--data", "d"), "remove --data"),
     "no limit": ((*SMALL, "--model", "fake/A", "--limit", "0"), "--limit"),
-    "nothing to show": (("paper", "stardtox", "--out", "none"), "holds no runs of a paper"),
+    "nothing to show": (("papers", "stardtox", "--out", "none"), "holds no runs of a paper"),
     "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),
 }
 
@@ -417,7 +417,7 @@ def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
 
 
 def test_without_a_paper_the_help_is_shown(cli):
-    bare = cli("paper")
+    bare = cli("papers")
 
     assert (bare.code, bare.out) == (0, cli("papers", "--help").out)
 

@@ -259,16 +259,16 @@ def _bbq() -> str:
 
 
 CASES = {
-    "no model": (("paper", "mabrf"), "No model is named; pass --model"),
+    "no model": (("papers", "mabrf"), "No model is named; pass --model"),
     "completions": ((*SMALL, "--model", "fake/A", "--completions", "2"), "has no use for --completions;"),
     "scorer": ((*SMALL, "--model", "fake/A", "--scorer", "builtin"), "has no use for --scorer"),
-    "scorer of stored runs": (("paper", "mabrf", "--out", "p", "--scorer", "builtin"), "has no use for --scorer"),
-    "search elsewhere": (("paper", "stardtox", "--model", "fake/A", "--search", "ddgs"), "has no use for --search"),
+    "scorer of stored runs": (("papers", "mabrf", "--out", "p", "--scorer", "builtin"), "has no use for --scorer"),
+    "search elsewhere": (("papers", "stardtox", "--model", "fake/A", "--search", "ddgs"), "has no use for --search"),
     "unknown search": ((*SMALL, "--model", "fake/A", "--search", "wikipeda"), "did you mean wikipedia"),
     "two searches": ((*SMALL, "--model", "fake/A", "--search", "ddgs,wikipedia"), "one provider"),
     "the same model twice": ((*SMALL, "--model", "fake/A", "--model", "fake/A"), "same arm twice"),
-    "data missing": (("paper", "mabrf", "--model", "fake/A"), "evenhand data pull bbq"),
-    "nothing to show": (("paper", "mabrf", "--out", "none"), "holds no runs of a paper"),
+    "data missing": (("papers", "mabrf", "--model", "fake/A"), "evenhand data pull bbq"),
+    "nothing to show": (("papers", "mabrf", "--out", "none"), "holds no runs of a paper"),
     "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),
 }
 

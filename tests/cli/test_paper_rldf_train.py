@@ -63,7 +63,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def asked(model: str, *more: str, referee: str = "stub/referee") -> tuple[str, ...]:
     judged = ("--judge", "stub/judge", "--model", f"referee={referee}")
-    return ("paper", "rldf", "--model", model, *judged, "--builtin", "--bias", "age", "--out", "p", *ROOM, *more)
+    return ("papers", "rldf", "--model", model, *judged, "--builtin", "--bias", "age", "--out", "p", *ROOM, *more)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_what_gives_nothing_to_learn_from_is_left_out_and_told(cli: Any, stubs: 
 
 
 CASES = {
-    "no folder": (("paper", "rldf", "--model", "hf/x", "--train"), "say where they go with --out"),
+    "no folder": (("papers", "rldf", "--model", "hf/x", "--train"), "say where they go with --out"),
     "a model that cannot be trained": (asked("stub/x", "--train"), "Only hf/ and local/ models can be trained"),
     "pairs as well": (asked("hf/x", "--train", "--pairs", "d"), "with --train or --ablate remove it"),
     "a stage that is none": (asked("hf/x", "--train", "--set", "dpo.lr=1"), "--set takes STAGE.OPTION=VALUE"),
@@ -127,14 +127,14 @@ CASES = {
     "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
     "a preset of what is not trained": (
-        ("paper", "rldf", "--model", "hf/x", "--preset", "paper"),
+        ("papers", "rldf", "--model", "hf/x", "--preset", "paper"),
         "is trained; add --train",
     ),
     "topics without a number": (asked("hf/x", "--train", "--generate"), "say how many with --set debate.topics=N"),
     "seeds that are none": (asked("hf/x", "--train", "--train-seeds", "1,b"), "whole numbers with commas"),
     "seeds of an ablation": (asked("hf/x", "--ablate", "rounds=1,3", "--train-seeds", "1"), "trains once on each type"),
     "a teacher without a school": (asked("hf/x", "--teacher", "stub/t"), "they go with --train or --ablate"),
-    "a type that is none": (("paper", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),
+    "a type that is none": (("papers", "rldf", "--model", "hf/x", "--bias", "agee"), "did you mean age"),
     "a parameter that is none": (asked("hf/x", "--ablate", "steps=1,2"), "--ablate takes roles, rounds"),
     "one value": (asked("hf/x", "--ablate", "rounds=3"), "two or more values"),
     "no number": (asked("hf/x", "--ablate", "rounds=1,many"), "two or more values"),

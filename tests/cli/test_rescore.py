@@ -83,10 +83,10 @@ def test_choices_are_refused_in_one_sentence(cli):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rescore", "nowhere", "--scorer", "builtin"), "nowhere holds no run"),
-        (("rescore", "r"), "Missing option '--scorer'"),
-        (("rescore", "r", "--scorer", "bultin"), "did you mean builtin"),
-        (("rescore", "r", "--scorer", "builtin:x"), "takes no argument"),
+        (("run", "rescore", "nowhere", "--scorer", "builtin"), "nowhere holds no run"),
+        (("run", "rescore", "r"), "Missing option '--scorer'"),
+        (("run", "rescore", "r", "--scorer", "bultin"), "did you mean builtin"),
+        (("run", "rescore", "r", "--scorer", "builtin:x"), "takes no argument"),
     ],
 )
 def test_bad_input_is_one_sentence(cli, run: str, arguments: tuple[str, ...], message: str):

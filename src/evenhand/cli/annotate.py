@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
-from evenhand.annotate.study import Cover
 from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.cli.groups import Group
+from evenhand.cli.options import declared
 from evenhand.core.format import interval, limits, number, signed
+from evenhand.core.options import Request, argument, option
 from evenhand.show.tables import plain_table, safe_text
 from evenhand.show.tables.fitting import print_table
 
@@ -30,14 +31,20 @@ def annotate() -> None:
     """
 
 
+class ExportCommand(Request):
+    """What `evenhand annotate export` is asked for."""
+
+    runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
+    out: Path = option(..., "A new folder.", short="-o")
+    raters: str = option("5", "How many raters, or their names.", metavar="N|NAME,…")
+    per_item: int | None = option(None, "Raters of each answer, by a balanced plan (default: all).", metavar="N")
+    limit: int | None = option(None, "This many questions, drawn by the seed (default: all).", short="-n")
+    seed: int = option(0, "Random seed of all draws.")
+
+
 @annotate.command(renamed={"--samples": "--limit"})
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="A new folder.")
-@click.option("--raters", default="5", show_default=True, metavar="N|NAME,…", help="How many raters, or their names.")
-@click.option("--per-item", type=int, metavar="N", help="Raters of each answer, by a balanced plan (default: all).")
-@click.option("--limit", "-n", type=int, help="This many questions, drawn by the seed (default: all).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of all draws.")
-def export(runs: Sequence[Path], out: Path, raters: str, per_item: int | None, limit: int | None, seed: int) -> None:
+@declared(ExportCommand)
+def export(request: ExportCommand) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 
     \b
@@ -45,41 +52,40 @@ def export(runs: Sequence[Path], out: Path, raters: str, per_item: int | None, l
       evenhand annotate export runs/opinions --out ratings --raters 5 --limit 40
       evenhand annotate export runs/opinions --out ratings --raters ann,ben,cy --per-item 2
     """
-    names = rater_names(raters)
-    key = export_sheets(runs, out, raters=names, per_item=per_item, samples=limit, seed=seed)
+    names, out = rater_names(request.raters), request.out
+    key = export_sheets(
+        request.runs, request.out, raters=names, per_item=request.per_item, samples=request.limit, seed=request.seed
+    )
     count, sheets = len(key["items"]), f"{len(names)} sheet{'s' if len(names) > 1 else ''}"
-    each = f", {per_item} ratings per answer" if "plan" in key else ""
-    click.echo(f"{out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {sheets}{each}.")
+    each = f", {request.per_item} ratings per answer" if "plan" in key else ""
+    click.echo(
+        f"{request.out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {sheets}{each}."
+    )
     if key["left_out"]:
         click.echo(f"{key['left_out']:,} questions are left out, which not all arms have answered.")
     click.echo(f"Hand out {out / RATERS} and keep {out / KEY} to yourself.")
     click.echo(f"Next: evenhand annotate ui {out} (ratings on a web page), or evenhand annotate import {out}")
 
 
+class UiCommand(Request):
+    """What `evenhand annotate ui` is asked for."""
+
+    folders: tuple[Path, ...] = argument("Folders.", metavar="FOLDER…")
+    host: str = option("127.0.0.1", "Where to listen; 0.0.0.0 for other machines.")
+    port: int = option(8792, "0 takes a free one.", ge=0, le=65535)
+    url: str | None = option(
+        None, "What the links begin with, e.g. https://ratings.example.org (a proxy's).", metavar="URL"
+    )
+    cover: Literal["offensive", "all", "none"] = option(
+        "offensive", "Which texts are shown only after a click; the scorer `builtin` looks for offensive ones."
+    )
+    break_after: int = option(40, "Suggest a break after N answers in a row; 0: never.", metavar="N", ge=0)
+    new_links: bool = option(False, "Make new links; the old ones stop working. No rating is lost.")
+
+
 @annotate.command()
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER…", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0 for other machines.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8792, show_default=True, help="0 takes a free one.")
-@click.option("--url", metavar="URL", help="What the links begin with, e.g. https://ratings.example.org (a proxy's).")
-@click.option(
-    "--cover",
-    type=click.Choice(["offensive", "all", "none"]),
-    default="offensive",
-    show_default=True,
-    help="Which texts are shown only after a click; the scorer `builtin` looks for offensive ones.",
-)
-@click.option(
-    "--break-after",
-    type=click.IntRange(0),
-    metavar="N",
-    default=40,
-    show_default=True,
-    help="Suggest a break after N answers in a row; 0: never.",
-)
-@click.option("--new-links", is_flag=True, help="Make new links; the old ones stop working. No rating is lost.")
-def ui(
-    folders: Sequence[Path], host: str, port: int, url: str | None, cover: Cover, break_after: int, new_links: bool
-) -> None:
+@declared(UiCommand)
+def ui(request: UiCommand) -> None:
     """Serve the studies in FOLDER…, written by `annotate export`, as web pages: one for raters, one for you.
 
     Every rater has a link of their own and rates blind, by keyboard; every rating is saved at once, in FOLDER. Your
@@ -94,16 +100,20 @@ def ui(
     from evenhand.annotate.pages import Served, serve_studies
     from evenhand.core import aio
 
-    how = Served(host, port, url, cover, break_after, new_links)
-    aio.run(serve_studies(folders, how, click.echo))
+    how = Served(request.host, request.port, request.url, request.cover, request.break_after, request.new_links)
+    aio.run(serve_studies(request.folders, how, click.echo))
+
+
+class ImportCommand(Request):
+    """What `evenhand annotate import` is asked for."""
+
+    folder: Path = argument("Folder.")
+    out: Path | None = option(None, "Also write the numbers to this JSON file.", short="-o")
 
 
 @annotate.command("import")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write the numbers to this JSON file."
-)
-def import_(folder: Path, out: Path | None) -> None:
+@declared(ImportCommand)
+def import_(request: ImportCommand) -> None:
     """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree.
 
     Ratings given on the page of `annotate ui` are written into the sheets first.
@@ -112,11 +122,11 @@ def import_(folder: Path, out: Path | None) -> None:
     Example:
       evenhand annotate import ratings --out ratings.json
     """
-    found = import_ratings(folder)
+    found = import_ratings(request.folder)
     _show(found)
-    if out is not None:
-        out.write_bytes(orjson.dumps(found.note(), option=orjson.OPT_INDENT_2) + b"\n")
-        click.echo(f"Written: {out}")
+    if request.out is not None:
+        request.out.write_bytes(orjson.dumps(found.note(), option=orjson.OPT_INDENT_2) + b"\n")
+        click.echo(f"Written: {request.out}")
 
 
 def _show(found: HumanRatings) -> None:

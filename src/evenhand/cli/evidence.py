@@ -6,34 +6,46 @@ from pathlib import Path
 
 import click
 
-from evenhand.cli.given_options import skip_damaged_option
-from evenhand.cli.groups import Command
+from evenhand.cli.groups import Group
+from evenhand.cli.options import declared
+from evenhand.cli.request import SkipDamagedOption
 from evenhand.core.errors import UsageError
+from evenhand.core.options import argument, option
 
 
-@click.command(cls=Command)
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="The folder (default evidence-NAMES).")
-@click.option("--title", help="The title of the page (default: the models).")
-@click.option("--card", is_flag=True, help="Print only a section for a Hugging Face model card; no folder is written.")
-@click.option("--pdf/--no-pdf", default=True, help="Print the page as PDF with Chromium, Chrome or Edge, if installed.")
-@click.option("--browser", metavar="PROGRAM", help="The browser that prints the PDF (default: one that is found).")
-@skip_damaged_option
-def evidence(
-    runs: tuple[Path, ...],
-    out: Path | None,
-    title: str | None,
-    card: bool,
-    pdf: bool,
-    browser: str | None,
-    skip_damaged: bool,
-) -> None:
+class PackCommand(SkipDamagedOption):
+    """What `evenhand evidence pack` is asked for."""
+
+    runs: tuple[Path, ...] = argument("Runs.")
+    out: Path | None = option(None, "The folder (default evidence-NAMES).", short="-o")
+    title: str | None = option(None, "The title of the page (default: the models).")
+    card: bool = option(False, "Print only a section for a Hugging Face model card; no folder is written.")
+    pdf: bool = option(True, "Print the page as PDF with Chromium, Chrome or Edge, if installed.")
+    browser: str | None = option(
+        None, "The browser that prints the PDF (default: one that is found).", metavar="PROGRAM"
+    )
+
+
+@click.group(cls=Group, default="pack")
+def evidence() -> None:
+    """Make evidence packs for auditors.
+
+    \b
+    Examples:
+      evenhand evidence pack runs/bbq runs/decisions --out evidence
+      evenhand evidence pack runs/bbq --card >> README.md
+    """
+
+
+@evidence.command()
+@declared(PackCommand)
+def pack(request: PackCommand) -> None:
     """Make an evidence pack of stored RUNS for auditors: a page, a PDF, JSON, a model-card section; no model is called.
 
     \b
     Examples:
-      evenhand evidence runs/bbq runs/decisions --out evidence
-      evenhand evidence runs/bbq --card >> README.md
+      evenhand evidence pack runs/bbq runs/decisions --out evidence
+      evenhand evidence pack runs/bbq --card >> README.md
 
     It holds scope, data sheets, hashes of models and prompts, methods, results with intervals, selection rates and
     impact ratios where a run decides about people, limits, how to repeat it, and which items of laws and standards it
@@ -41,14 +53,14 @@ def evidence(
     """
     from evenhand.evidence import card_section, read_pack, write_pack
 
-    pack = read_pack(runs, title=title, skip_damaged=skip_damaged)
-    if card:
-        click.echo(card_section(pack), nl=False)
+    made = read_pack(request.runs, title=request.title, skip_damaged=request.skip_damaged)
+    if request.card:
+        click.echo(card_section(made), nl=False)
         return
-    folder = out or Path(f"evidence-{'-'.join(run.name for run in pack.runs)}")
+    folder = request.out or Path(f"evidence-{'-'.join(run.name for run in made.runs)}")
     if folder.is_file():
         raise UsageError(f"--out names a folder, and {folder} is a file; choose another.")
-    written, missing = write_pack(pack, folder, pdf=pdf, browser=browser)
+    written, missing = write_pack(made, folder, pdf=request.pdf, browser=request.browser)
     for path in written:
         click.echo(str(path))
     if missing:

@@ -1,4 +1,4 @@
-"""`evenhand judges framing`: how many biases a model admits when it is told who wrote a text."""
+"""`evenhand judges framing` and `attention`: what a model admits, and where it looks, when told who wrote a text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,64 @@ from evenhand.cli.report import print_stored, report_path
 from evenhand.cli.request import PlanCommand
 from evenhand.cli.run import begin, execute
 from evenhand.core.errors import UsageError
-from evenhand.core.options import argument, option
+from evenhand.core.files import write_text
+from evenhand.core.options import Request, Several, argument, option
+from evenhand.core.specs import key_values
+from evenhand.data.framing import find_text
 from evenhand.made.from_runs import write_own_texts
+from evenhand.methods.framing import framed_attention
+from evenhand.models.base import ModelOptions
 from evenhand.runs.request import PlannedRun, read_out
+
+
+class AttentionCommand(Request):
+    """What `evenhand judges attention` is asked for."""
+
+    spec: str = option(..., "A transformers model.", flag="--model", short="-m", metavar="hf/PATH")
+    text: str = option(
+        "age-01-biased",
+        "A text of the benchmark framing, or a YAML file with `question` and `answer`.",
+        metavar="ID|FILE",
+    )
+    layers: bool = option(False, "Also show and write every layer by itself.")
+    seed: int = option(0, "Decides whether Yes or No is named first.")
+    extra: Several = option((), "An option of the model, e.g. device=cpu.", flag="--model-option", metavar="KEY=VALUE")
+    out: Path = option(Path("attention.html"), "The page; the numbers are written beside it as .csv.", short="-o")
+
+
+@click.command(cls=Command)
+@declared(AttentionCommand)
+def attention(request: AttentionCommand) -> None:
+    """Show where attention goes when a text is said to be the model's own, a model's or a competitor's.
+
+    It is the attention of the last token before the reply, averaged over heads and layers, over the words of the very
+    prompts that the benchmark framing asks.
+
+    \b
+    Examples:
+      evenhand judges attention --model hf/FOLDER
+      evenhand judges attention --model hf/OWNER/NAME --text beauty-03-biased --layers --out beauty.html
+      evenhand judges attention --model hf/FOLDER --text mine.yaml --model-option device=cpu
+    """
+    from rich.console import Console
+
+    from evenhand.show.attention import passages_table, render_attention, write_attention_csv
+    from evenhand.show.tables.fitting import print_table
+
+    if request.out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {request.out} should end in .html.")
+    shown = find_text(request.text)
+    framed = framed_attention(
+        request.spec, shown, ModelOptions(extra=key_values(request.extra, "--model-option")), request.seed
+    )
+    title = "Attention under three framings"
+    lead = "Where the last token before the reply looks, over the prompts that ask "
+    lead += f"{request.spec} about the text {shown.id}."
+    write_text(request.out, render_attention(title, lead, framed, layers=request.layers))
+    write_attention_csv(request.out.with_suffix(".csv"), framed, layers=request.layers)
+    print_table(Console(), passages_table(f"{title}: {request.spec}, {shown.id}", framed))
+    click.echo(f"Page: {request.out}, numbers: {request.out.with_suffix('.csv')}")
+
 
 BENCHMARK = METHOD = "framing"
 

@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 import click
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
 from evenhand.cli.output import OutputFields, current_output
+from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.request import PlanCommand
 from evenhand.cli.run import end_study, kept, print_examples, print_forecast, run_request

@@ -11,6 +11,8 @@ import click
 SECTIONS = ("Options", "Plan", "Model", "Method", "Cost", "Cluster", "Comparison", "Output")
 """The order in which help shows the options; a command's own come first, under "Options"."""
 _ALL = "evenhand.help_all"
+_MANY = 12
+"""Up to this many options are always shown."""
 _LETTERS = {"-M": "-m"}
 """Old letters of options that all commands had."""
 
@@ -44,7 +46,8 @@ class _Sections(click.Command):
     @property
     def _is_long(self) -> bool:
         """Whether --help leaves some options out."""
-        return len({_is_common(param) for param in self.params if _is_shown(param)}) > 1
+        shown = [param for param in self.params if _is_shown(param)]
+        return len(shown) > _MANY and not all(map(_is_common, shown))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = ctx.meta.get(_ALL, False) or not self._is_long
@@ -73,7 +76,7 @@ def _is_shown(param: click.Parameter) -> bool:
 
 
 def _is_common(param: click.Parameter) -> bool:
-    return getattr(param, "common", False)
+    return getattr(param, "common", True)
 
 
 def _help_all() -> click.Option:
@@ -127,15 +130,19 @@ class Group(_Sections, click.Group):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, line) for name, (_, line) in self.lazy.items()]
-        for name in super().list_commands(ctx):
-            if name not in self.lazy and (command := self.commands[name]) and not command.hidden:
+        rows: list[tuple[str, str]] = []
+        for name in self.list_commands(ctx):
+            if name in self.lazy:
+                rows.append((name, self.lazy[name][1]))
+            elif (command := self.get_command(ctx, name)) is not None:
                 rows.append((name, command.get_short_help_str(80)))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and ctx.resilient_parsing:  # a shell asks for the commands
+            return super().parse_args(ctx, args)
         if not args and self.alone and self.default is not None:
             args = [self.default]
         if not args and not self.invoke_without_command:

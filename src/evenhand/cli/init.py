@@ -11,8 +11,10 @@ import yaml
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Command
+from evenhand.cli.options import declared
 from evenhand.core.config import PROJECT_FILE
 from evenhand.core.errors import UsageError
+from evenhand.core.options import Request, argument, option
 from evenhand.integrations.github import ACTION
 from evenhand.runs.plan import make_plan
 
@@ -28,25 +30,18 @@ _ABOUT = """\
 """
 
 
+class InitCommand(Request):
+    """What `evenhand init` is asked for."""
+
+    folder: Path = argument("Folder.", default=Path())
+    model: str = option("local/builtin", "The model that the plan measures.", short="-m", metavar="SPEC")
+    benchmark: str = option("bbq_builtin", "What the plan measures it on; see evenhand benchmarks.", short="-b")
+    limit: int = option(220, "Questions or prompts.", short="-n", ge=1)
+
+
 @click.command(cls=Command)
-@click.argument("folder", default=".", type=click.Path(path_type=Path))
-@click.option(
-    "--model",
-    "-m",
-    metavar="SPEC",
-    default="local/builtin",
-    show_default=True,
-    help="The model that the plan measures.",
-)
-@click.option(
-    "--benchmark",
-    "-b",
-    default="bbq_builtin",
-    show_default=True,
-    help="What the plan measures it on; see evenhand benchmarks.",
-)
-@click.option("--limit", "-n", type=click.IntRange(1), default=220, show_default=True, help="Questions or prompts.")
-def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
+@declared(InitCommand)
+def init(request: InitCommand) -> None:
     """Write a project into FOLDER: evenhand.toml, plan.yaml, and a GitHub workflow with an action for a first gate.
 
     \b
@@ -56,9 +51,9 @@ def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
 
     No file is overwritten, and no model is called.
     """
-    plan = {"benchmark": benchmark, "models": [model], "limit": limit}
+    plan = {"benchmark": request.benchmark, "models": [request.model], "limit": request.limit}
     make_plan(plan)
-    measured = load_benchmark(benchmark)
+    measured = load_benchmark(request.benchmark)
     headline = next(metric for metric in measured.metrics() if metric.name == measured.headline)
     name = f"|{headline.name}|" if headline.better == "zero" else headline.name
     bound = f"< {0.5 * headline.scale:g}" if headline.better == "higher" else f"> {0.2 * headline.scale:g}"
@@ -67,16 +62,16 @@ def init(folder: Path, model: str, benchmark: str, limit: int) -> None:
     content = {
         PROJECT_FILE: _CONFIG,
         PLAN: yaml.safe_dump(plan, sort_keys=False, allow_unicode=True),
-        WORKFLOW: _ABOUT + yaml.safe_dump(_workflow(model, condition), sort_keys=False, allow_unicode=True),
+        WORKFLOW: _ABOUT + yaml.safe_dump(_workflow(request.model, condition), sort_keys=False, allow_unicode=True),
         USED: ACTION.read_text(encoding="utf-8"),
     }
-    if taken := [name for name in content if (folder / name).exists()]:
-        raise UsageError(f"{folder / taken[0]} exists already, and nothing was written; choose another folder.")
+    if taken := [name for name in content if (request.folder / name).exists()]:
+        raise UsageError(f"{request.folder / taken[0]} exists already, and nothing was written; choose another folder.")
     for name, text in content.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-        click.echo(str(folder / name))
-    there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+        (request.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (request.folder / name).write_text(text, encoding="utf-8")
+        click.echo(str(request.folder / name))
+    there = "" if request.folder == Path() else f"cd {shlex.quote(str(request.folder))} && "
     click.echo(f"What it costs: {there}{shlex.join([*gate, '--dry-run'])}")
     click.echo(f"The gate:      {there}{shlex.join(gate)}")
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import orjson
 
 from evenhand import api
-from evenhand.cli.ending import STOPPED
-from evenhand.cli.given_options import call_options
 from evenhand.cli.groups import Group
-from evenhand.cli.progress import shown_count
-from evenhand.cli.request import check_file, check_prices, read_models, read_settings
+from evenhand.cli.options import declared
+from evenhand.cli.progress import STOPPED, shown_count
+from evenhand.cli.request import DryRunOption, check_file
 from evenhand.core import aio
+from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.files import write_text
+from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
+from evenhand.runs.request import ModelsRequest
 
 
 @click.group(
@@ -26,7 +28,7 @@ from evenhand.core.specs import key_values
     lazy={
         "malibu": ("evenhand.cli.malibu:malibu", "Audit judges and panels for bias by the author's identity."),
         "framing": ("evenhand.cli.framing:framing", "Measure how many biases a model admits in its own texts."),
-        "attention": ("evenhand.cli.attention:attention", "Show where a model attends when told who wrote a text."),
+        "attention": ("evenhand.cli.framing:attention", "Show where a model attends when told who wrote a text."),
     },
 )
 def judges() -> None:
@@ -40,20 +42,25 @@ def judges() -> None:
     """
 
 
+class PeopleCommand(Request):
+    """What `evenhand judges people` is asked for."""
+
+    folder: Path = argument("Folder.")
+    runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
+    scorers: Several = option((), "A stored judge (default: all).", flag="--scorer", short="-s", metavar="SPEC")
+    scales: Several = option(
+        (),
+        "Compare people's SCALE with this score of the judge, e.g. BS=toxicity (default: BS, CE and LS by their own).",
+        flag="--scale",
+        metavar="SCALE=ATTRIBUTE",
+    )
+    threshold: float = option(50, "Ratings from here on count as yes.")
+    out: Path | None = option(None, "The page (default judges.html in FOLDER).", short="-o")
+
+
 @judges.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--scorer", "-s", "scorers", multiple=True, metavar="SPEC", help="A stored judge (default: all).")
-@click.option(
-    "--scale", "scales", multiple=True, metavar="SCALE=ATTRIBUTE",
-    help="Compare people's SCALE with this score of the judge, e.g. BS=toxicity (default: BS, CE and LS by their own).",
-)  # fmt: skip
-@click.option("--threshold", type=float, default=50, show_default=True, help="Ratings from here on count as yes.")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="The page (default judges.html in FOLDER).")
-def people(
-    folder: Path, runs: Sequence[Path], scorers: Sequence[str], scales: Sequence[str], threshold: float,
-    out: Path | None,
-) -> None:  # fmt: skip
+@declared(PeopleCommand)
+def people(request: PeopleCommand) -> None:
     """Compare the judges of RUN… with people's ratings in FOLDER, and correct the run's numbers by these.
 
     FOLDER was written by `evenhand annotate export RUN… --limit N` and filled by raters. People rate N questions, the
@@ -71,9 +78,11 @@ def people(
     from evenhand.annotate.judges_page import render, terminal_tables
     from evenhand.show.tables.fitting import print_table
 
-    target = html_file(out or folder / "judges.html")
-    compared = {short: str(name) for short, name in key_values(scales, "--scale").items()}
-    found = api.judges_against_people(folder, *runs, scorers=scorers, scales=compared or None, threshold=threshold)
+    target = html_file(request.out or request.folder / "judges.html")
+    compared = {short: str(name) for short, name in key_values(request.scales, "--scale").items()}
+    found = api.judges_against_people(
+        request.folder, *request.runs, scorers=request.scorers, scales=compared or None, threshold=request.threshold
+    )
     for shown in terminal_tables(found):
         print_table(Console(), shown)
     for sentence in found.sentences:
@@ -82,19 +91,22 @@ def people(
     _write_numbers(found.note(), target)
 
 
+class SwapCommand(DryRunOption, ModelsRequest):
+    """What `evenhand judges swap` is asked for."""
+
+    fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
+
+    runs: tuple[Path, ...] = argument("The runs.", metavar="RUN…")
+    models: Several = option(..., "A judge; repeat for several.", flag="--judge", metavar="SPEC")
+    limit: int | None = option(None, "This many questions, drawn by the seed (default: all).", short="-n")
+    seed: int = option(0, "Random seed of the draw.")
+    out: Path | None = option(None, "The page (default judges.html in the first RUN).", short="-o")
+    dry_run: bool = option(False, "Print how many calls it takes, and make none.")
+
+
 @judges.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--judge", "models", multiple=True, required=True, metavar="SPEC", help="A judge; repeat for several.")
-@click.option("--limit", "-n", type=int, help="This many questions, drawn by the seed (default: all).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the draw.")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="The page (default judges.html in the first RUN).")
-@click.option("--base-url", help="The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
-@click.option("--timeout", type=float, help="Seconds to wait for an answer (default 120).")
-@click.option("--retries", type=int, help="Retries of a call that failed (default 6).")
-@click.option("--model-option", "extra", multiple=True, metavar="KEY=VALUE", help="An option of the models.")
-@click.option("--dry-run", is_flag=True, help="Print how many calls it takes, and make none.")
-@call_options
-def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, dry_run: bool, **given: Any) -> int:
+@declared(SwapCommand)
+def swap(request: SwapCommand) -> int:
     """Have judges compare the answers of two arms or more in RUN…, each pair in both orders.
 
     What a judge says must not depend on the order. The page also says whether a judge prefers answers that it wrote
@@ -113,15 +125,15 @@ def swap(runs: Sequence[Path], limit: int | None, seed: int, out: Path | None, d
     from evenhand.show.tables.fitting import print_table
     from evenhand.studies.judges import judged_pairs, read_pairs
 
-    target = html_file(out or runs[0] / "judges.html")
-    settings = read_settings(given)
-    plans = [assignment["base"] for assignment in read_models(given)]
-    check_prices(given, plans)
-    material = read_pairs(runs, limit, seed)
+    target = html_file(request.out or request.runs[0] / "judges.html")
+    settings = request.settings_for(read_config())
+    plans = [assignment["base"] for assignment in request.models_named(request.models)]
+    request.check_prices(plans)
+    material = read_pairs(request.runs, request.limit, request.seed)
     calls = 2 * len(material.pairs) * len(plans)
     words = sum(len(text) for pair in material.pairs for text in (pair.sample.prompt, *pair.texts))
     about = f"{len(material.pairs):,} pairs × 2 orders × {len(plans)} judges = {calls:,} calls"
-    if dry_run:
+    if request.dry_run:
         click.echo(f"{about}, about {calls * 220 + 2 * len(plans) * words // 4:,} tokens. Nothing was called.")
         return 0
     click.echo(f"{about}.", err=True)

@@ -8,14 +8,97 @@ from typing import Any, ClassVar, Literal
 
 import click
 
-from evenhand.cli.groups import Group
-from evenhand.cli.malibu_generate import generate
+from evenhand.cli.groups import Command, Group
 from evenhand.cli.options import declared
-from evenhand.cli.request import PlanCommand
-from evenhand.cli.run import begin, end_study
+from evenhand.cli.progress import STOPPED, shown_count
+from evenhand.cli.request import DryRunOption, PlanCommand
+from evenhand.cli.run import begin, end_study, usage_sentence
+from evenhand.core import aio
+from evenhand.core.config import read_config
+from evenhand.core.errors import BudgetExhausted
 from evenhand.core.fields import ComparisonFields
 from evenhand.core.options import Several, option
+from evenhand.core.prompts import read_templates
 from evenhand.core.specs import scalar
+from evenhand.made.scenarios import ScenarioSet, ScenarioTask
+from evenhand.runs.request import ModelsRequest
+
+_SHOWN_REASONS = 5
+
+
+class GenerateCommand(DryRunOption, ModelsRequest):
+    """What `evenhand judges malibu generate` is asked for."""
+
+    fixed: ClassVar[Sequence[str]] = ("workers",)
+
+    spec: str = option(..., "The model that writes.", flag="--model", short="-m", metavar="SPEC")
+    bases: int = option(5, "Base scenarios: professions.", ge=1)
+    derived: int = option(10, "Scenarios of each.", ge=1, le=50)
+    out: Path = option(..., "A new folder.", short="-o", metavar="FOLDER")
+    identities: str | None = option(None, "Identities of your own, whose tags no scenario may have.", metavar="FILE")
+    seed: int = option(0, "Another one gives other scenarios.")
+    templates: str | None = option(
+        None, "Prompt files of your own; evenhand list methods NAME --prompts DIR writes some.", metavar="DIR"
+    )
+
+
+@click.command("generate", cls=Command)
+@declared(GenerateCommand)
+def generate(request: GenerateCommand) -> int:
+    """Write further scenarios with a model, as data for evenhand malibu.
+
+    Each has two responses of equal content. What the model writes is checked: two responses of similar length, and no
+    word that tells an identity. A scenario with a fault is asked for once more and then left out. The folder says how
+    it was made, and is refused once a file in it was changed.
+
+    \b
+    Examples:
+      evenhand judges malibu generate --model openai/NAME --bases 5 --out scenarios --dry-run
+      evenhand judges malibu generate --model openai/NAME --bases 5 --out scenarios
+      evenhand judges malibu --model openai/NAME --data scenarios
+    """
+    with read_templates(request.templates).used():
+        return _generate(request)
+
+
+def _generate(request: GenerateCommand) -> int:
+    task = ScenarioTask(request.bases, request.derived, request.seed, request.identities)
+    settings, model = request.settings_for(read_config()), request.models_named([request.spec])[0]["base"]
+    request.check_prices([model])
+    out = request.out
+    made = ScenarioSet(task, out)
+    if request.dry_run:
+        used = aio.run(task.forecast(model, settings.prices))
+        hint = " (pass --price SPEC=INPUT/OUTPUT)" if used.cost is None else ""
+        click.echo(f"{usage_sentence(used)}{hint}.")
+        click.echo("Nothing was called. What has a fault is asked for once more: that comes on top.")
+        return 0
+    try:
+        with shown_count() as count:
+            aio.run(made.write(model, settings, count))
+    except BudgetExhausted as error:
+        _tell(made, out)
+        click.echo(
+            f"Stopped: {error}. The same command with a new --out and a larger --budget begins with what is cached."
+        )
+        return STOPPED
+    except BaseException:
+        if made.bases:
+            click.echo(f"evenhand: {len(made.bases):,} base scenarios were finished and are in {out}.", err=True)
+        raise
+    _tell(made, out)
+    if not made.bases:
+        return 1
+    click.echo(f"Next: evenhand judges malibu --model MODEL --data {out}")
+    return 0
+
+
+def _tell(made: ScenarioSet, out: Path) -> None:
+    bases = f"{len(made.bases):,} of {made.task.bases:,} base scenarios with {made.scenarios:,} scenarios"
+    click.echo(f"{out}: {bases}; {made.dropped.total():,} pieces were left out.")
+    for reason, count in made.dropped.most_common(_SHOWN_REASONS):
+        click.echo(f"  {count:,} × {reason}")
+
 
 BENCHMARK, METHODS = "malibu", ("judge", "panel", "fair_panel")
 _REFERENCE = "panel"

@@ -9,7 +9,9 @@ import click
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
+from evenhand.cli.options import declared
 from evenhand.core.format import DASH, limits, number
+from evenhand.core.options import Request, argument, option
 from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
 
@@ -30,13 +32,21 @@ def metrics() -> None:
     """
 
 
+class BbqCommand(Request):
+    """What `evenhand metrics bbq` is asked for."""
+
+    predictions: Path = argument("Predictions.")
+    as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
+    data: str | None = option(
+        None, "The folder with BBQ (default EVENHAND_DATA, then what was pulled).", metavar="FOLDER"
+    )
+    builtin: bool = option(False, "The answers are to the built-in questions, not to BBQ.")
+    strict: bool = option(False, "Count rows as the authors' R code does.")
+
+
 @metrics.command()
-@click.argument("predictions", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--data", metavar="FOLDER", help="The folder with BBQ (default EVENHAND_DATA, then what was pulled).")
-@click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to BBQ.")
-@click.option("--strict", is_flag=True, help="Count rows as the authors' R code does.")
-def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, strict: bool) -> None:
+@declared(BbqCommand)
+def bbq(request: BbqCommand) -> None:
     """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
 
     \b
@@ -54,12 +64,12 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, stric
 
     from evenhand.benchmarks.bbq.predictions import score_predictions
 
-    options = key_values([f"data={data}"] if data else [], "--data")
-    benchmark: Any = load_benchmark("bbq_builtin" if builtin else "bbq", **options)
-    scores = score_predictions(predictions, benchmark, strict=strict)
-    if "Gender_identity" in scores and not strict and not builtin:
+    options = key_values([f"data={request.data}"] if request.data else [], "--data")
+    benchmark: Any = load_benchmark("bbq_builtin" if request.builtin else "bbq", **options)
+    scores = score_predictions(request.predictions, benchmark, strict=request.strict)
+    if "Gender_identity" in scores and not request.strict and not request.builtin:
         click.echo(_DEPARTURE, err=True)
-    if as_json:
+    if request.as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
     from rich import box
@@ -81,12 +91,20 @@ def bbq(predictions: Path, as_json: bool, data: str | None, builtin: bool, stric
         click.echo(f"* fewer than {FEW_CLUSTERS} templates: the interval may be too narrow.")
 
 
+class SquadCommand(Request):
+    """What `evenhand metrics squad` is asked for."""
+
+    predictions: Path = argument("Predictions.")
+    as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
+    data: str | None = option(
+        None, "SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).", metavar="PATH"
+    )
+    builtin: bool = option(False, "The answers are to the built-in questions, not to SQuAD.")
+
+
 @metrics.command()
-@click.argument("predictions", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("--data", metavar="PATH", help="SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).")
-@click.option("--builtin", is_flag=True, help="The answers are to the built-in questions, not to SQuAD.")
-def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> None:
+@declared(SquadCommand)
+def squad(request: SquadCommand) -> None:
     """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
 
     \b
@@ -101,10 +119,10 @@ def squad(predictions: Path, as_json: bool, data: str | None, builtin: bool) -> 
 
     from evenhand.benchmarks.squad.predictions import score_predictions
 
-    options = {"data": data} if data else {}
-    benchmark: Any = load_benchmark("squad_builtin" if builtin else "squad", **options)
-    scores = score_predictions(predictions, benchmark)
-    if as_json:
+    options = {"data": request.data} if request.data else {}
+    benchmark: Any = load_benchmark("squad_builtin" if request.builtin else "squad", **options)
+    scores = score_predictions(request.predictions, benchmark)
+    if request.as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
     from rich import box

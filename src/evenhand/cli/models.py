@@ -7,9 +7,11 @@ import os
 import click
 
 from evenhand.cli.groups import Group
+from evenhand.cli.options import declared
 from evenhand.cli.progress import shown_count
 from evenhand.core import aio
 from evenhand.core.config import PROJECT_FILE, read_config, user_file
+from evenhand.core.options import Request, argument
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
 from evenhand.models.endpoints import provider_options
@@ -19,7 +21,7 @@ from evenhand.scorers.neural import weights as neural
 @click.group(
     cls=Group,
     invoke_without_command=True,
-    lazy={"calibrate": ("evenhand.cli.calibrate:calibrate", "Fit the weights of the method weigh to a model.")},
+    lazy={"calibrate": ("evenhand.cli.doctor:calibrate", "Fit the weights of the method weigh to a model.")},
 )
 @click.pass_context
 def models(context: click.Context) -> None:
@@ -64,9 +66,15 @@ def _list_named() -> None:
         click.echo(f"  {'':<14} from {provider.source.path}")
 
 
+class PullCommand(Request):
+    """What `evenhand models pull` is asked for."""
+
+    name: str = argument("Name.")
+
+
 @models.command()
-@click.argument("name")
-def pull(name: str) -> None:
+@declared(PullCommand)
+def pull(request: PullCommand) -> None:
     """Download the weights NAME, of a local model or of the scorer neural, checked against their sum.
 
     \b
@@ -74,12 +82,12 @@ def pull(name: str) -> None:
       evenhand models pull builtin
       evenhand models pull neural
     """
-    if name == "neural":
+    if request.name == "neural":
         with shown_count(unit="bytes") as count:
             folder = aio.run(neural.pull(count))
         click.echo(f"{folder} (licence {neural.LICENCE}); use it as --scorer neural")
         return
     with shown_count(unit="bytes") as count:
-        path = aio.run(weights.pull(name, count))
-    licence = weights.RECOMMENDED[name].licence
-    click.echo(f"{path} (licence {licence}); use it as local/{name}")
+        path = aio.run(weights.pull(request.name, count))
+    licence = weights.RECOMMENDED[request.name].licence
+    click.echo(f"{path} (licence {licence}); use it as local/{request.name}")

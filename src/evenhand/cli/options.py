@@ -94,7 +94,10 @@ def _parameter(request: type[Request], name: str, field: FieldInfo) -> click.Par
     face, kind = request.face(name), bare_type(field.annotation)
     several = get_origin(kind) in (tuple, list) or (face.read is not None and get_origin(kind) is not None)
     single = bare_type(get_args(kind)[0]) if get_origin(kind) in (tuple, list) else kind
-    shared: dict[str, Any] = {"type": _type(single, field), "metavar": face.metavar or None}
+    shared: dict[str, Any] = {
+        "type": click.Choice(face.choices) if face.choices else _type(single, field),
+        "metavar": face.metavar or None,
+    }
     if face.is_argument:
         required = field.is_required()
         return click.Argument([name], nargs=-1 if several else 1, required=required, **shared)
@@ -120,7 +123,7 @@ class DeclaredOption(click.Option):
     def __init__(self, *args: Any, request: type[Request], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = request.owner(self.name or "").section
-        self.common = request.face(self.name or "").common
+        self.common = request.face(self.name or "").common or request.owner(self.name or "") is request
 
 
 def _type(kind: Any, field: FieldInfo) -> Any:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from evenhand.cli.ending import FAILED, STOPPED, exit_code, resumable
 from evenhand.cli.given_options import plan_options_without, skip_damaged_option, with_options
 from evenhand.cli.groups import Command, Group
-from evenhand.cli.listener import shown_workflow
 from evenhand.cli.output import current_output, output_options
 from evenhand.cli.paper_options import CHOICES, COMMON
+from evenhand.cli.progress import FAILED, STOPPED, exit_code, resumable, shown_workflow
 from evenhand.cli.request import (
     RunRequest,
     check_prices,

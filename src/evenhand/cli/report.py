@@ -1,7 +1,8 @@
-"""`evenhand report`, and the study with its tables and report, which audit and compare end with."""
+"""`evenhand report`, and the study with its tables, report and trackers, which audit and compare end with."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -9,35 +10,65 @@ from typing import Any
 
 import click
 
-from evenhand.cli.ending import FAILED
-from evenhand.cli.given_options import correction_option, log_to_option, skip_damaged_option
 from evenhand.cli.groups import Command
+from evenhand.cli.options import declared
 from evenhand.cli.output import current_output
-from evenhand.cli.request import check_file
-from evenhand.cli.tracking import check_trackers, log_to_trackers
+from evenhand.cli.progress import FAILED
+from evenhand.cli.request import LogToOption, SkipDamagedOption, check_file
 from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.fields import ComparisonFields
+from evenhand.core.options import Several, argument, option
 from evenhand.runs.store import Store
+from evenhand.show.markup import clean
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
 
 
+def check_trackers(specs: Sequence[str]) -> None:
+    """Refuse a tracker that does not exist or cannot be used, before anything is called."""
+    if specs:
+        from evenhand.integrations.tracking import load_tracker
+
+        for spec in specs:
+            load_tracker(spec)
+
+
+def log_to_trackers(specs: Sequence[str], result: StudyResult, runs: Sequence[Path], report: Path | None) -> None:
+    """Log the results; a tracker that fails is reported with the command that tries again."""
+    if not specs:
+        return
+    from evenhand.integrations.tracking import failure, log_results
+
+    for spec in specs:
+        try:
+            for place in log_results(spec, result, runs, report):
+                click.echo(f"Logged to {spec}: {clean(place)}")
+        except Exception as error:  # of any class: the packages and the servers are not ours
+            again = shlex.join(["evenhand", "report", *map(str, runs), "--log-to", spec])
+            click.echo(
+                f"! {spec} did not take the results: {clean(failure(error))}. They are stored; {again}", err=True
+            )
+
+
+class ReportCommand(ComparisonFields, LogToOption, SkipDamagedOption):
+    """What `evenhand report` is asked for."""
+
+    runs: tuple[Path, ...] = argument("The runs.")
+    out: Path | None = option(None, "HTML file (default report.html in the first RUN).", short="-o")
+    samples: int = option(300, "Most samples to show in the report.", ge=0)
+    scorers: Several = option(
+        (),
+        "Whose scores count, instead of those of the plan; evenhand run rescore makes them.",
+        flag="--scorer",
+        short="-s",
+        metavar="SPEC",
+    )
+
+
 @click.command(cls=Command)
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file (default report.html in the first RUN).")
-@click.option("--baseline", help="The arm that the others are compared with (default: the first `default`).")
-@correction_option
-@click.option(
-    "--samples", type=click.IntRange(0), default=300, show_default=True, help="Most samples to show in the report."
-)
-@click.option(
-    "--scorer", "-s", "scorers", multiple=True, metavar="SPEC",
-    help="Whose scores count, instead of those of the plan; evenhand run rescore makes them.",
-)  # fmt: skip
-@click.option("--iterations", is_flag=True, help="Also compare the answers as they stood after each iteration.")
-@log_to_option
-@skip_damaged_option
-def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -> int:
+@declared(ReportCommand)
+def report(request: ReportCommand) -> int:
     """Study stored RUNS again and write the report; no model is called.
 
     \b
@@ -46,8 +77,16 @@ def report(runs: tuple[Path, ...], out: Path | None, samples: int, **how: Any) -
       evenhand report runs/first --scorer builtin --out by-builtin.html
       evenhand report runs/first --log-to mlflow:http://localhost:5000
     """
-    check_file(out, "the report")
-    return print_stored(runs, out or report_path(runs[0]), samples=samples, **how)
+    check_file(request.out, "the report")
+    return print_stored(
+        request.runs,
+        request.out or report_path(request.runs[0]),
+        samples=request.samples,
+        scorers=request.scorers,
+        skip_damaged=request.skip_damaged,
+        log_to=request.log_to,
+        **request.given(ComparisonFields),
+    )
 
 
 def report_path(directory: Path) -> Path:

@@ -36,13 +36,20 @@ from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded
 
 
-class ConfigOption(Request):
+class AllowCallOption(Request):
+    """Whether files of others may name code that is run."""
+
+    section: ClassVar[str] = "Plan"
+
+    allow_call: bool = option(False, "Allow call/ models, which run Python code, in a --config or a stored run.")
+
+
+class ConfigOption(AllowCallOption):
     """A plan file."""
 
     section: ClassVar[str] = "Plan"
 
     config: Path | None = option(None, "A YAML or TOML plan; flags win over it.", metavar="FILE", common=True)
-    allow_call: bool = option(False, "Allow call/ models, which run Python code, in a --config or a stored run.")
 
 
 class ModelsOption(Request):

@@ -15,13 +15,12 @@ from typing import Any, cast
 import click
 import orjson
 
-from evenhand.cli.ending import resumable
 from evenhand.cli.groups import Command
-from evenhand.cli.listener import shown_workflow
 from evenhand.cli.main import main
 from evenhand.cli.options import Declaration, declaration_of, declared
 from evenhand.cli.output import OutputFields
-from evenhand.cli.request import MaxFailedOption, SkipDamagedOption
+from evenhand.cli.progress import resumable, shown_workflow
+from evenhand.cli.request import AllowCallOption, MaxFailedOption, SkipDamagedOption
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
@@ -67,14 +66,13 @@ class Asked:
         return self.declaration().request.parse(f"command {self.command}", self.fields)
 
 
-class ResumeCommand(MaxFailedOption, SkipDamagedOption, OutputFields):
+class ResumeCommand(AllowCallOption, MaxFailedOption, SkipDamagedOption, OutputFields):
     """A run to go on with."""
 
     run: Path = argument("The folder of a run, a paper or a suite.")
     budget: Several = option((), "In place of the run's own: '$5', '500 calls', '2M tokens'.", metavar="LIMIT")
     concurrency: int | None = option(None, "Concurrent calls (default: as before).", short="-c", ge=1)
     retry_failed: bool = option(False, "Run failed samples again.")
-    allow_call: bool = option(False, "Allow call/ models, which run Python code, in a --config or a stored run.")
 
 
 @click.command(cls=Command)

@@ -11,14 +11,19 @@ import click
 import yaml
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.cli.ending import exit_code, print_end, resumable
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.options import declared
 from evenhand.cli.output import current_output
-from evenhand.cli.progress import shown_progress
-from evenhand.cli.report import print_stored, print_study, report_path, study_and_report
+from evenhand.cli.progress import exit_code, print_end, resumable, shown_progress
+from evenhand.cli.report import (
+    check_trackers,
+    log_to_trackers,
+    print_stored,
+    print_study,
+    report_path,
+    study_and_report,
+)
 from evenhand.cli.request import PlanCommand
-from evenhand.cli.tracking import check_trackers, log_to_trackers
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
@@ -144,12 +149,12 @@ def compare(request: CompareCommand) -> int:
     cls=Group,
     default="plan",
     lazy={
-        "show": ("evenhand.cli.show:show", "Print a run's plan and state, or one sample's story."),
-        "rescore": ("evenhand.cli.rescore:rescore", "Score the stored answers of a run with another scorer."),
-        "export": ("evenhand.cli.export:export", "Write a run's results as CSV, Parquet or JSON Lines."),
-        "merge": ("evenhand.cli.merge:merge", "Merge the shards of a plan into one run."),
-        "push": ("evenhand.cli.remote:push", "Copy a run to object storage."),
-        "pull": ("evenhand.cli.remote:pull", "Copy a run from object storage."),
+        "show": ("evenhand.cli.stored:show", "Print a run's plan and state, or one sample's story."),
+        "rescore": ("evenhand.cli.stored:rescore", "Score the stored answers of a run with another scorer."),
+        "export": ("evenhand.cli.stored:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "merge": ("evenhand.cli.stored:merge", "Merge the shards of a plan into one run."),
+        "push": ("evenhand.cli.stored:push", "Copy a run to object storage."),
+        "pull": ("evenhand.cli.stored:pull", "Copy a run from object storage."),
     },
 )
 def run() -> None:

@@ -12,9 +12,11 @@ from typing import Any
 
 import click
 
-from evenhand.cli.groups import Command
+from evenhand.cli.groups import Group
+from evenhand.cli.options import declared
 from evenhand.core.errors import EvenhandError
 from evenhand.core.format import money
+from evenhand.core.options import Request, argument, option
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
 
@@ -32,26 +34,43 @@ class _Row:
     fault: str = ""
 
 
-@click.command(cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path), default="runs")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-def runs(folder: Path, as_json: bool) -> None:
+class RunsCommand(Request):
+    """What `evenhand runs list` is asked for."""
+
+    folder: Path = argument("Folder.", default=Path("runs"))
+    as_json: bool = option(False, "Print a list of objects.", flag="--json")
+
+
+@click.group(cls=Group, default="list", alone=True)
+def runs() -> None:
+    """Work with all runs of a folder: list them.
+
+    \b
+    Examples:
+      evenhand runs                                   (short for evenhand runs list)
+      evenhand runs experiments
+    """
+
+
+@runs.command("list")
+@declared(RunsCommand)
+def list_runs(request: RunsCommand) -> None:
     """List the runs in FOLDER (default: runs) and below it, newest first.
 
     \b
     Examples:
-      evenhand runs
-      evenhand runs experiments --json
+      evenhand runs list
+      evenhand runs list experiments --json
     """
-    rows = sorted(map(_row, folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
+    rows = sorted(map(_row, request.folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
     headlines = _headlines(rows)
-    if as_json:
+    if request.as_json:
         import orjson
 
         objects = [_object(row, headline) for row, headline in zip(rows, headlines, strict=True)]
         click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2).decode())
     elif not rows:
-        click.echo(f"There are no runs in {folder}.")
+        click.echo(f"There are no runs in {request.folder}.")
     else:
         _print(rows, headlines)
 

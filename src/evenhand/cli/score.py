@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import click
 from rich import box
@@ -16,17 +15,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.cli.ending import FAILED
-from evenhand.cli.given_options import cache_options
 from evenhand.cli.groups import Command
-from evenhand.cli.progress import shown_count
-from evenhand.cli.request import cache_file
+from evenhand.cli.options import declared
+from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.fields import CacheFields
 from evenhand.core.format import DASH, number, percent, plural
+from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
 from evenhand.data.texts import Row, TextFile
 from evenhand.models.cache import ResponseCache
+from evenhand.runs.request import cache_file
 from evenhand.scorers.base import Scorer, model_of
 from evenhand.scorers.files import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.show.tables.fitting import print_table
@@ -38,19 +38,27 @@ _SHOWN_REASONS = 3
 _SHOWN_CHARACTERS = 40
 
 
+class ScoreCommand(CacheFields):
+    """What `evenhand score` is asked for."""
+
+    file: Path = argument("The texts.")
+    specs: Several = option(
+        ("builtin",),
+        "NAME or NAME:ARGUMENT, see evenhand list scorers; repeat to compare.",
+        flag="--scorer",
+        short="-s",
+        metavar="SPEC",
+    )
+    field: str | None = option(None, "The field or column that holds the text (default text).", metavar="NAME")
+    context: str | None = option(
+        None, "The field with what the text continues, for the scorer quality.", metavar="NAME"
+    )
+    out: Path | None = option(None, "A .csv or .jsonl file for all rows.", short="-o")
+
+
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--scorer", "-s", "specs", multiple=True, metavar="SPEC", default=("builtin",), show_default=True,
-    help="NAME or NAME:ARGUMENT, see evenhand list scorers; repeat to compare.",
-)  # fmt: skip
-@click.option("--field", metavar="NAME", help="The field or column that holds the text (default text).")
-@click.option("--context", metavar="NAME", help="The field with what the text continues, for the scorer quality.")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="A .csv or .jsonl file for all rows.")
-@cache_options
-def score(
-    file: Path, specs: tuple[str, ...], field: str | None, context: str | None, out: Path | None, **given: Any
-) -> int:
+@declared(ScoreCommand)
+def score(request: ScoreCommand) -> int:
     """Score the texts in FILE: .txt (a text per line), .jsonl or .csv.
 
     \b
@@ -66,11 +74,12 @@ def score(
     rated is not paid for again if the command is repeated. Scores of different scorers measure different things:
     look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
     """
-    source = TextFile(file, field, context)
+    specs, out = request.specs, request.out
+    source = TextFile(request.file, request.field, request.context)
     total, fields = source.survey()
-    _check_out(out, file)
+    _check_out(out, request.file)
     on_terminal = out is None and stdout_is_terminal()
-    with _cache(specs, cache_file(given)) as cache:
+    with _cache(specs, cache_file(request)) as cache:
         scorers = load_scorers(specs, cache)
         tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
         with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:

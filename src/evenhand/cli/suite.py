@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import click
 
-from evenhand.cli.ending import exit_code
 from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
 from evenhand.cli.output import current_output
+from evenhand.cli.progress import exit_code
 from evenhand.cli.request import PlanCommand, tell
 from evenhand.cli.resume import kept_command
 from evenhand.cli.run import print_forecast

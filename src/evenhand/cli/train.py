@@ -10,7 +10,7 @@ import click
 
 from evenhand.cli.given_options import with_options
 from evenhand.cli.groups import Group, hint
-from evenhand.cli.listener import shown_workflow
+from evenhand.cli.progress import shown_workflow
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.cli.train_export import export
 from evenhand.cli.train_questions import questions

@@ -16,7 +16,7 @@ _PATH = click.Path(path_type=Path)
 @click.command(cls=Command)
 @click.argument("data", type=_PATH, metavar="PAIRS")
 @click.option("--to", type=click.Choice(["trl"]), default="trl", show_default=True, help="The stack that will train.")
-@click.option("--model", "-M", required=True, metavar="MODEL", help="A folder, or a name on the hub.")
+@click.option("--model", "-m", required=True, metavar="MODEL", help="A folder, or a name on the hub.")
 @click.option("--reward", type=_PATH, metavar="FOLDER", help="A reward model by evenhand train reward; DPO needs none.")
 @click.option(
     "--algorithm", type=click.Choice(ALGORITHMS), default="grpo", show_default=True, help="What TRL trains with."

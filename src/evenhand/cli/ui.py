@@ -8,24 +8,31 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Command
+from evenhand.cli.options import declared
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import UsageError
+from evenhand.core.options import Request, argument, option
 
 RUNS = "runs"
 
 
+class UiCommand(Request):
+    """What `evenhand ui` is asked for."""
+
+    folder: Path = argument("Folder.", default=Path(RUNS))
+    file: Path | None = option(
+        None,
+        "A YAML file with keys, as evenhand serve keys prints them; needed for addresses other than loopback.",
+        flag="--keys",
+    )
+    host: str = option("127.0.0.1", "Addresses other than loopback need --keys.")
+    port: int = option(8791, "0 takes a free one.", ge=0, le=65535)
+
+
 @click.command(cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path), default=RUNS)
-@click.option(
-    "--keys",
-    "file",
-    type=click.Path(path_type=Path),
-    help="A YAML file with keys, as evenhand serve keys prints them; needed for addresses other than loopback.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Addresses other than loopback need --keys.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8791, show_default=True, help="0 takes a free one.")
-def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
+@declared(UiCommand)
+def ui(request: UiCommand) -> None:
     """Browse, compare and start the runs in FOLDER (default: runs) on web pages.
 
     \b
@@ -43,20 +50,22 @@ def ui(folder: Path, file: Path | None, host: str, port: int) -> None:
     from evenhand.web.keys import read_keys
     from evenhand.web.site import serve
 
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; name the folder of the runs.")
-    if str(folder) == RUNS:
-        folder.mkdir(exist_ok=True)  # nothing was run here yet: runs can be started from the pages
-    elif not folder.exists():
-        raise UsageError(f"There is no folder {folder}; name the folder of the runs, or make it first.")
+    if request.folder.exists() and not request.folder.is_dir():
+        raise UsageError(f"{request.folder} is a file; name the folder of the runs.")
+    if str(request.folder) == RUNS:
+        request.folder.mkdir(exist_ok=True)  # nothing was run here yet: runs can be started from the pages
+    elif not request.folder.exists():
+        raise UsageError(f"There is no folder {request.folder}; name the folder of the runs, or make it first.")
     read_config()  # a mistake in evenhand.toml is said now, not on a page
-    keys = read_keys(file) if file is not None else {}
+    keys = read_keys(request.file) if request.file is not None else {}
 
     async def run() -> None:
-        workbench = Workbench(folder, host, keys)
+        workbench = Workbench(request.folder, request.host, keys)
         asyncio.get_running_loop().run_in_executor(None, prepare)
         try:
-            await serve(workbench.site, port, lambda address: click.echo(f"The runs in {folder}: {address}/"))
+            await serve(
+                workbench.site, request.port, lambda address: click.echo(f"The runs in {request.folder}: {address}/")
+            )
         finally:
             await workbench.close()
 

@@ -25,7 +25,8 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from types import NoneType, UnionType
@@ -100,6 +101,8 @@ class Face:
     """Makes the field's value of the text on the command line, or of the texts where it is repeated."""
     env: str = ""
     hidden: bool = False
+    choices: Sequence[str] = ()
+    """The values that a text may have, where a Literal cannot name them."""
 
 
 def option(
@@ -118,9 +121,10 @@ def option(
     read: Callable[[Any], Any] | None = None,
     env: str = "",
     hidden: bool = False,
+    choices: Sequence[str] = (),
 ) -> Any:
     """Declare an option of a request; `...` as the default makes it required."""
-    face = Face(flag, short, metavar, common, read=read, env=env, hidden=hidden)
+    face = Face(flag, short, metavar, common, read=read, env=env, hidden=hidden, choices=choices)
     return _declared(default, help, face, examples, ge=ge, gt=gt, le=le, lt=lt)
 
 
@@ -250,7 +254,7 @@ class Request(Options):
     def face(cls, name: str) -> Face:
         """Return how a field is named and shown."""
         found = next((each for each in cls.model_fields[name].metadata if isinstance(each, Face)), Face())
-        return found if found.flag else _with_flag(found, f"--{name.replace('_', '-')}")
+        return found if found.flag else replace(found, flag=f"--{name.replace('_', '-')}")
 
     def given(self, *groups: type[Request]) -> dict[str, Any]:
         """Return the values that were given; of the fields of these classes only, if any are named."""
@@ -305,10 +309,6 @@ def taking(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, 
     return decorate
 
 
-def _with_flag(face: Face, flag: str) -> Face:
-    return Face(flag, face.short, face.metavar, face.common, face.is_argument, face.read, face.env, face.hidden)
-
-
 def bare_type(annotation: Any) -> Any:
     """Return a field's type without what is added to it: None as an alternative, and validators."""
     while True:
@@ -334,7 +334,13 @@ def _kind(field: FieldInfo) -> str:
         single = bare_type(get_args(annotation)[0])
         one = "a whole number" if single is int else "a path" if single is Path else "a text"
         return f"{one}, or a list of them"
-    words = {bool: "true or false", str: "a text", Path: "a path", dict: "KEY=VALUE"}
+    words = {
+        datetime: "a date, e.g. 2026-11-01",
+        bool: "true or false",
+        str: "a text",
+        Path: "a path",
+        dict: "KEY=VALUE",
+    }
     return words.get(get_origin(annotation) or annotation, "a list of names")
 
 

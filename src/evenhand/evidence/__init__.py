@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 
 from evenhand.core.errors import UsageError
 from evenhand.core.files import write_text
+from evenhand.core.version import own_version
 from evenhand.evidence import card, every_eval_ever, page
 from evenhand.evidence.facts import LIMITS, RunFacts, read_run
 from evenhand.evidence.mappings import Standard, mappings
@@ -116,7 +116,7 @@ def as_json(pack: Pack) -> dict[str, Any]:
     return {
         "title": pack.title,
         "made": pack.made,
-        "evenhand": version("evenhand"),
+        "evenhand": own_version(),
         "runs": [_run(run) for run in pack.runs],
         "limits": list(pack.limits),
         "standards": [

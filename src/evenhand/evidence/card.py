@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from evenhand.core.format import count, interval
 from evenhand.core.notebook import clean
+from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts
 from evenhand.show.view import view_of
 
@@ -22,7 +22,7 @@ def render(pack: Pack) -> str:
     lines = [
         "## Bias, Risks, and Limitations",
         "",
-        f"Measured with Evenhand {version('evenhand')} on {pack.made[:10]}. Values have 95 % intervals.",
+        f"Measured with Evenhand {own_version()} on {pack.made[:10]}. Values have 95 % intervals.",
         "",
         "| Benchmark | Method | Metric | Value | Samples |",
         "|---|---|---|---|---|",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from evenhand.core.config import Config
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.core.fields import CallFields, ConfigFields, PlanFields, RayFields, ReachFields, read_prices
+from evenhand.core.fields import CacheFields, CallFields, ConfigFields, PlanFields, RayFields, ReachFields, read_prices
 from evenhand.core.files import cache_folder
 from evenhand.core.options import Request, Several, option
 from evenhand.core.specs import roles_and_specs
@@ -306,7 +306,7 @@ class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ModelsReque
             plan["temperature"] = 1.0
 
 
-def cache_file(request: CallFields) -> Path | None:
+def cache_file(request: CacheFields) -> Path | None:
     """Return the file of the response cache; None if there is to be none."""
     return None if request.no_cache else request.cache or cache_folder() / "responses.sqlite"
 
