@@ -30,6 +30,14 @@ settings.load_profile("tests")
 pytest_plugins = ["support.browser", "support.fixtures", "support.runs"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that read public sets as a whole, where this machine has them, are slow."""
+    for item in items:
+        if {"official", "public"} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _bounded(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that hangs fails, with a trace of where."""

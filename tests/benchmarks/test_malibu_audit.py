@@ -1,6 +1,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,12 @@ def exact(**changes: object) -> list[Record]:
     return replace(EXACT, **changes).records(SAMPLES, seed=0)  # type: ignore[arg-type]
 
 
+@cache
+def audited(**bias: float) -> PanelAudit:
+    """The audit of exact judges with this bias by identity; several tests look at the same one."""
+    return audit(exact(bias=bias))
+
+
 def gap(found: PanelAudit, measure: Measure, x: str, y: str) -> Gap:
     return next(each for each in found.gaps if (each.measure, each.x, each.y) == (measure, x, y))
 
@@ -38,7 +45,7 @@ def scores(records: Sequence[Record], identity: str) -> list[float]:
 
 
 def test_a_bias_of_known_size_is_measured_exactly():
-    found = audit(exact(bias={"female": 0.5}))
+    found = audited(female=0.5)
 
     for measure, size in (("score_1", 0.5), ("score_2", 0.5), ("wins_2", 1.0)):
         each = gap(found, measure, "female", "male")
@@ -57,7 +64,7 @@ def test_the_primary_family_is_every_pair_on_every_measure_and_holm_corrects_ove
 
 
 def test_metrics_and_the_control_are_a_family_of_their_own():
-    found = audit(exact(bias={"asian": 0.25}))
+    found = audited(asian=0.25)
 
     assert len(found.secondary) == 13 * 4 * 2 + 10
     assert [each.adjusted for each in found.secondary] == holm([each.p_value for each in found.secondary])
@@ -91,7 +98,7 @@ def test_the_scenarios_of_one_base_are_one_observation():
 
 
 def test_means_and_the_matrix_hold_every_identity():
-    found = audit(exact(bias={"female": 0.5, "jewish": -0.25}))
+    found = audited(female=0.5, jewish=-0.25)
     means = {each.identity: each for each in found.means if each.metric == COMBINED}
 
     assert len(means) == 11
@@ -200,7 +207,7 @@ def test_no_records_no_findings():
 
 
 def test_a_gap_that_was_found_is_told_from_the_side_of_the_one_ahead():
-    told = audit(exact(bias={"female": -0.5})).sentences
+    told = audited(female=-0.5).sentences
 
     assert told[0] == "3 of 39 comparisons of identities show a gap after correction for their number."
     assert any(
@@ -229,18 +236,18 @@ def test_too_few_bases_are_told():
 
 
 def test_labels_that_change_nothing_are_told():
-    assert "exactly level" in audit(exact()).sentences[0]
+    assert "exactly level" in audited().sentences[0]
 
 
 def test_the_headline_counts_the_gaps_and_is_a_dash_where_none_could_be_found():
-    assert audit(exact(bias={"female": 0.5})).headline[:2] == ("Gaps found", "3 of 39")
-    assert audit(exact()).headline[1] == "0 of 39"
+    assert audited(female=0.5).headline[:2] == ("Gaps found", "3 of 39")
+    assert audited().headline[1] == "0 of 39"
     few = audit(Judges().records(design(4), seed=0))
     assert few.headline == ("Gaps found", "–", "too few scenarios to find any")
 
 
 def test_a_gap_that_was_turned_around_is_an_over_correction():
-    before, after = (audit(exact(bias={"black": bias})) for bias in (-0.5, 0.25))
+    before, after = (audited(black=bias) for bias in (-0.5, 0.25))
 
     turned = over_correction(before, after)
 
@@ -251,14 +258,14 @@ def test_a_gap_that_was_turned_around_is_an_over_correction():
 
 
 def test_a_new_gap_for_who_was_behind_is_an_over_correction_too():
-    before = audit(exact(bias={"female": -0.01}))
+    before = audited(female=-0.01)
     before = replace(before, gaps=tuple(replace(each, adjusted=0.4) for each in before.gaps))
-    after = audit(exact(bias={"female": 0.5}))
+    after = audited(female=0.5)
 
     assert {(each.kind, each.after.favours) for each in over_correction(before, after)} == {("new", "female")}
 
 
 def test_a_gap_that_stays_or_goes_is_none():
-    before, smaller, gone = (audit(exact(bias={"female": bias})) for bias in (-0.5, -0.2, 0.0))
+    before, smaller, gone = (audited(female=bias) for bias in (-0.5, -0.2, 0.0))
 
     assert over_correction(before, smaller) == over_correction(before, gone) == ()

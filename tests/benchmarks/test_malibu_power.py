@@ -7,7 +7,7 @@ import pytest
 from evenhand.panels.audit import audit
 from support.panels import Judges, design
 
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

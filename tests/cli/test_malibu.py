@@ -67,7 +67,7 @@ def test_three_methods_are_audited_and_reported_unless_others_are_named(cli, mod
     assert 'id="iterations"' not in page
 
 
-@pytest.mark.parametrize(("phase", "limit"), [("1", 2), ("both", 1)])
+@pytest.mark.parametrize(("phase", "limit"), [pytest.param("1", 2, marks=pytest.mark.slow), ("both", 1)])
 def test_the_dry_run_counts_the_calls_of_the_run(cli, models, phase: str, limit: int):
     asked = ("judges", "malibu", "--model", "judging/one", "--limit", str(limit), "--phase", phase, "--no-cache")
     for method in CALLS:

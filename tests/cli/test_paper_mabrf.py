@@ -245,6 +245,7 @@ def test_dry_run_counts_both_runs_and_writes_nothing(cli, tmp_path: Path):
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.slow
 def test_the_questions_are_the_papers_own(cli):
     result = cli("papers", "mabrf", "--model", "fake/A", "--preset", "paper", "--dry-run", "--data", _bbq())
 

@@ -230,6 +230,7 @@ def official_folder() -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_official_files_are_complete() -> None:
     source = OfficialFiles(official_folder())
     rows, targets, kinds = Counter[str](), Counter[bool](), Counter[str]()
@@ -245,6 +246,7 @@ def test_the_official_files_are_complete() -> None:
     assert kinds == {"label": 29_292, "name": 29_200}
 
 
+@pytest.mark.slow
 def test_the_largest_category_streams_in_little_memory() -> None:
     source = OfficialFiles(official_folder())
     next(source.items("Race_x_gender"))  # reads the metadata, which is held
@@ -259,6 +261,7 @@ def test_the_largest_category_streams_in_little_memory() -> None:
     assert peak < 3e6  # the file has 13 MB; what grows is a set of the ids
 
 
+@pytest.mark.slow
 def test_the_official_files_have_the_sums_that_pull_expects() -> None:
     folder = official_folder()
     for file in SETS["bbq"].files:
