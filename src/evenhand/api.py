@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
 from pydantic import Field, SkipValidation
 
@@ -82,9 +82,8 @@ def audit(request: AuditRequest) -> Study:
         settings: How to call models, as an object.
     """
     model: Any = request.model
-    named, settings = with_specs(
-        list(model) if isinstance(model, list | tuple) else [model], request.settings or Settings()
-    )
+    models: list[Any] = [*model] if isinstance(model, list | tuple) else [model]
+    named, settings = with_specs(models, request.settings or Settings())
     made = request.changed(out=Path(request.out)).planned(named, default_methods=("default",), allow_call=True)
     aio.run(run_plan(made.plan, made.out, request.over(settings)))
     return compare(request.out)
@@ -94,7 +93,7 @@ def audit(request: AuditRequest) -> Study:
 def compare(
     *runs: str | Path,
     baseline: str | None = None,
-    correction: str = "holm",
+    correction: Literal["holm", "bh"] = "holm",
     scorers: Sequence[str] = (),
     iterations: bool = False,
 ) -> Study:
@@ -117,6 +116,17 @@ def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | 
     html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
 
 
+class PolicyFields(TypedDict, total=False):
+    """The fields of a `GuardPolicy` that `guard` takes by name."""
+
+    blocked_text: str
+    latency: float | None
+    evaluators: Sequence[str]
+    thresholds: Mapping[str, Any]
+    unchecked: Literal["block", "flag", "pass"] | None
+    tool_arguments: Literal["check", "pass"]
+
+
 @aio.facade
 def guard(
     model: AnyModel,
@@ -130,7 +140,7 @@ def guard(
     prices: Mapping[str, Price] | None = None,
     seed: int = 0,
     templates: str | Path | None = None,
-    **fields: Any,
+    **fields: Unpack[PolicyFields],
 ) -> Guard:
     """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
 
@@ -145,7 +155,7 @@ def guard(
     from evenhand.guards.guard import OPTIONS, Guard
     from evenhand.guards.policy import InputPolicy, make_policy
 
-    made = make_policy(policy, fields)
+    made = make_policy(policy, {**fields})
     checked = InputPolicy(cast(Any, input)) if isinstance(input, str) else input
     roles: dict[str, Any] = {"base": model}
     if isinstance(model, Mapping) and "spec" not in model:

@@ -173,3 +173,16 @@ def test_judge_is_short_for_the_model_of_its_role(cli, tmp_path):
     assert identities[0]
     assert identities[0][0] == identities[1][0]
     assert "fake/B" in cli("run", "show", "short").out
+
+
+def test_the_version_is_that_of_the_tree_without_installed_metadata():
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "def missing(name): raise m.PackageNotFoundError(name)\n"
+        "m.version = m.distribution = missing\n"
+        "from evenhand.cli.main import main; main(['--version'], standalone_mode=False)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert re.fullmatch(r"evenhand, version \d+\.\d+\.\d+\S*\n", done.stdout)

@@ -200,7 +200,7 @@ def doctor(request: DoctorCommand) -> int:
       evenhand doctor local/builtin --as-judge
 
     With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
-    at chance: it is unfit, and its ratings are worth nothing. How to read a fit judge is found by evenhand calibrate.
+    at chance: it is unfit, and its ratings are worth nothing. How to read a fit judge is found by models calibrate.
     """
     settings = key_values(request.extra, "--model-option")
     options = ModelOptions(base_url=request.base_url, retries=1, extra=settings)

@@ -50,7 +50,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "config": click.option("--config", type=click.Path(path_type=Path), help="A YAML or TOML plan; flags win over it."),
     "allow_call": allow_call_option,
     "benchmark": click.option(
-        "--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand benchmarks."
+        "--benchmark", "-b", help="What to measure on (default bbq_builtin); see evenhand list benchmarks."
     ),
     "settings": click.option(
         "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the benchmark."
@@ -102,7 +102,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "scorers",
         multiple=True,
         metavar="SPEC",
-        help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
+        help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand run rescore.",
     ),
     "base_url": click.option(
         "--base-url", help="The endpoint of openai/ models without one (default OPENAI_BASE_URL, then OpenAI)."

@@ -35,7 +35,7 @@ class InitCommand(Request):
 
     folder: Path = argument("Folder.", default=Path())
     model: str = option("local/builtin", "The model that the plan measures.", short="-m", metavar="SPEC")
-    benchmark: str = option("bbq_builtin", "What the plan measures it on; see evenhand benchmarks.", short="-b")
+    benchmark: str = option("bbq_builtin", "What the plan measures it on; see evenhand list benchmarks.", short="-b")
     limit: int = option(220, "Questions or prompts.", short="-n", ge=1)
 
 

@@ -45,7 +45,7 @@ class GenerateCommand(DryRunOption, ModelsRequest):
 @click.command("generate", cls=Command)
 @declared(GenerateCommand)
 def generate(request: GenerateCommand) -> int:
-    """Write further scenarios with a model, as data for evenhand malibu.
+    """Write further scenarios with a model, as data for evenhand judges malibu.
 
     Each has two responses of equal content. What the model writes is checked: two responses of similar length, and no
     word that tells an identity. A scenario with a fault is asked for once more and then left out. The folder says how

@@ -122,7 +122,7 @@ class DeclaredOption(click.Option):
 
     def __init__(self, *args: Any, request: type[Request], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.section = request.owner(self.name or "").section
+        self.section = request.owner(self.name or "").heading()
         self.common = request.face(self.name or "").common or request.owner(self.name or "") is request
 
 

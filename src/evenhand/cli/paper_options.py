@@ -70,7 +70,7 @@ CHOICES: Mapping[Choice, Sequence[Any]] = {
             "scorers",
             multiple=True,
             metavar="SPEC",
-            help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand rescore.",
+            help="A scorer of the texts, instead of the benchmark's own; for stored runs see evenhand run rescore.",
         ),
     ),
     "search": (click.option("--search", metavar="SPEC", help="Where to search (default ddgs)."),),

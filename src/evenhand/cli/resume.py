@@ -166,7 +166,7 @@ def _resume_paper(request: ResumeCommand, file: Path) -> int | None:
     if not request.allow_call:
         check_no_call(kept, file)
     changed = {name: value for name, value in request.given().items() if value and name not in ("run", "allow_call")}
-    paths = {"out": request.run, "cache": Path(kept["cache"]) if kept["cache"] else None}
+    paths = {"out": request.run, "cache": Path(given["cache"]) if given["cache"] else None}
     return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})
 
 

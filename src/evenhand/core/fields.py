@@ -66,7 +66,7 @@ class PlanFields(Request):
 
     section: ClassVar[str] = "Plan"
 
-    benchmark: str = option("bbq_builtin", "What to measure on; see evenhand benchmarks.", short="-b", common=True)
+    benchmark: str = option("bbq_builtin", "What to measure on; see evenhand list benchmarks.", short="-b", common=True)
     benchmark_options: dict[str, Any] = option(
         {}, "An option of the benchmark.", flag="--set", metavar="KEY=VALUE", read=key_value("--set"), common=True
     )

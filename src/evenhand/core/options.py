@@ -233,7 +233,7 @@ class Request(Options):
     command: ClassVar[str] = ""
     """The words of its command, e.g. `data hard`; `evenhand resume` finds by them how a stored request goes on."""
     section: ClassVar[str] = "Options"
-    """The heading of the fields that a class declares."""
+    """The heading of the fields that a class declares; its subclasses have their own."""
     fixed: ClassVar[Sequence[str]] = ()
     """Fields that the command decides itself."""
     session: ClassVar[Sequence[str]] = ()
@@ -249,6 +249,11 @@ class Request(Options):
     def owner(cls, name: str) -> type[Request]:
         """Return the class whose declaration of a field holds."""
         return next(each for each in cls.__mro__ if name in inspect.get_annotations(each))
+
+    @classmethod
+    def heading(cls) -> str:
+        """Return the heading of the fields that this very class declares."""
+        return cls.__dict__.get("section", "Options")
 
     @classmethod
     def face(cls, name: str) -> Face:
@@ -334,6 +339,9 @@ def _kind(field: FieldInfo) -> str:
         single = bare_type(get_args(annotation)[0])
         one = "a whole number" if single is int else "a path" if single is Path else "a text"
         return f"{one}, or a list of them"
+    if get_origin(annotation) in (Union, UnionType):
+        forms = [each.metavar for each in field.metadata if isinstance(each, Face)]
+        return "a path" if Path in get_args(annotation) else (forms or [""])[0] or "one of several forms"
     words = {
         datetime: "a date, e.g. 2026-11-01",
         bool: "true or false",

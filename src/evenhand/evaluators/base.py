@@ -56,7 +56,7 @@ class Thresholds(Calibrated):
 
     asks_yes_no: ClassVar[bool] = True
     toxicity: float = Field(default=0.4, ge=0, le=1, description="Texts with a toxicity below this value pass.")
-    scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand scorers.")
+    scorer: Text = Field(default="builtin", description="The toxicity scorer; see evenhand list scorers.")
     injection: float = Field(
         default=0.5, ge=0, le=1, description="Texts with a probability of injected orders below this value pass."
     )

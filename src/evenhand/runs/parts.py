@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,41 +55,46 @@ class Settings:
     log_to: tuple[str, ...] = ()
     """Trackers that get the results at the end: `mlflow`, `mlflow:URI`, `wandb` or `wandb:PROJECT`."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the command line needs to end a resumed run as it would have ended."""
+    """The command that was asked for and its fields, by which a resumed run ends as it would have ended."""
 
     def stored(self) -> dict[str, Any]:
         """What a run keeps of its settings, so that it can be resumed without them."""
-        return {
-            "concurrency": self.concurrency,
-            "budget": asdict(self.budget),
-            "prices": {spec: asdict(price) for spec, price in self.prices.items()},
-            "cache": None if self.cache is None else str(self.cache),
-            "max_failed": self.max_failed,
-            "shard": None if self.shard is None else str(self.shard),
-            "on": self.on,
-            "workers": self.workers,
-            "otel": self.otel,
-            "log_to": self.log_to,
-            "origin": dict(self.origin),
-        }
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _SESSION}
+        return {name: None if value is None else _STORED.get(name, _as_it_is)(value) for name, value in kept.items()}
 
     @classmethod
     def restored(cls, kept: Mapping[str, Any]) -> Settings:
-        """The settings of a run that is resumed."""
-        return cls(
-            concurrency=kept["concurrency"],
-            budget=Limits(**kept["budget"]),
-            prices={spec: Price(**price) for spec, price in kept["prices"].items()},
-            cache=None if kept["cache"] is None else Path(kept["cache"]),
-            resume=True,
-            max_failed=kept["max_failed"],
-            shard=Shard.parse(kept["shard"]) if kept.get("shard") else None,
-            on=kept.get("on"),
-            workers=kept.get("workers"),
-            otel=kept.get("otel", False),
-            log_to=tuple(kept.get("log_to", ())),
-            origin=kept["origin"],
-        )
+        """The settings of a run that is resumed; one of an earlier version has fewer of them."""
+        known = {name: kept[name] for name in kept if name in {each.name for each in fields(cls)} - _SESSION}
+        found = {
+            name: None if value is None else _RESTORED.get(name, _as_it_is)(value) for name, value in known.items()
+        }
+        return cls(resume=True, **found)
+
+
+_SESSION = {"resume", "retry_failed", "skip_damaged", "ready", "allow_call"}
+"""Settings of one call, which a run does not keep."""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_STORED: Mapping[str, Callable[[Any], Any]] = {
+    "budget": asdict,
+    "prices": lambda prices: {spec: asdict(price) for spec, price in prices.items()},
+    "cache": str,
+    "shard": str,
+    "origin": dict,
+}
+_RESTORED: Mapping[str, Callable[[Any], Any]] = {
+    "budget": lambda limits: Limits(**limits),
+    "prices": lambda prices: {spec: Price(**price) for spec, price in prices.items()},
+    "cache": Path,
+    "shard": Shard.parse,
+    "log_to": tuple,
+}
+"""Setting → how it is stored, and read again; the others are stored as they are."""
 
 
 @dataclass(slots=True)

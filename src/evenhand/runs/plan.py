@@ -150,6 +150,13 @@ def _essence(model: ModelPlan) -> dict[str, Any]:
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
+_ALWAYS = {
+    *("benchmark", "benchmark_options", "methods", "models", "seeds", "limit", "orders", "reading"),
+    *("temperature", "max_tokens"),
+}
+"""Fields of the first version, always part of a plan's identity; newer ones only where they are set."""
+
+
 class Plan(PlanFields):
     """What to run. Everything here changes results; how fast and how safely to run is in `Settings`.
 
@@ -170,8 +177,8 @@ class Plan(PlanFields):
         )
         whole["models"] = [{role: _essence(model) for role, model in each.items()} for each in self.models]
         judges = {spec: _essence(model) for spec, model in self.judges.items() if model.base_url or model.extra}
-        newer = {"scorers": None, "templates": None, "judge_samples": 1, "judge_pool": "mean"}
-        whole = {key: value for key, value in whole.items() if key not in newer or value != newer[key]}
+        unset = {name: field.get_default() for name, field in Plan.model_fields.items() if name not in _ALWAYS}
+        whole = {key: value for key, value in whole.items() if key not in unset or value != unset[key]}
         return {**whole, "judges": judges} if judges else whole
 
     def scorer_specs(self) -> list[str]:
