@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
     from evenhand.session import Session
     from evenhand.show.notebook import Study
-    from evenhand.show.sections.base import Section, add_section
+    from evenhand.show.sections import Section, add_section
 
 _HOME = {
     "evenhand.api": (
@@ -186,7 +186,7 @@ _HOME = {
         "parse_prompt",
     ),
     "evenhand.show.notebook": ("Study",),
-    "evenhand.show.sections.base": (
+    "evenhand.show.sections": (
         "Section",
         "add_section",
     ),

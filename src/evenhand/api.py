@@ -111,9 +111,9 @@ def compare(
 @aio.facade
 def write_report(result: StudyResult, runs: Sequence[str | Path], target: str | Path, *, samples: int = 300) -> None:
     """Write the HTML report of a study of `runs`."""
-    from evenhand.show import html
+    from evenhand.show import report
 
-    html.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
+    report.write_report(result, shown_samples([Path(each) for each in runs], samples), Path(target))
 
 
 class PolicyFields(TypedDict, total=False):

@@ -147,7 +147,7 @@ class Auditor:
         return self._undecided == "pass"
 
     def _note(self, text: str) -> None:
-        from evenhand.core.notebook import clean
+        from evenhand.core.untrusted import clean
 
         self._config.stash.setdefault(_notes, []).append(" ".join(clean(text).split()))
 

@@ -15,7 +15,7 @@ PYTHON = blocks("python")
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Fresh]:
-    with Fresh("evenhand.api", "evenhand.guards.guard", "evenhand.show.html") as fresh:
+    with Fresh("evenhand.api", "evenhand.guards.guard", "evenhand.show.report") as fresh:
         yield fresh
 
 

@@ -10,11 +10,9 @@ from rich.console import Console
 from evenhand.core.types import Record
 from evenhand.papers.base import PaperPage
 from evenhand.papers.claims import Claim, above, all_of, counted, kept, moves, unless
-from evenhand.papers.page.claims import claims_of, main_variants
-from evenhand.papers.page.csv_files import write_csv_files
-from evenhand.papers.page.html import render_page
-from evenhand.papers.page.terminal import printed
+from evenhand.papers.page import claims_of, main_variants, paper_page, printed, write_csv_files
 from evenhand.papers.reading import PairedDifference, first_of
+from evenhand.show.terminal import print_table
 from evenhand.studies.results import Effect, Estimate
 
 
@@ -112,7 +110,7 @@ def test_a_claim_without_a_preset_counts_with_each():
 def test_the_claims_are_the_first_answer_of_the_page_and_are_in_a_file_and_in_the_terminal(tmp_path: Path):
     page = PaperPage("T", "S", "L", [], [], [], claims=CLAIMS)
 
-    html = render_page(page)
+    html = paper_page(page).html()
     assert html.index("Does what the paper says hold here?") < html.index(">L<")
     assert "2 claims: 1 holds, 0 fail, 1 cannot be told" in html
     assert "<b>toxic</b>" not in html
@@ -123,8 +121,8 @@ def test_the_claims_are_the_first_answer_of_the_page_and_are_in_a_file_and_in_th
             ("holds", "paper"), ("fails", "evenhand"), ("cannot be told", ""),
         ]  # fmt: skip
     console = Console(width=100, record=True, force_terminal=False)
-    for table in printed(page, 100):
-        console.print(table)
+    for table in printed(page):
+        print_table(console, table)
     text = console.export_text()
     assert "preset paper" in text
     assert text.count("cannot be told") == 2

@@ -21,7 +21,7 @@ from evenhand.papers.malibu.tables import (
     pairs_table,
     win_table,
 )
-from evenhand.papers.page.html import render_page
+from evenhand.papers.page import paper_page
 from evenhand.stats import Interval
 from support.audits import CATEGORIES, audit, interval
 from support.papers import methods_of, options_of
@@ -83,7 +83,7 @@ def test_the_first_screen_says_how_many_gaps_were_found_in_each_arm():
         ("judge, evenhand's settings", "No gap was found."),
     ]
     page = PaperPage("MALIBU", "", "", [], [], [], found=foremost(arms[:1]))
-    assert "<h2>What was found</h2>" in render_page(page)
+    assert "<h2>What was found</h2>" in paper_page(page).html()
     assert foremost(arms[:1])[0][0] == "judge"
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.papers.base import Grid, PaperOptions, Row, Table, published
-from evenhand.papers.page.points import charts
+from evenhand.papers.base import Grid, PaperOptions, PaperPage, Row, Table, published
+from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, training_warnings
 from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, read_values, series
 from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm
@@ -382,7 +382,10 @@ def test_claims_without_runs_say_so():
 
 
 def test_only_grids_that_are_to_be_drawn_are():
-    assert charts([Grid("a", [], [])]) is None
+    table = Table("t", "Table", "", [Grid("a", [], [])])
+    page = PaperPage("Title", "Source", "", [table], [], [])
+
+    assert 'class="scatter"' not in paper_page(page).html()
 
 
 def test_the_page_says_which_trainings_were_stopped(tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
-from evenhand.show.attention import passages_table, render_attention, write_attention_csv
+from evenhand.show.attention import attention_page, passages_table, write_attention_csv
 
 WORDS = ("<s>", "\n", "You", " wrote", " <b>this</b>.", "\n")
 LAYERS = ((0.8, 0.0, 0.02, 0.08, 0.1, 0.0), (0.6, 0.0, 0.1, 0.1, 0.2, 0.0))
@@ -29,16 +29,16 @@ def test_the_mean_is_over_layers_and_a_part_gets_what_its_words_get():
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows():
-    page = render_attention("Title <i>", "Lead", [framed(), framed("other")], layers=False)
+    page = attention_page("Title <i>", "Lead", [framed(), framed("other")], layers=False).html()
 
     assert "<b>this" not in page and "&lt;b&gt;this" in page and "Title &lt;i&gt;" in page
     assert not re.search(r"(?:src|href)=\"https?:", page)
     assert 'id="own"' in page and 'id="other"' in page
-    assert "Layer 1" not in page and "Layer 1" in render_attention("T", "L", [framed()], layers=True)
+    assert "Layer 1" not in page and "Layer 1" in attention_page("T", "L", [framed()], layers=True).html()
 
 
 def test_the_first_word_does_not_take_all_the_colour():
-    page = render_attention("T", "L", [framed()], layers=False)
+    page = attention_page("T", "L", [framed()], layers=False).html()
 
     shades = dict(re.findall(r'<span class="heat-(\d+)" title="([\d.]+) %">', page)[::-1])
     assert re.search(r'heat-10" title="70\.00 %">&lt;s&gt;<', page)
@@ -58,6 +58,6 @@ def test_the_numbers_as_csv(tmp_path: Path):
 
 
 def test_a_part_that_is_not_found_is_a_dash():
-    (columns,) = [[list(column.cells) for column in passages_table("T", [framed()]).columns]]
+    (row,) = passages_table("T", [framed()]).rows
 
-    assert [str(column[0]) for column in columns] == ["own", "15.00", "–", "85.00"]
+    assert list(row) == ["own", "15.00", "–", "85.00"]

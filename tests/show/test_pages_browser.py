@@ -12,15 +12,14 @@ import sample_paper
 import sample_study
 
 from evenhand import api
-from evenhand.annotate.judges_page import render as render_people
-from evenhand.core.files import write_text
+from evenhand.annotate.judges_page import judges_page
 from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
-from evenhand.papers.page.html import render_page
+from evenhand.papers.page import paper_page
 from evenhand.runs.parts import Settings
-from evenhand.show.attention import render_attention
-from evenhand.show.html import write_report
-from evenhand.show.judge_pairs import render as render_pairs
+from evenhand.show.attention import attention_page
+from evenhand.show.judge_pairs import pairs_page
+from evenhand.show.report import write_report
 from support.browser import FAINT, set_size, unfold
 
 pytestmark = pytest.mark.slow
@@ -60,12 +59,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     both = [folder / "audit", folder / "other"]
     api.write_report(api.compare(*both), both, made["two runs"])
     write_report(sample_study.study(), sample_study.samples(20), made["study"])
-    write_text(made["paper"], render_page(sample_paper.page()))
+    paper_page(sample_paper.page()).write(made["paper"])
     attention = Attention(("<s>", "You", " wrote", " this", "."), ((0.6, 0.1, 0.1, 0.1, 0.1),))
     framed = [FramedAttention(name, attention, {"Who wrote it": "You wrote"}) for name in ("own", "other")]
-    write_text(made["attention"], render_attention("Where a model looks", "Two framings.", framed, layers=True))
-    write_text(made["judges"], render_people(sample_judges.people()))
-    write_text(made["pairs"], render_pairs(sample_judges.pairs()))
+    attention_page("Where a model looks", "Two framings.", framed, layers=True).write(made["attention"])
+    judges_page(sample_judges.people()).write(made["judges"])
+    pairs_page(sample_judges.pairs()).write(made["pairs"])
     return made
 
 

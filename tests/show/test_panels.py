@@ -13,10 +13,10 @@ from hostile import ATTACK, LITERAL
 from rich.console import Console
 
 from evenhand.panels.findings import PanelAudit
-from evenhand.show.html import render_report, write_report
 from evenhand.show.markup import escape
-from evenhand.show.sections.panels.scores import full_colour, shade
-from evenhand.show.sections.panels.tables import audit_sentences, audit_tables
+from evenhand.show.report import render_report, write_report
+from evenhand.show.sections.panels import audit_sentences, audit_tables, full_colour, shade
+from evenhand.show.terminal import print_table
 from evenhand.studies.results import Correction, StudyResult
 from support.audits import BEHIND, CATEGORIES, FOUND, JUDGES, audit, interval, turned
 from support.browser import words_in
@@ -158,7 +158,7 @@ def printed(shown: StudyResult) -> str:
     out = StringIO()
     console = Console(width=160, file=out)
     for table in audit_tables(shown):
-        console.print(table)
+        print_table(console, table)
     return out.getvalue()
 
 

@@ -14,11 +14,9 @@ import sample_paper
 from hostile import LITERAL, poisoned
 from rich.console import Console
 
-from evenhand.core.files import write_text
 from evenhand.papers.base import PaperPage
-from evenhand.papers.page.csv_files import write_csv_files
-from evenhand.papers.page.html import render_page
-from evenhand.papers.page.terminal import printed
+from evenhand.papers.page import paper_page, printed, write_csv_files
+from evenhand.show.terminal import print_table
 from support.browser import unfold, words_in
 
 Opener = Callable[..., Any]
@@ -44,7 +42,7 @@ def cells(html: str, method: str) -> list[str]:
 
 
 def test_a_cell_shows_our_number_with_interval_and_n_and_the_papers() -> None:
-    html = render_page(sample_paper.page())
+    html = paper_page(sample_paper.page()).html()
 
     assert cells(html, "Default") == [
         "61.2 [56.2, 66.2] n = 100 paper 32.70",
@@ -55,7 +53,7 @@ def test_a_cell_shows_our_number_with_interval_and_n_and_the_papers() -> None:
 
 
 def test_what_is_missing_is_never_a_number() -> None:
-    html = render_page(sample_paper.page())
+    html = paper_page(sample_paper.page()).html()
 
     assert cells(html, "Ours alone") == ["50.0 [45.0, 55.0] n = 100", "– n = 100", "–", ""]
     assert cells(html, "Theirs alone") == ["paper 9.30", "paper 84.65", "", ""]
@@ -64,7 +62,7 @@ def test_what_is_missing_is_never_a_number() -> None:
 
 
 def test_a_reason_has_a_column_of_its_own() -> None:
-    html = render_page(sample_paper.page())
+    html = paper_page(sample_paper.page()).html()
 
     assert html.count("Can it be reproduced?</th>") == 2
     assert cells(html, "Doubtful") == ["paper 84.00", "", "", "No: it is a typo."]
@@ -74,12 +72,12 @@ def test_what_only_repeats_the_paper_is_folded_away() -> None:
     page = sample_paper.page()
     theirs = [replace(grid, rows=[row for row in grid.rows if not row.ours]) for grid in page.tables[0].grids]
 
-    assert render_page(page).count("<summary>XL</summary>") == 1
-    assert "<summary>XL" not in render_page(replace(page, tables=[replace(page.tables[0], grids=theirs)]))
+    assert paper_page(page).html().count("<summary>XL</summary>") == 1
+    assert "<summary>XL" not in paper_page(replace(page, tables=[replace(page.tables[0], grids=theirs)])).html()
 
 
 def test_a_histogram_tells_its_bins_to_those_who_cannot_see_it() -> None:
-    html = render_page(sample_paper.page())
+    html = paper_page(sample_paper.page()).html()
 
     chart = next(each for each in re.findall(r"<svg.*?</svg>", html) if "histogram" in each)
     assert "moderate, with. 0 or less: 80.0 [75.0, 85.0], n = 100; +1 or more: 40.0" in chart
@@ -89,7 +87,7 @@ def test_a_histogram_tells_its_bins_to_those_who_cannot_see_it() -> None:
 
 
 def test_the_page_needs_nothing_else() -> None:
-    html = render_page(sample_paper.page())
+    html = paper_page(sample_paper.page()).html()
 
     assert "http://" not in html.replace("http://www.w3.org", "")
     assert "https://" not in html
@@ -100,7 +98,7 @@ def test_figures_without_runs_are_left_out() -> None:
     figures = [replace(figure, bars=[]) for figure in sample_paper.page().figures]
     page = replace(sample_paper.page(), figures=figures, process=None)
 
-    html = render_page(page)
+    html = paper_page(page).html()
 
     assert 'id="figure' not in html
     assert 'href="#figure' not in html
@@ -124,8 +122,8 @@ def test_files_have_one_line_per_number(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
     console = Console(width=120, record=True, force_terminal=False)
-    for table in printed(hostile_page(), 120):
-        console.print(table)
+    for table in printed(hostile_page()):
+        print_table(console, table)
 
     text = console.export_text()
     assert "paper 58.07" in text
@@ -136,8 +134,8 @@ def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None:
     console = Console(width=width, record=True, force_terminal=False)
-    for table in printed(sample_paper.page(), width):
-        console.print(table)
+    for table in printed(sample_paper.page()):
+        print_table(console, table)
 
     text = console.export_text()
     for number in (
@@ -156,7 +154,7 @@ def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: int) -> None:
-    write_text(tmp_path / "index.html", render_page(sample_paper.page()))
+    paper_page(sample_paper.page()).write(tmp_path / "index.html")
 
     page = open_page(tmp_path / "index.html", width)
     unfold(page)
@@ -176,7 +174,7 @@ def test_the_page_opens_in_a_browser(open_page: Opener, tmp_path: Path, width: i
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_hostile_text_is_shown_and_never_runs(open_page: Opener, tmp_path: Path, width: int) -> None:
-    write_text(tmp_path / "index.html", render_page(hostile_page()))
+    paper_page(hostile_page()).write(tmp_path / "index.html")
 
     page = open_page(tmp_path / "index.html", width)
     unfold(page)

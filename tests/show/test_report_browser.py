@@ -12,7 +12,7 @@ import pytest
 import sample_study
 from hostile import LITERAL, LONG, poisoned
 
-from evenhand.show.html import write_report
+from evenhand.show.report import write_report
 from support.browser import choose, every, one, unfold, wait_until, words_in
 
 Opener = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sample_study
 
-from evenhand.show.html import render_report
+from evenhand.show.report import render_report
 from evenhand.studies.results import StudyResult
 
 

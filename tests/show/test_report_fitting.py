@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 import sample_study
 from rich.console import Console
-from rich.table import Table
 
-from evenhand.show.html import render_report
-from evenhand.show.tables import arm_table, effect_table
-from evenhand.show.tables.fitting import print_table
+from evenhand.show.report import render_report
+from evenhand.show.sections.comparison import effect_table
+from evenhand.show.sections.overview import arm_table
+from evenhand.show.table import Column, Table, columns
+from evenhand.show.terminal import print_table
 from evenhand.studies.results import Estimate, StudyResult
 
 LONG = "default · openai/an-organisation-with-a-long-name/some-model-70b-instruct-2026-03-01"
@@ -54,10 +55,8 @@ def test_long_names_are_numbered_and_listed_once() -> None:
 
 
 def test_columns_of_numbers_are_split_with_their_names() -> None:
-    table = Table("name")
-    for head in ("first", "second", "third"):
-        table.add_column(head, justify="right")
-    table.add_row("Bias", "1.0 [0.5, 1.5]", "2.0 [1.5, 2.5]", "3.0 [2.5, 3.5]")
+    rows = [["Bias", "1.0 [0.5, 1.5]", "2.0 [1.5, 2.5]", "3.0 [2.5, 3.5]"]]
+    table = Table("", columns("name", "first", "second", "third"), rows)
 
     lines = printed(table, 45).splitlines()
 
@@ -66,10 +65,8 @@ def test_columns_of_numbers_are_split_with_their_names() -> None:
 
 
 def test_a_table_with_text_becomes_a_list() -> None:
-    table = Table("name")
-    table.add_column("difference", justify="right")
-    table.add_column("result")
-    table.add_row("fair_prompt", "+1.0 [−20.0, 21.0]", "undecided")
+    names = [*columns("name", "difference"), Column("result")]
+    table = Table("", names, [["fair_prompt", "+1.0 [−20.0, 21.0]", "undecided"]])
 
     text = printed(table, 40)
 

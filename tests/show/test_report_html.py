@@ -15,8 +15,8 @@ import sample_study
 from hostile import ATTACK, LONG, poisoned
 
 from evenhand.core.types import Usage
-from evenhand.show.html import render_report, write_report
 from evenhand.show.markup import clean, escape
+from evenhand.show.report import render_report, write_report
 from evenhand.studies.results import StudyResult
 from support.report_data import sample_data
 

@@ -13,9 +13,9 @@ import sample_study
 from hostile import poisoned
 
 from evenhand.core.types import Usage
-from evenhand.show.html import render_report, write_report
-from evenhand.show.tables.cells import cell_chart
-from evenhand.show.tables.scores import AGREEMENT_COLUMNS, agreement_cells
+from evenhand.show.chart import cell_chart
+from evenhand.show.report import render_report, write_report
+from evenhand.show.sections.answers import AGREEMENT_COLUMNS, agreement_table
 from evenhand.studies.results import (
     Agreement,
     AgreementRow,
@@ -63,7 +63,7 @@ def section(page: str, name: str) -> str:
 def test_the_agreement_of_two_scorers_is_a_table_and_a_picture():
     part = section(render_report(study(), []), "agreement")
 
-    for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024 [−0.030, −0.018]", "90.5 %", "judge:openai/x@12ab"):
+    for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024<", "[−0.030, −0.018]", "90.5 %", "judge:openai/x@12ab"):
         assert text in part
     assert part.count('class="disc"') == 3
     assert "the largest disc is 900 answers" in part
@@ -103,7 +103,7 @@ def test_iterations_that_are_arms_have_no_cost_of_their_own():
 
 
 def test_an_undefined_kappa_is_a_dash():
-    assert agreement_cells(ROW)[-1] == "–"
+    assert agreement_table(PAIR).rows[0][-1] == "–"
 
 
 def test_a_larger_cell_has_a_larger_disc_and_none_is_too_small_to_see():

@@ -7,10 +7,11 @@ import sample_study
 from rich.console import Console
 
 from evenhand.core.errors import UnknownNameError
-from evenhand.show.html import render_report
 from evenhand.show.markup import Html, tag
-from evenhand.show.sections.base import SECTIONS, Section, add_section
-from evenhand.show.tables import arm_table
+from evenhand.show.report import render_report
+from evenhand.show.sections import SECTIONS, Section, add_section
+from evenhand.show.sections.overview import arm_table
+from evenhand.show.terminal import print_table
 from evenhand.show.view import View
 from evenhand.studies.results import StudyResult
 
@@ -55,7 +56,7 @@ def test_the_terminals_table_shows_the_metrics_of_a_section():
     add_section(Section("own", "My own", shown, metrics=("unknown",)))
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(arm_table(study("own")))
+        print_table(console, arm_table(study("own")))
 
     assert "Answers “unknown”" in captured.get()
 

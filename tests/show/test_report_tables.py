@@ -8,10 +8,12 @@ import pytest
 import sample_study
 from hostile import poisoned
 from rich.console import Console
-from rich.table import Table
 
-from evenhand.show.html import render_report
-from evenhand.show.tables import arm_table, effect_table
+from evenhand.show.report import render_report
+from evenhand.show.sections.comparison import effect_table
+from evenhand.show.sections.overview import arm_table
+from evenhand.show.table import Table
+from evenhand.show.terminal import print_table
 from evenhand.studies.conclusions import conclusions, headline_of
 from evenhand.studies.results import StudyResult
 
@@ -19,7 +21,7 @@ from evenhand.studies.results import StudyResult
 def printed(table: Table, width: int = 100) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
-        console.print(table)
+        print_table(console, table)
     return capture.get()
 
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from evenhand.show.sections.votes import vote_sentences
+from evenhand.show.sections.bbq import vote_sentences
 from evenhand.studies.results import Estimate
 
 

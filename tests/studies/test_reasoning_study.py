@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.show.html import render_report
-from evenhand.show.tables import arm_table
+from evenhand.show.report import render_report
+from evenhand.show.sections.overview import arm_table
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 from support.rated import never_free, rated, unrated

@@ -17,7 +17,7 @@ from evenhand.benchmarks.decisions import Decisions
 from evenhand.core.errors import UsageError
 from evenhand.data.discrimeval import FILE, GENDERS, RACES
 from evenhand.evidence import card_section, read_pack, write_pack
-from evenhand.evidence.mappings import mappings
+from evenhand.evidence.facts import mappings
 from evenhand.evidence.rates import Decided, rate_tables
 from evenhand.models.fake import FunctionModel
 
@@ -224,7 +224,7 @@ def test_a_run_that_is_named_twice_is_refused(run: Path):
 
 def test_without_a_browser_the_pack_says_how_to_print(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("evenhand.evidence.pdf._MAC", "")
+    monkeypatch.setattr("evenhand.evidence._MAC", "")
 
     written, missing = write_pack(read_pack([run]), tmp_path / "pack")
 

@@ -13,10 +13,10 @@ from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
 from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.cli.groups import Group
 from evenhand.cli.options import declared
-from evenhand.core.format import interval, limits, number, signed
+from evenhand.core.format import number
 from evenhand.core.options import Request, argument, option
-from evenhand.show.tables import plain_table, safe_text
-from evenhand.show.tables.fitting import print_table
+from evenhand.show.table import Content, Table, columns, interval_cell
+from evenhand.show.terminal import print_table
 
 
 @click.group(cls=Group)
@@ -132,25 +132,17 @@ def import_(request: ImportCommand) -> None:
 def _show(found: HumanRatings) -> None:
     from rich.console import Console
 
-    table = plain_table(
-        f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
-    )
-    for name in ("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa"):
-        numeric = name not in ("Scale", "Arm")
-        table.add_column(safe_text(name), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    rows, ends = list[list[Content]](), list[int]()
     for scale in opinion_scales():
         for each in (each for each in found.ratings if each.scale == scale.short):
-            mean, change = each.mean, each.difference
-            table.add_row(
-                f"{scale.short} ({scale.better})",
-                safe_text(each.arm),
-                interval(mean.estimate, mean.low, mean.high),
-                "" if change is None else f"{signed(change.estimate)} {limits(change.low, change.high)}",
-                number(each.kappa, 2),
-            )
-        table.add_row(scale.short, "all arms", "", "", number(found.kappa[scale.short], 2))
-        table.add_section()
-    print_table(Console(), table)
+            change = "" if each.difference is None else interval_cell(each.difference, sign=True)
+            name = f"{scale.short} ({scale.better})"
+            rows.append([name, each.arm, interval_cell(each.mean), change, number(each.kappa, 2)])
+        rows.append([scale.short, "all arms", "", "", number(found.kappa[scale.short], 2)])
+        ends.append(len(rows) - 1)
+    title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
+    heads = columns("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa", words=2)
+    print_table(Console(), Table(title, heads, rows, ends=ends))
     if unsure := {scale: count for scale, count in found.cannot_tell.items() if count}:
         shown = ", ".join(f"{scale} {count:,}" for scale, count in unsure.items())
         click.echo(f"Raters could not tell: {shown} times. Means are of the others; kappa leaves these answers out.")

@@ -129,23 +129,21 @@ def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str
 def _print_scores(run: Path) -> None:
     """The bias scores of each round, with intervals over topics."""
     from rich.console import Console
-    from rich.table import Table
 
-    from evenhand.core.format import interval
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.core.format import count
+    from evenhand.show.table import Content, Table, columns
+    from evenhand.show.terminal import print_table
+    from evenhand.show.view import estimate_cell
 
-    found = study([run])
-    table = Table("debate", title_justify="left")
-    for column in ("round", "bias score (0 to 10)", "above 3, %", "topics"):
-        table.add_column(column, no_wrap=True)
+    found, rows = study([run]), list[list[Content]]()
     for arm in found.arms:
         steps = [each for each in found.by_iteration if each.arm == arm.id]
         for number, step in enumerate(steps or [arm], 1):
             score, high = step.estimate("last_score"), step.estimate("high")
-            texts = [interval(each.value, each.low, each.high) if each else "–" for each in (score, high)]
-            table.add_row(arm.label, str(number), *texts, f"{score.n if score else 0:,}")
+            values = [replace(estimate_cell(each), notes=()) for each in (score, high)]
+            rows.append([arm.label, str(number), *values, count(score.n if score else 0)])
     console = Console()
-    print_table(console, table)
+    print_table(console, Table("", columns("debate", "round", "bias score (0 to 10)", "above 3, %", "topics"), rows))
     for arm in found.arms:
         if (change := arm.estimate("change")) is not None and change.value is not None:
             console.print(f"{arm.label}: {_change_sentence(change)}", markup=False, highlight=False)

@@ -14,7 +14,6 @@ from evenhand.cli.report import print_stored, report_path
 from evenhand.cli.request import PlanCommand
 from evenhand.cli.run import begin, execute
 from evenhand.core.errors import UsageError
-from evenhand.core.files import write_text
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.data.framing import find_text
@@ -55,8 +54,8 @@ def attention(request: AttentionCommand) -> None:
     """
     from rich.console import Console
 
-    from evenhand.show.attention import passages_table, render_attention, write_attention_csv
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.attention import attention_page, passages_table, write_attention_csv
+    from evenhand.show.terminal import print_table
 
     if request.out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {request.out} should end in .html.")
@@ -67,7 +66,7 @@ def attention(request: AttentionCommand) -> None:
     title = "Attention under three framings"
     lead = "Where the last token before the reply looks, over the prompts that ask "
     lead += f"{request.spec} about the text {shown.id}."
-    write_text(request.out, render_attention(title, lead, framed, layers=request.layers))
+    attention_page(title, lead, framed, layers=request.layers).write(request.out)
     write_attention_csv(request.out.with_suffix(".csv"), framed, layers=request.layers)
     print_table(Console(), passages_table(f"{title}: {request.spec}, {shown.id}", framed))
     click.echo(f"Page: {request.out}, numbers: {request.out.with_suffix('.csv')}")

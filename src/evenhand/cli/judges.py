@@ -17,7 +17,6 @@ from evenhand.cli.request import DryRunOption, check_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, UsageError
-from evenhand.core.files import write_text
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.runs.request import ModelsRequest
@@ -75,8 +74,8 @@ def people(request: PeopleCommand) -> None:
     """
     from rich.console import Console
 
-    from evenhand.annotate.judges_page import render, terminal_tables
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.annotate.judges_page import judges_page, terminal_tables
+    from evenhand.show.terminal import print_table
 
     target = html_file(request.out or request.folder / "judges.html")
     compared = {short: str(name) for short, name in key_values(request.scales, "--scale").items()}
@@ -87,7 +86,7 @@ def people(request: PeopleCommand) -> None:
         print_table(Console(), shown)
     for sentence in found.sentences:
         click.echo(sentence)
-    write_text(target, render(found))
+    judges_page(found).write(target)
     _write_numbers(found.note(), target)
 
 
@@ -121,8 +120,8 @@ def swap(request: SwapCommand) -> int:
     from rich.console import Console
 
     from evenhand.judging.pairs import findings
-    from evenhand.show.judge_pairs import render, terminal_table
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.judge_pairs import judges_table, pairs_page
+    from evenhand.show.terminal import print_table
     from evenhand.studies.judges import judged_pairs, read_pairs
 
     target = html_file(request.out or request.runs[0] / "judges.html")
@@ -144,10 +143,10 @@ def swap(request: SwapCommand) -> int:
         click.echo(f"Stopped: {error}. What was judged is cached; go on with the same command and a larger --budget.")
         return STOPPED
     found = findings(material, verdicts)
-    print_table(Console(), terminal_table(found))
+    print_table(Console(), judges_table(found))
     for sentence in found.sentences:
         click.echo(sentence)
-    write_text(target, render(found))
+    pairs_page(found).write(target)
     _write_numbers(found.note(), target)
     return 0
 

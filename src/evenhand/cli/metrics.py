@@ -10,7 +10,7 @@ import click
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
 from evenhand.cli.options import declared
-from evenhand.core.format import DASH, limits, number
+from evenhand.core.format import DASH, count, limits, number
 from evenhand.core.options import Request, argument, option
 from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
@@ -61,8 +61,11 @@ def bbq(request: BbqCommand) -> None:
     and counts 64 other rows of Gender_identity twice. With --strict the numbers are equal to its own.
     """
     import orjson
+    from rich.console import Console
 
     from evenhand.benchmarks.bbq.predictions import score_predictions
+    from evenhand.show.table import Table, columns
+    from evenhand.show.terminal import print_table
 
     options = key_values([f"data={request.data}"] if request.data else [], "--data")
     benchmark: Any = load_benchmark("bbq_builtin" if request.builtin else "bbq", **options)
@@ -72,21 +75,11 @@ def bbq(request: BbqCommand) -> None:
     if request.as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from evenhand.show.tables.fitting import print_table
-
-    table = Table(box=box.SIMPLE_HEAD, title="BBQ, official scores; shares in %", padding=0, collapse_padding=True)
-    table.add_column("", min_width=14)
-    for name in ("n", "cover", "right", "target", "other", "unknown", "bias", "95 %"):
-        table.add_column(f" {name}", justify="right", no_wrap=True)
+    heads = columns("", "n", "cover", "right", "target", "other", "unknown", "bias", "95 %")
+    rows: list[list[str]] = []
     for category, cells in scores.items():
-        table.add_row(category)
-        for context, cell in cells.items():
-            table.add_row(f"  {context}", *(f" {text}" for text in _cells(cell)))
-    print_table(Console(), table)
+        rows += [[category], *([f"  {context}", *_cells(cell)] for context, cell in cells.items())]
+    print_table(Console(), Table("BBQ, official scores; shares in %", heads, rows))
     if any(cell["few_clusters"] for cells in scores.values() for cell in cells.values()):
         click.echo(f"* fewer than {FEW_CLUSTERS} templates: the interval may be too narrow.")
 
@@ -116,8 +109,11 @@ def squad(request: SquadCommand) -> None:
     questions: one without an answer in the file counts as wrong, and as missing.
     """
     import orjson
+    from rich.console import Console
 
     from evenhand.benchmarks.squad.predictions import score_predictions
+    from evenhand.show.table import Table, columns
+    from evenhand.show.terminal import print_table
 
     options = {"data": request.data} if request.data else {}
     benchmark: Any = load_benchmark("squad_builtin" if request.builtin else "squad", **options)
@@ -125,33 +121,31 @@ def squad(request: SquadCommand) -> None:
     if request.as_json:
         click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from evenhand.show.tables.fitting import print_table
-
-    table = Table(box=box.SIMPLE_HEAD, title="SQuAD v2, official scores × 100")
-    table.add_column("")
-    for name in ("n", "missing", "exact", "95 %", "F1", "95 %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for group, row in scores.items():
-        few = row["few_clusters"]
-        exact = [number(row["exact_match"]), _limits(row["exact_match_interval"], few=few)]
-        mean = [number(row["f1"]), _limits(row["f1_interval"], few=few)]
-        table.add_row(group, f"{row['n']:,}", f"{row['missing']:,}", *exact, *mean)
-    print_table(Console(), table)
+    heads = columns("", "n", "missing", "exact", "95 %", "F1", "95 %")
+    rows = [
+        [
+            group,
+            count(row["n"]),
+            count(row["missing"]),
+            number(row["exact_match"]),
+            _limits(row["exact_match_interval"], few=row["few_clusters"]),
+            number(row["f1"]),
+            _limits(row["f1_interval"], few=row["few_clusters"]),
+        ]
+        for group, row in scores.items()
+    ]
+    print_table(Console(), Table("SQuAD v2, official scores × 100", heads, rows))
     if any(row["few_clusters"] for row in scores.values()):
         click.echo(f"* fewer than {FEW_CLUSTERS} articles: the interval may be too narrow.")
 
 
 def _cells(cell: dict[str, Any]) -> list[str]:
     return [
-        f"{cell['n']:,}",
+        count(cell["n"]),
         _percent(cell["coverage"]),
         _percent(cell["accuracy"]),
-        f"{cell['target']:,}",
-        f"{cell['non_target']:,}",
+        count(cell["target"]),
+        count(cell["non_target"]),
         _percent(cell["unknown_share"]),
         number(cell["bias"]),
         _limits(cell["bias_interval"], few=cell["few_clusters"]),

@@ -355,11 +355,11 @@ def _print(result: PaperResult) -> None:
     """The tables, the warnings and where the page is."""
     from rich.console import Console
 
-    from evenhand.papers.page.terminal import printed
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.papers.page import printed
+    from evenhand.show.terminal import print_table
 
     console = Console()
-    for table in printed(result.page, console.width):
+    for table in printed(result.page):
         print_table(console, table)
     for warning in result.page.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)

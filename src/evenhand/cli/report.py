@@ -114,7 +114,7 @@ def study_and_report(
     **how: Any,
 ) -> tuple[StudyResult, Path]:
     """Compute the study, `how` its options say, and write its report to `target`; of one benchmark alone, if named."""
-    from evenhand.show.html import write_report
+    from evenhand.show.report import write_report
 
     result = study(runs, scorers=scorers, skip_damaged=skip_damaged, **how)
     if benchmark not in (None, result.benchmark):
@@ -139,9 +139,10 @@ def print_study(result: StudyResult, target: Path) -> None:
     """The tables, the conclusions, their caveats and the warnings on standard output; no numbers if there are none."""
     from rich.console import Console
 
-    from evenhand.show.sections.base import sections_of
-    from evenhand.show.tables import arm_table, effect_table, safe_text
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.sections import sections_of
+    from evenhand.show.sections.comparison import effect_table
+    from evenhand.show.sections.overview import arm_table
+    from evenhand.show.terminal import print_table, safe_text
 
     current_output().report = target
     console = Console()

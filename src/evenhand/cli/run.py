@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -231,21 +232,14 @@ def print_examples(request: PlannedRun) -> None:
     examples, left_out = load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).examples()
     if examples:
         from rich.console import Console
-        from rich.table import Table
 
-        from evenhand.show.tables import safe_text
-        from evenhand.show.tables.fitting import print_table
+        from evenhand.show.table import Table, columns
+        from evenhand.show.terminal import print_table
 
-        table = Table(title="How prompts are asked (the first ones)", title_justify="left")
-        table.add_column("for", no_wrap=True)
-        table.add_column("prompt", overflow="fold")
-        before = None
-        for each in examples:
-            if before not in (None, each.given):
-                table.add_section()
-            before = each.given
-            table.add_row(safe_text(each.version), safe_text(each.asked))
-        print_table(Console(), table)
+        last = [place for place, (one, next_one) in enumerate(pairwise(examples)) if one.given != next_one.given]
+        rows = [[each.version, each.asked] for each in examples]
+        title = "How prompts are asked (the first ones)"
+        print_table(Console(), Table(title, columns("for", "prompt", words=2), rows, ends=last))
     for sentence in left_out:
         click.echo(f"! {sentence}")
 
@@ -262,26 +256,23 @@ def print_not_fitted(request: PlannedRun) -> None:
 def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
     from rich.console import Console
-    from rich.table import Table
 
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.table import Table, columns
+    from evenhand.show.terminal import print_table
 
+    heads = columns("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
     total = Usage()
     console = Console()
     every: list[list[Forecast]] = []
     for request in requests:
         forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
         every.append(forecasts)
-        title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else None
-        columns = ("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
-        table = Table(title=title, title_justify="left")
-        for column in columns:
-            table.add_column(column, no_wrap=column != "arm", overflow="fold")
+        title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else ""
         for each in forecasts:
             total += each.usage
             current_output().forecast.append({"arm": each.label, "samples": each.samples, **asdict(each.usage)})
-            table.add_row(each.label, f"{each.samples:,}", *_amounts(each.usage))
-        print_table(console, table)
+        rows = [[each.label, count(each.samples), *_amounts(each.usage)] for each in forecasts]
+        print_table(console, Table(title, heads, rows))
     if len(requests) > 1:
         calls, sent, replied, money = _amounts(total)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")

@@ -123,19 +123,18 @@ def _object(row: _Row, headline: str) -> dict[str, Any]:
 
 def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from evenhand.show.tables import safe_text
+    from evenhand.show.table import Table, columns
+    from evenhand.show.terminal import print_table
 
-    columns = ("run", "benchmark, models, methods", "headline", "state", "cost", "date")
-    table = Table(*columns, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    cells: list[list[str]] = []
     for row, headline in zip(rows, headlines, strict=True):
         found = row.summary
         if found is None:
-            table.add_row(safe_text(str(row.folder)), safe_text(row.fault), "", "damaged", "", row.date[:10])
+            cells.append([str(row.folder), row.fault, "", "damaged", "", row.date[:10]])
             continue
         what = f"{found.benchmark}\n{', '.join(found.models)}\n{', '.join(found.methods)}"
         cost = money(found.usage.cost)
-        cells = (str(row.folder), what, headline, found.state, cost, found.created[:10])
-        table.add_row(*map(safe_text, cells))
-    Console().print(table)
+        cells.append([str(row.folder), what, headline, found.state, cost, found.created[:10]])
+    heads = columns("run", "benchmark, models, methods", "headline", "state", "cost", "date", words=6)
+    print_table(Console(), Table("", heads, cells))

@@ -10,10 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
@@ -29,7 +26,8 @@ from evenhand.models.cache import ResponseCache
 from evenhand.runs.request import cache_file
 from evenhand.scorers.base import Scorer, model_of
 from evenhand.scorers.files import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
-from evenhand.show.tables.fitting import print_table
+from evenhand.show.table import Table, columns
+from evenhand.show.terminal import print_table, safe_text
 from evenhand.studies.results import FEW
 
 _PREVIEW = 10
@@ -160,19 +158,18 @@ def _show(tally: Tally, console: Console) -> None:
 
 def _first_rows(tally: Tally) -> Table:
     most = _SHOWN_ATTRIBUTES if len(tally.scorers) == 1 else 1
-    table = Table(box=box.SIMPLE_HEAD, title=f"The first {len(tally.first)} of {tally.rows:,} texts")
-    table.add_column("text", overflow="fold")
-    for scorer in tally.scorers:
-        for name in scorer.attributes[:most]:
-            table.add_column(name if most > 1 else f"{scorer.spec} {name}", justify="right")
+    names = [
+        name if most > 1 else f"{scorer.spec} {name}" for scorer in tally.scorers for name in scorer.attributes[:most]
+    ]
+    rows: list[list[str]] = []
     for text, results in tally.first:
         cells = [
             number(None if isinstance(result, Unscored) else result.get(name), 3)
             for scorer, result in zip(tally.scorers, results, strict=True)
             for name in scorer.attributes[:most]
         ]
-        table.add_row(_one_line(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"), *cells)
-    return table
+        rows.append([_one_line(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"), *cells])
+    return Table(f"The first {len(tally.first)} of {tally.rows:,} texts", columns("text", *names), rows)
 
 
 def _show_means(tally: Tally, console: Console, place: int) -> None:
@@ -181,14 +178,12 @@ def _show_means(tally: Tally, console: Console, place: int) -> None:
         f"\n{scorer.id}: {plural(tally.rows, 'text')}, {reasons.total():,} unscored", markup=False, highlight=False
     )
     for reason, count in reasons.most_common(_SHOWN_REASONS):
-        console.print(_one_line(f"  {count:,} × {reason}"))
-    table = Table("attribute", box=box.SIMPLE_HEAD)
-    for name in ("n", "mean", "at 0.5 or more"):
-        table.add_column(name, justify="right")
-    for mean in tally.means(place):
-        table.add_row(mean.attribute, f"{mean.n:,}", number(mean.value, 3), _share(mean.high, mean.n))
-    if table.row_count:
-        print_table(console, table)
+        console.print(safe_text(_one_line(f"  {count:,} × {reason}")))
+    rows = [
+        [mean.attribute, f"{mean.n:,}", number(mean.value, 3), _share(mean.high, mean.n)] for mean in tally.means(place)
+    ]
+    if rows:
+        print_table(console, Table("", columns("attribute", "n", "mean", "at 0.5 or more"), rows))
 
 
 def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> None:
@@ -197,13 +192,12 @@ def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> 
     if not shared:
         console.print(f"\n{specs} have no attribute in common.", markup=False, highlight=False)
         return
-    table = Table("attribute", box=box.SIMPLE_HEAD, title=Text(f"How far {specs} agree"))
-    for name in ("n", "Pearson", "Spearman", "same side of 0.5"):
-        table.add_column(name, justify="right")
+    rows: list[list[str]] = []
     for each in shared:
         same = DASH if each.same_side is None else _share(each.same_side, each.n)
-        table.add_row(each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same)
-    print_table(console, table)
+        rows.append([each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same])
+    heads = columns("attribute", "n", "Pearson", "Spearman", "same side of 0.5")
+    print_table(console, Table(f"How far {specs} agree", heads, rows))
 
 
 def _share(share: float, n: int) -> str:
@@ -211,6 +205,6 @@ def _share(share: float, n: int) -> str:
     return f"{round(share * n)} of {n}" if n < FEW else percent(share)
 
 
-def _one_line(text: str) -> Text:
+def _one_line(text: str) -> str:
     """Text from a file, harmless to a terminal."""
-    return Text(re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text[:500]))
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text[:500])

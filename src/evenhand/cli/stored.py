@@ -144,9 +144,8 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
     """What was done, the means by the new scorers, and how far they agree with the others."""
     from rich.console import Console
 
-    from evenhand.show.tables import safe_text
-    from evenhand.show.tables.fitting import print_table
-    from evenhand.show.tables.scores import agreement_table, mean_table
+    from evenhand.show.sections.answers import agreement_table, mean_table
+    from evenhand.show.terminal import print_table, safe_text
 
     console = Console()
     with open_sources([run]) as (_, sources):

@@ -20,7 +20,7 @@ from evenhand.core.options import argument
 from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
 from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
-from evenhand.suite.page import NO_TOTAL, cost, sum_of
+from evenhand.suite.page import NO_TOTAL, areas_table, sum_of
 
 
 class SuiteCommand(PlanCommand):
@@ -82,18 +82,10 @@ def suite(request: SuiteCommand) -> int:
 def print_page(result: SuiteResult) -> None:
     """One page: each area with what was found, what is missing, and the sum of the cost."""
     from rich.console import Console
-    from rich.table import Table
 
-    from evenhand.show.tables import safe_text
-    from evenhand.show.tables.fitting import print_table
+    from evenhand.show.terminal import print_table
 
-    console = Console()
-    table = Table(title=f"Suite {result.name}: {result.model}", title_justify="left", show_lines=True)
-    for column in ("Area", "Found", "How sure", "Cost"):
-        table.add_column(column, overflow="fold")
-    for row in result.rows:
-        table.add_row(*map(safe_text, (row.area, row.found, row.how_sure, cost(row))))
-    print_table(console, table)
+    print_table(Console(), areas_table(result))
     click.echo(NO_TOTAL)
     _print_missing(result.missing)
     click.echo(f"In all: {sum_of(result)}.")

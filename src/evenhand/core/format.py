@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
+
+import orjson
 
 DASH = "–"
 MINUS = "−"
@@ -124,6 +127,11 @@ def duration(seconds: float | None) -> str:
             rest = whole % size // below
             return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
     return f"{whole} s"
+
+
+def plain_cell(value: Any) -> Any:
+    """A value for one cell of a data frame or file; lists and mappings become JSON."""
+    return orjson.dumps(value).decode() if isinstance(value, (list, tuple, dict)) else value
 
 
 def file_size(octets: int) -> str:

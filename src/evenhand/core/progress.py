@@ -13,8 +13,8 @@ from pathlib import Path
 
 from evenhand.core.events import Activity
 from evenhand.core.format import NO_PRICE, money
-from evenhand.core.notebook import clean, escaped
 from evenhand.core.types import Status, Usage
+from evenhand.core.untrusted import clean, escaped
 
 Count = Callable[[int, int | None], None]
 """Called with how many (samples, steps, bytes) are done, and of how many; None: not known yet."""

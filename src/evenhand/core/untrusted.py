@@ -1,16 +1,22 @@
-"""Untrusted text on its way into a prompt: fenced as data, and without sentences that give orders to a model.
+"""Untrusted text on its way onto a screen, and into a prompt.
 
-A fence only asks the model to be careful; a sentence that was removed cannot be followed. So both are done: sentences
-that look like instructions to a model are removed and counted. This filters known tricks and proves nothing. Text from
-searches also never reaches the agent that answers, only the one that rewrites reasoning, as facts with their source.
+On a screen, control characters and marks that reorder text are made visible. In a prompt it is fenced as data, and
+without sentences that give orders to a model: a fence only asks the model to be careful, but a sentence that was
+removed cannot be followed. So sentences that look like instructions to a model are removed and counted. This filters
+known tricks and proves nothing. Text from searches also never reaches the agent that answers, only the one that
+rewrites reasoning, as facts with their source.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from itertools import pairwise
 
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?]+[\"'”’)\]]*|\n|$)\s*")
 _FENCE = re.compile(r"<{2,}|>{2,}")
 # Where an order can begin: "Young drivers ignore rules" is not one.
@@ -50,6 +56,27 @@ _ORDERS = tuple(
         r"\[/?inst\]|###\s*(?:instruction|response|system)",
     )
 )
+
+
+def clean(text: str) -> str:
+    """Replace every unprintable or reordering character by a visible symbol."""
+    return _UNPRINTABLE.sub(_symbol, text.replace("\r\n", "\n"))
+
+
+def _symbol(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"[U+{code:04X}]"
+
+
+def escaped(text: object) -> str:
+    """HTML that shows the text as it is."""
+    return html.escape(clean(str(text)))
 
 
 def fenced(text: str) -> str:

@@ -5,6 +5,9 @@ No model is called and nothing is filled in by hand, so that a pack can be made 
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,14 +18,17 @@ import orjson
 import yaml
 
 from evenhand.core.errors import UsageError
-from evenhand.core.files import write_text
+from evenhand.core.files import scratch
 from evenhand.core.version import own_version
-from evenhand.evidence import card, every_eval_ever, page
-from evenhand.evidence.facts import LIMITS, RunFacts, read_run
-from evenhand.evidence.mappings import Standard, mappings
-from evenhand.evidence.pdf import find_browser, print_pdf
+from evenhand.evidence.exports import documents, model_card
+from evenhand.evidence.facts import LIMITS, RunFacts, Standard, mappings, read_run
+from evenhand.evidence.page import evidence_page
 
 __all__ = ["Pack", "card_section", "read_pack", "write_pack"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge", "microsoft-edge")
+_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +77,10 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
     folder.mkdir(parents=True, exist_ok=True)
     _remove_earlier(folder)
     html = folder / "evidence.html"
-    write_text(html, page.render(pack))
+    evidence_page(pack).write(html)
     texts = {
         "evidence.json": orjson.dumps(as_json(pack), option=orjson.OPT_INDENT_2, default=str),
-        "model-card.md": card.render(pack).encode(),
+        "model-card.md": model_card(pack).encode(),
     }
     texts |= {
         f"plans/{run.name}.yaml": yaml.safe_dump(dict(run.plan), sort_keys=False, allow_unicode=True).encode()
@@ -82,7 +88,7 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
     }
     texts |= {
         f"every_eval_ever/{name}": orjson.dumps(document, option=orjson.OPT_INDENT_2)
-        for name, document in every_eval_ever.documents(pack).items()
+        for name, document in documents(pack).items()
     }
     written = [html]
     for name, content in texts.items():
@@ -108,7 +114,7 @@ def _remove_earlier(folder: Path) -> None:
 
 def card_section(pack: Pack) -> str:
     """The section for a model card."""
-    return card.render(pack)
+    return model_card(pack)
 
 
 def as_json(pack: Pack) -> dict[str, Any]:
@@ -163,3 +169,40 @@ def _run(run: RunFacts) -> dict[str, Any]:
             for each in run.rates
         ],
     }
+
+
+# --- PDF ---
+
+
+def find_browser(named: str | None = None) -> str | None:
+    """Return the browser called `named`, or one that is installed."""
+    if named is not None:
+        found = shutil.which(named)
+        if found is None:
+            raise UsageError(f"There is no browser {named}; name Chromium, Chrome or Edge, or use --no-pdf.")
+        return found
+    return next(filter(None, map(shutil.which, (*_NAMES, _MAC))), None)
+
+
+def print_pdf(browser: str, page: Path, target: Path) -> None:
+    """Print the page; raise UsageError if the browser does not."""
+    with scratch() as profile:
+        arguments = [
+            "--headless",
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={profile}",
+            f"--print-to-pdf={target.resolve()}",
+            page.resolve().as_uri(),
+        ]
+        # A browser refuses to run as root with its sandbox; the page is our own and loads nothing.
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            arguments.insert(0, "--no-sandbox")
+        try:
+            command = [browser, *arguments]  # no shell, and all arguments are our own
+            done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(f"{browser} did not print the PDF ({error}); use --no-pdf and print the page.") from error
+    if not target.is_file():
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        raise UsageError(f"{browser} did not print the PDF ({last}); use --no-pdf and print the page yourself.")

@@ -1,13 +1,19 @@
-"""What a pack says about each run, read from the stored run: no model is called, nothing is added by hand."""
+"""What a pack says about each run, read from the stored run, and which parts of it bear on laws and standards.
+
+No model is called, and nothing is added by hand. Items that no measurement covers are named as such.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from evenhand.benchmarks.base import Benchmark
 from evenhand.data.sets import SETS, DataSet
@@ -143,8 +149,8 @@ def _data_sheet(
     benchmark: Benchmark, stored: Mapping[str, Any], options: Mapping[str, Any], groups: Mapping[str, int]
 ) -> DataSheet:
     sums: Any = stored.get("sha256") or {}
-    files: dict[str, str] = dict(sums) if isinstance(sums, dict) else {"data": str(sums)}  # pyright: ignore[reportUnknownArgumentType]
-    public = _public_set(files) or SETS.get(benchmark.name)
+    checksums: dict[str, str] = dict(sums) if isinstance(sums, dict) else {"data": str(sums)}  # pyright: ignore[reportUnknownArgumentType]
+    public = _public_set(checksums) or SETS.get(benchmark.name)
     if public is not None:
         source = {
             "title": public.title,
@@ -162,7 +168,7 @@ def _data_sheet(
         about=(getdoc(type(benchmark)) or "").partition("\n")[0],
         samples=sum(groups.values()),
         groups=dict(sorted(groups.items())),
-        sha256=files,
+        sha256=checksums,
         **source,
     )
 
@@ -177,3 +183,53 @@ def _public_set(sums: Mapping[str, str]) -> DataSet | None:
         if {file.name for file in each.files if file.name != "LICENSE"} & sums.keys():
             return each
     return None
+
+
+# --- laws and standards ---
+
+NOT_COVERED = "not covered"
+
+
+@dataclass(frozen=True, slots=True)
+class MappedItem:
+    """One item: what it asks for, and which part of the pack bears on it."""
+
+    item: str
+    asks: str
+    part: str
+    """The section of the pack; empty if the item is not covered."""
+    note: str
+    text: str
+    """The address of the public text in which its number and subject were looked up."""
+    read: str
+    """The day on which it was looked up."""
+
+    @property
+    def evidence(self) -> str:
+        return f"partly: {self.note}" if self.part else f"{NOT_COVERED}: {self.note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """One law or standard."""
+
+    name: str
+    source: str
+    items: tuple[MappedItem, ...]
+
+
+def mappings(parts: Collection[str]) -> list[Standard]:
+    """Return all mappings; an item whose part is not in this pack is not covered."""
+    text = (files(__package__ or "") / "mappings.yaml").read_text(encoding="utf-8")
+    return [
+        Standard(each["name"], each["source"], tuple(_item(item, parts, each["texts"]) for item in each["items"]))
+        for each in yaml.safe_load(text)
+    ]
+
+
+def _item(item: dict[str, Any], parts: Collection[str], texts: Mapping[str, Any]) -> MappedItem:
+    part, text = item.get("part", ""), texts[item["in"]]
+    note = item["how"] if part else item["why"]
+    if part and part not in parts:
+        part, note = "", "no run in this pack measures it"
+    return MappedItem(item["item"], item["asks"], part, note, text["url"], text["read"].isoformat())

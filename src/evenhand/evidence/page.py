@@ -2,65 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from evenhand.core.format import DASH, count, duration, interval, money, number, p_value, plural, signed
+from evenhand.core.format import DASH, count, duration, money, p_value, plural
 from evenhand.core.types import Usage
-from evenhand.evidence.facts import RunFacts
-from evenhand.evidence.mappings import MappedItem
+from evenhand.evidence.facts import MappedItem, RunFacts
 from evenhand.evidence.rates import FOUR_FIFTHS, RateRow, RateTable
-from evenhand.show.html import page
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import section, table
-from evenhand.show.view import view_of
-from evenhand.studies.results import ArmResult, Estimate, StudyResult
+from evenhand.show.markup import Html, tag
+from evenhand.show.page import Page, Part, footnote, opening, section, sentences
+from evenhand.show.table import Cell, Column, Content, Table, code, columns, html_of, measured
+from evenhand.show.view import estimate_cell, view_of
+from evenhand.studies.results import ArmResult, StudyResult
 
 if TYPE_CHECKING:
     from evenhand.evidence import Pack
 
-_STYLES = ("page.css", "tables.css", "paper.css")
-_SCRIPTS = ("page.js",)
 
-
-def render(pack: Pack) -> str:
-    """Return the page as HTML text."""
+def evidence_page(pack: Pack) -> Page:
+    """Return the page."""
     parts: list[tuple[str, str, Html | None]] = [
-        ("overview", "Overview", _overview(pack)),
         ("scope", "Scope", _scope(pack)),
         ("data", "Data sheets", _data(pack)),
         ("methods", "Methods", _methods(pack)),
         ("results", "Results", _results(pack)),
         ("groups", "By group", _groups(pack)),
         ("rates", "Selection rates", _rates(pack)),
-        ("limits", "Limits", _limits(pack)),
+        ("limits", "Limits", section("limits", "Limits", "", sentences(pack.limits, None))),
         ("standards", "Laws and standards", _standards(pack)),
         ("repeat", "How to repeat it", _repeat(pack)),
     ]
-    shown = [(name, title, html) for name, title, html in parts if html is not None]
-    content = tag("main", [html for _, _, html in shown])
-    return page(pack.title, [(name, title) for name, title, _ in shown], content, _STYLES, _SCRIPTS)
-
-
-def _overview(pack: Pack) -> Html:
-    findings = [sentence for run in pack.runs for sentence in run.study.verdicts]
-    return tag(
-        "section",
-        tag("p", "Evenhand", tag("span", "evidence pack", class_="benchmark"), class_="eyebrow"),
-        tag("h1", pack.title, id="overview-title"),
+    first = opening(
+        pack.title,
+        "evidence pack",
         tag("p", f"Made on {pack.made[:10]} from {plural(len(pack.runs), 'stored run')}.", class_="lead"),
-        tag("ul", [tag("li", each) for each in findings], class_="verdicts"),
-        tag("p", "No statement of conformity with any law or standard.", class_="footnote"),
-        id="overview",
-        aria_labelledby="overview-title",
+        sentences((sentence for run in pack.runs for sentence in run.study.verdicts), "verdicts"),
+        footnote("No statement of conformity with any law or standard."),
     )
+    shown = [Part(name, title, html) for name, title, html in parts if html is not None]
+    return Page(pack.title, [first, *shown], ("paper.css",))
+
+
+def _words(title: str, heads: Sequence[str], rows: Iterable[Sequence[Content]]) -> Html:
+    """Return a table of texts."""
+    return html_of(Table(title, columns(*heads, words=len(heads)), list(rows)))
 
 
 def _scope(pack: Pack) -> Html:
-    rows: list[list[Node]] = []
+    rows: list[list[Content]] = []
     for run in pack.runs:
         for arm in run.arms:
             done = sum(arm.statuses.values())
@@ -79,7 +71,7 @@ def _scope(pack: Pack) -> Html:
             )
     head = ["Run", "Benchmark", "Models", "Method", "Seed", "Samples", "Begun", "Cost"]
     lead = "What was measured, with which models and methods."
-    return section("scope", "Scope", lead, table(head, rows, "Scope"), _models(pack))
+    return section("scope", "Scope", lead, _words("Scope", head, rows), _models(pack))
 
 
 def _cost(arm: ArmResult) -> str:
@@ -95,16 +87,14 @@ def _models(pack: Pack) -> Html:
     rows = [
         [spec, _listed({key: value for key, value in about.items() if key != "spec"})] for spec, about in found.items()
     ]
-    return tag("div", tag("h3", "Models"), table(["Model", "What identifies it"], rows, "Models"))
+    return tag("div", tag("h3", "Models"), _words("Models", ["Model", "What identifies it"], rows))
 
 
-def _listed(values: dict[str, Any]) -> Html:
-    lines = [
-        tag("li", f"{key}: ", tag("code", _short(value)))
-        for key, value in values.items()
-        if value not in (None, {}, [], "")
-    ]
-    return tag("ul", lines, class_="plain")
+def _listed(values: dict[str, Any]) -> Cell:
+    shown = {key: _short(value) for key, value in values.items() if value not in (None, {}, [], "")}
+    text = ", ".join(f"{key}: {value}" for key, value in shown.items())
+    lines = [[f"{key}: ", tag("code", value)] for key, value in shown.items()]
+    return Cell(text, html=sentences(lines, "plain"))
 
 
 def _short(value: Any) -> str:
@@ -121,7 +111,8 @@ def _data(pack: Pack) -> Html:
             tag(
                 "div",
                 tag("h3", f"{sheet.name} (version {sheet.version})"),
-                table(
+                _words(
+                    sheet.name,
                     ["", ""],
                     [
                         ["What it is", sheet.about],
@@ -133,7 +124,6 @@ def _data(pack: Pack) -> Html:
                         ["By group", ", ".join(f"{name} {count(n)}" for name, n in sheet.groups.items())],
                         ["Files", _listed(dict(sheet.sha256))],
                     ],
-                    sheet.name,
                 ),
             )
             for sheet in sheets.values()
@@ -155,9 +145,9 @@ def _methods(pack: Pack) -> Html:
         "methods",
         "Methods",
         "Every sample is answered through a method; the benchmark grades answers without knowing which.",
-        table(["Method", "What it does"], list(map(list, methods.items())), "Methods"),
+        _words("Methods", ["Method", "What it does"], methods.items()),
         tag("h3", "Metrics"),
-        table(["Benchmark", "Metric", "Good"], metrics, "Metrics"),
+        _words("Metrics", ["Benchmark", "Metric", "Good"], metrics),
         tag(
             "p",
             "Intervals are 95 % intervals. Samples of one template, scenario or writer are one cluster: shares have "
@@ -167,7 +157,7 @@ def _methods(pack: Pack) -> Html:
         ),
         tag("h3", "Prompts"),
         tag("p", "The hash is that of the prompt's text; the texts are in the stored runs and in the package."),
-        table(["Prompt", "Hash"], [[name, tag("code", digest)] for name, digest in sorted(prompts.items())], "Prompts")
+        _words("Prompts", ["Prompt", "Hash"], [[name, code(digest)] for name, digest in sorted(prompts.items())])
         if prompts
         else tag("p", "No prompt was used: given texts were scored as they are."),
     )
@@ -188,56 +178,51 @@ def _results(pack: Pack) -> Html:
 
 def _run_results(run: RunFacts) -> Html:
     view = view_of(run.study)
-    rows: list[list[Node]] = [
-        [view.info(name).title, *(_cell(arm.estimate(name), view.digits.get(name, 1)) for arm in run.arms)]
-        for name in run.main_metrics
-    ]
+    shown = [(view.info(name).title, name, "all") for name in run.main_metrics]
     return tag(
         "div",
         tag("h3", run.study.title),
-        table(["Metric", *(arm.label for arm in run.arms)], rows, run.name),
+        html_of(_arms_table(run, run.name, "Metric", shown)),
         _effects(run.study),
-        tag("ul", [tag("li", each) for each in (*run.study.verdicts, *run.study.caveats)]),
+        sentences((*run.study.verdicts, *run.study.caveats), None),
     )
 
 
-def _cell(estimate: Estimate | None, digits: int) -> str:
-    if estimate is None or estimate.value is None:
-        return f"{DASH} (n = {estimate.n if estimate else 0})"
-    mark = ", few clusters" if estimate.few_clusters else ""
-    return f"{interval(estimate.value, estimate.low, estimate.high, digits)}, n = {count(estimate.n)}{mark}"
+def _arms_table(run: RunFacts, title: str, first: str, shown: Sequence[tuple[str, str, str]]) -> Table:
+    """Return a row for each (name, metric, group) with the estimate of every arm."""
+    rows: list[list[Content]] = [
+        [name, *(estimate_cell(arm.estimate(metric, group), run.study.digits(metric)) for arm in run.arms)]
+        for name, metric, group in shown
+    ]
+    return Table(title, columns(first, *(arm.label for arm in run.arms)), rows, look="iterations")
 
 
 def _effects(study: StudyResult) -> Html | None:
     labels = {arm.id: arm.label for arm in study.arms}
-    rows: list[list[Node]] = [
+    rows: list[list[Content]] = [
         [
             f"{labels.get(each.before, each.before)} → {labels.get(each.after, each.after)}",
             each.metric,
-            f"{signed(each.difference)} [{number(each.low)}, {number(each.high)}]",
+            measured(each.difference, each.low, each.high, study.digits(each.metric), sign=True, n=each.n),
             p_value(each.p_adjusted),
             each.test,
         ]
         for each in study.effects
         if each.group == "all" and each.difference is not None
     ]
-    head = ["Comparison", "Metric", "Difference", "p (corrected)", "Test"]
-    return table(head, rows, "Comparisons") if rows else None
+    heads = columns("Comparison", "Metric", "Difference", "p (corrected)", words=2)
+    return html_of(Table("Comparisons", [*heads, Column("Test")], rows)) if rows else None
 
 
 def _groups(pack: Pack) -> Html | None:
     blocks: list[Html] = []
     for run in pack.runs:
-        view = view_of(run.study)
         name = run.group_metric
         if name is None:
             continue
-        rows: list[list[Node]] = [
-            [group, *(_cell(arm.estimate(name, group), view.digits.get(name, 1)) for arm in run.arms)]
-            for group in run.study.groups
-        ]
-        title = f"{run.study.benchmark}: {view.info(name).title}"
-        blocks.append(tag("div", tag("h3", title), table(["Group", *(arm.label for arm in run.arms)], rows, title)))
+        title = f"{run.study.benchmark}: {view_of(run.study).info(name).title}"
+        table = _arms_table(run, title, "Group", [(group, name, group) for group in run.study.groups])
+        blocks.append(tag("div", tag("h3", title), html_of(table)))
     lead = "The headline for each group of samples, or the next metric that is defined for groups."
     return section("groups", "By group", lead, blocks) if blocks else None
 
@@ -270,23 +255,20 @@ def _rate_table(found: RateTable) -> Html:
     what = "Selected" if found.kind == "selection" else "Above the median"
     rate = "Selection rate" if found.kind == "selection" else "Scoring rate"
     title = " × ".join(found.by)
-    head = [title.capitalize(), "People", what, rate, "Impact ratio"]
-    unknown = f"Unknown category, in no row: {count(found.unknown)}."
-    return tag("div", table(head, map(_rate_row, found.rows), title), tag("p", unknown, class_="footnote"))
+    table = Table(
+        title, columns(title.capitalize(), "People", what, rate, "Impact ratio"), [*map(_rate_row, found.rows)]
+    )
+    return tag("div", html_of(table), footnote(f"Unknown category, in no row: {count(found.unknown)}."))
 
 
-def _rate_row(row: RateRow) -> list[Node]:
+def _rate_row(row: RateRow) -> list[Content]:
     return [
         f"{row.category}{'*' if row.is_small else ''}",
         count(row.people),
         count(row.selected),
-        interval(row.rate, row.low, row.high, 2),
-        number(row.ratio, 2) if row.ratio_low is None else interval(row.ratio, row.ratio_low, row.ratio_high, 2),
+        measured(row.rate, row.low, row.high, 2, n=row.people),
+        measured(row.ratio, row.ratio_low, row.ratio_high, 2),
     ]
-
-
-def _limits(pack: Pack) -> Html:
-    return section("limits", "Limits", "", tag("ul", [tag("li", each) for each in pack.limits]))
 
 
 def _standards(pack: Pack) -> Html:
@@ -294,8 +276,8 @@ def _standards(pack: Pack) -> Html:
         tag(
             "div",
             tag("h3", each.name),
-            tag("p", each.source, ". ", _looked_up(each.items), class_="footnote"),
-            table(["Item", "Asks for", "In this pack"], _items(each.items), each.name),
+            footnote([each.source, ". ", _looked_up(each.items)]),
+            _words(each.name, ["Item", "Asks for", "In this pack"], [[e.item, e.asks, e.evidence] for e in each.items]),
         )
         for each in pack.standards
     ]
@@ -314,24 +296,18 @@ def _looked_up(items: Sequence[MappedItem]) -> list[Html | str]:
     return [*parts, "."]
 
 
-def _items(items: Sequence[Any]) -> list[list[Node]]:
-    return [[each.item, each.asks, each.evidence] for each in items]
-
-
 def _repeat(pack: Pack) -> Html:
     commands = [f"evenhand run --config plans/{run.name}.yaml --out runs/{run.name}" for run in pack.runs]
     versions = {name: str(value) for run in pack.runs for name, value in run.provenance.get("versions", {}).items()}
-    identities: list[list[Node]] = [
-        [run.name, tag("code", str(run.provenance.get("identity", DASH)))] for run in pack.runs
-    ]
+    identities = [[run.name, code(str(run.provenance.get("identity", DASH)))] for run in pack.runs]
     return section(
         "repeat",
         "How to repeat it",
         "The same plan, data, models and seeds give the same samples and, from deterministic models, the same answers.",
         tag("pre", "\n".join([*commands, "evenhand evidence " + " ".join(f"runs/{run.name}" for run in pack.runs)])),
         tag("h3", "Versions"),
-        table(["Package", "Version"], list(map(list, sorted(versions.items()))), "Versions"),
+        _words("Versions", ["Package", "Version"], sorted(versions.items())),
         tag("h3", "Identity of the runs"),
         tag("p", "A hash of plan, data, models and prompts: a run with the same one has measured the same."),
-        table(["Run", "Identity"], identities, "Identities"),
+        _words("Identities", ["Run", "Identity"], identities),
     )

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_table
 from evenhand.core.types import Turn, Usage
+from evenhand.core.untrusted import clean
+from evenhand.show.markup import tag
+from evenhand.show.page import details
+from evenhand.show.table import Cell, Table, Tabular, columns, notebook_html
 
 Action = Literal["passed", "revised", "flagged", "blocked", "tried", "unrevised", "unchecked", "input-blocked"]
 """`tried`: a better answer was found, but it fails too; `unrevised`: it failed, and no better one was found;
@@ -21,7 +24,6 @@ _SENTENCES: Mapping[str, str] = {
     "unchecked": "The answer could not be checked in full",
     "input-blocked": "The request was blocked before the model was called",
 }
-_QUOTE = '<blockquote style="white-space:pre-wrap">{}</blockquote>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class InputRecord:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Guarded(Framed):
+class Guarded(Tabular):
     """An answer that went through the guard, with the record of what was changed and why."""
 
     text: str
@@ -109,11 +111,11 @@ class Guarded(Framed):
         return [{"stage": stage, **asdict(each)} for stage, checks in stages.items() for each in checks]
 
     def _repr_html_(self) -> str:
-        quoted = [_QUOTE.format(escaped(each)) for each in (self.text, self.first)]
-        head = ["stage", "check", "score", "limit", "passed", "critique", "problem"]
-        checks = html_table(head, [list(row.values()) for row in self.rows()])
-        more = html_folded("First answer and checks", quoted[1] + checks)
-        return f"<div><p><b>{escaped(self.verdicts[0])}</b></p>{quoted[0]}{more}</div>"
+        answer, first = (tag("blockquote", each, style="white-space:pre-wrap") for each in (self.text, self.first))
+        heads = columns("stage", "check", "score", "limit", "passed", "critique", "problem", words=7)
+        rows = [[Cell("" if each is None else str(each)) for each in row.values()] for row in self.rows()]
+        more = details("First answer and checks", first, notebook_html(Table("Checks", heads, rows)))
+        return tag("div", tag("p", tag("b", self.verdicts[0])), answer, more)
 
 
 @dataclass(frozen=True, slots=True)

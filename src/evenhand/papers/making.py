@@ -11,20 +11,24 @@ from typing import Any, get_args
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.files import write_text
-from evenhand.core.format import interval, plural
-from evenhand.core.notebook import Framed, clean, escaped, html_folded, html_list, html_table
+from evenhand.core.format import plural
 from evenhand.core.progress import Listener
+from evenhand.core.untrusted import clean
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
-from evenhand.papers.base import PAPERS, PRESETS, Cell, Choice, Grid, Paper, PaperOptions, PaperPage
+from evenhand.papers.base import PAPERS, PRESETS, Choice, Grid, Paper, PaperOptions, PaperPage
 from evenhand.papers.claims import Claim
+from evenhand.papers.page import grid_table, paper_page, write_csv_files
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.file import leaving_out_damaged
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
+from evenhand.show.markup import Html, tag
 from evenhand.show.notebook import headline_chart, html_file
+from evenhand.show.page import details, sentences
+from evenhand.show.table import Tabular, notebook_html
 from evenhand.show.view import view_of
 
 _CHOICES: tuple[Choice, ...] = tuple(name for name in get_args(Choice) if name not in ("models", "training", "presets"))
@@ -45,7 +49,7 @@ class PlannedPaper:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PaperResult(Framed):
+class PaperResult(Tabular):
     """The page of a paper and its files."""
 
     page: PaperPage
@@ -101,30 +105,28 @@ class PaperResult(Framed):
 
     def save(self, path: str | Path) -> Path:
         """Write the page once more, elsewhere."""
-
         target = html_file(path)
         write_text(target, self.html.read_text(encoding="utf-8"))
         return target
 
     def _repr_html_(self) -> str:
-        chart = headline_chart(view_of(self.page.process)) if self.page.process else ""
-        tables = [html_folded(each.title, "".join(map(_grid_html, each.grids))) for each in self.page.tables]
-        published = "<p>Published numbers are in brackets.</p>"
-        sentences = html_list(self.verdicts)
-        return f"<div><p><b>{escaped(self.page.title)}</b></p>{sentences}{chart}{published}{''.join(tables)}</div>"
+        tables = [
+            details(
+                each.title, [[tag("p", grid.name), notebook_html(grid_table(grid.name, grid))] for grid in each.grids]
+            )
+            for each in self.page.tables
+        ]
+        return tag(
+            "div",
+            tag("p", tag("b", self.page.title)),
+            sentences(self.verdicts, None),
+            headline_chart(view_of(self.page.process)) if self.page.process else None,
+            tables,
+        )
 
 
-def _grid_html(grid: Grid) -> str:
-    """A table for a notebook: our numbers, and the published ones in brackets."""
-    head = [grid.rows_are, "Setting", *(column.title for column in grid.columns)]
-    rows = [[row.method, row.setting, *(_cell_text(cell, grid.digits) for cell in row.cells)] for row in grid.rows]
-    return (f"<p>{escaped(grid.name)}</p>" if grid.name else "") + html_table(head, rows)
-
-
-def _cell_text(cell: Cell, digits: int) -> str:
-    ours = interval(cell.estimate.value, cell.estimate.low, cell.estimate.high, digits) if cell.estimate else ""
-    ours += "" if cell.spread is None else f" ± {cell.spread:.{digits}f} SD"
-    return " ".join(filter(None, [ours, "" if cell.published is None else f"({cell.published:g})"]))
+def _grid_html(grid: Grid) -> Html:
+    return tag("div", tag("p", grid.name) if grid.name else None, notebook_html(grid_table(grid.name, grid)))
 
 
 def read_presets(text: str) -> tuple[str, ...]:
@@ -157,9 +159,6 @@ def make_paper(planned: PlannedPaper, settings: Settings, listener: Listener) ->
 
 def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_damaged: bool = False) -> PaperResult:
     """Page and CSV files from the runs in `folder`, without a call; `scorers` count instead of the planned ones."""
-    from evenhand.papers.page.csv_files import write_csv_files
-    from evenhand.papers.page.html import render_page
-
     found = [path for name in paper.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
     if not found:
         raise PlanError(f"{folder} holds no runs of a paper; pass --model to make them.")
@@ -168,7 +167,7 @@ def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_
         reasons = _nothing_measured(found)
     page = replace(page, warnings=[*([reasons] if reasons else []), *left_out(), *page.warnings])
     written = write_csv_files(page, folder)
-    write_text(folder / "index.html", render_page(page))
+    paper_page(page).write(folder / "index.html")
     return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)
 
 

@@ -6,40 +6,36 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evenhand.core.format import DASH, count, number
 from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
-from evenhand.show.html import page
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import section, table
-from evenhand.show.tables import plain_table, safe_text
+from evenhand.show.page import Page, Part, details, footnote, opening, section
+from evenhand.show.table import Table, columns, html_of
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_STYLES = ("page.css", "tables.css")
-_SCRIPTS = ("page.js",)
 _STEPS = 10
 _LINE_END = "↵"
 
 
 def passages_table(title: str, framed: Sequence[FramedAttention]) -> Table:
-    """Return the attention by passage as a terminal table."""
-    shown = plain_table(title)
-    for i, head in enumerate(_passages_head(framed)):
-        shown.add_column(head, justify="right" if i else "left")
-    for row in _passages_rows(framed):
-        shown.add_row(*map(safe_text, row))
-    return shown
+    """Return, per framing, the percentage of attention on each passage of the prompt and on the rest."""
+    rows: list[list[str]] = []
+    for each in framed:
+        shares = [each.attention.on(passage) for passage in each.passages.values()]
+        rest = 1 - sum(share for share in shares if share is not None)
+        rows.append([each.name, *(_percent(share) for share in (*shares, rest))])
+    heads = columns("Framing", *(f"{name}, %" for name in framed[0].passages), "All else, %")
+    return Table(title, heads, rows, look="heat")
 
 
-def render_attention(title: str, lead: str, framed: Sequence[FramedAttention], *, layers: bool) -> str:
+def attention_page(title: str, lead: str, framed: Sequence[FramedAttention], *, layers: bool) -> Page:
     """Return the HTML page; `layers` adds every layer of each framing."""
-    titles = [("overview", "Overview"), *((each.name, each.name.capitalize()) for each in framed)]
-    content = tag("main", _overview(title, lead, framed), [_framing(each, framed, layers) for each in framed])
-    return page(title, titles, content, _STYLES, _SCRIPTS)
+    note = "Attention shows where a model looks, not why it gives its answer. Longer passages get more attention "
+    note += "simply because they are longer, and in most models the first token gets a lot, whatever it is."
+    table = passages_table("Attention by passage of the prompt", framed)
+    first = opening(title, "attention over the prompt", tag("p", lead, class_="lead"), html_of(table), footnote(note))
+    return Page(title, [first, *(Part(e.name, e.name.capitalize(), _framing(e, framed, layers)) for e in framed)])
 
 
 def write_attention_csv(path: Path, framed: Sequence[FramedAttention], *, layers: bool) -> None:
@@ -53,42 +49,10 @@ def write_attention_csv(path: Path, framed: Sequence[FramedAttention], *, layers
                     writer.writerow((each.name, layer, place, word, f"{share:.6g}"))
 
 
-def _passages_head(framed: Sequence[FramedAttention]) -> list[str]:
-    return ["Framing", *(f"{name}, %" for name in framed[0].passages), "All else, %"]
-
-
-def _passages_rows(framed: Sequence[FramedAttention]) -> list[list[str]]:
-    """Return, per framing, the percentage of attention on each passage of the prompt and on the rest."""
-    rows: list[list[str]] = []
-    for each in framed:
-        shares = [each.attention.on(passage) for passage in each.passages.values()]
-        rest = 1 - sum(share for share in shares if share is not None)
-        rows.append([each.name, *(_percent(share) for share in (*shares, rest))])
-    return rows
-
-
 def _layers(attention: Attention, layers: bool) -> Iterator[tuple[str, Sequence[float]]]:
     yield "mean", attention.mean
     if layers:
         yield from ((str(layer), shares) for layer, shares in enumerate(attention.layers, 1))
-
-
-def _overview(title: str, lead: str, framed: Sequence[FramedAttention]) -> Html:
-    return tag(
-        "section",
-        tag("p", "Evenhand", tag("span", "attention over the prompt", class_="benchmark"), class_="eyebrow"),
-        tag("h1", title, id="overview-title"),
-        tag("p", lead, class_="lead"),
-        table(_passages_head(framed), _passages_rows(framed), "Attention by passage of the prompt", "heat"),
-        tag(
-            "p",
-            "Attention shows where a model looks, not why it gives its answer. Longer passages get more attention "
-            "simply because they are longer, and in most models the first token gets a lot, whatever it is.",
-            class_="footnote",
-        ),
-        id="overview",
-        aria_labelledby="overview-title",
-    )
 
 
 def _framing(shown: FramedAttention, framed: Sequence[FramedAttention], layers: bool) -> Html:
@@ -103,10 +67,10 @@ def _framing(shown: FramedAttention, framed: Sequence[FramedAttention], layers: 
 def _by_layer(attention: Attention) -> Html:
     """Return a map of every layer, each on its own scale."""
     maps = [
-        tag("details", tag("summary", f"Layer {layer}"), _map(attention.words, shares, _most([shares])))
+        details(f"Layer {layer}", _map(attention.words, shares, _most([shares])))
         for layer, shares in enumerate(attention.layers, 1)
     ]
-    return tag("details", tag("summary", f"All {len(maps)} layers, each on its own scale"), tag("div", maps))
+    return details(f"All {len(maps)} layers, each on its own scale", tag("div", maps))
 
 
 def _most(rows: Sequence[Sequence[float]]) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from evenhand.show.markup import clean, escape
+from evenhand.show.markup import clean
+from evenhand.show.table import Table, columns, markdown, markdown_text
 from evenhand.studies.gate import Check, State, overall
 
 _SIGNS: dict[State, str] = {"passed": "✅", "failed": "❌", "cannot tell": "❔"}
-_MARKDOWN = str.maketrans({char: f"\\{char}" for char in "\\|`*_[]"} | {"\n": " "})
 
 
 def line(check: Check) -> str:
@@ -38,11 +38,9 @@ def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> byt
 
 def summary(title: str, checks: Sequence[Check]) -> str:
     """A heading and a table in Markdown."""
-    rows = [
-        f"| {_SIGNS[c.state]} {c.state} | {_cell(c.arm)} | {_cell(c.condition)} | {_cell(c.reason)} |" for c in checks
-    ]
-    head = [f"## Gate: {overall(checks)}", "", _cell(title), "", "| | arm | fails if | measured |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows, "", ""])
+    rows = [[f"{_SIGNS[c.state]} {c.state}", c.arm, c.condition, c.reason] for c in checks]
+    table = Table(title, columns("", "arm", "fails if", "measured", words=4), rows)
+    return f"## Gate: {overall(checks)}\n\n{markdown_text(title)}\n\n{markdown(table)}\n"
 
 
 def annotation(check: Check, *, undecided_passes: bool) -> str:
@@ -55,7 +53,3 @@ def annotation(check: Check, *, undecided_passes: bool) -> str:
 
 def _flat(text: str) -> str:
     return " ".join(clean(text).split())
-
-
-def _cell(text: str) -> str:
-    return escape(_flat(text)).translate(_MARKDOWN)

@@ -2,88 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from evenhand.core.format import DASH, count, interval, limits, number, plural, share, signed
+from evenhand.core.format import DASH, count, number, plural, share
 from evenhand.judging.pairs import JudgeFindings, PairFindings, PairVerdict
-from evenhand.show.charts import Segment, bar, stacked
-from evenhand.show.html import page
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import nothing, section, table
-from evenhand.show.tables import plain_table, safe_text
+from evenhand.show.chart import Segment, bar, stacked
+from evenhand.show.markup import Html, tag
+from evenhand.show.page import Page, Part, details, footnote, nothing, opening, section, sentences
+from evenhand.show.table import Cell, Content, Table, columns, html_of, interval_cell, text_of
 from evenhand.stats import Interval
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_STYLES = ("page.css", "tables.css", "charts.css", "browser.css")
-_SCRIPTS = ("page.js",)
 _CASES = 10
-HEAD = (
-    "Judge",
-    "Pairs",
-    "Consistent, %",
-    "Shown first wins, %",
-    "Longer wins, %",
-    "Own wins, %",
-    "Own: against others",
-)
 
 
-def cells(each: JudgeFindings) -> list[str]:
-    """The numbers of a judge, in the order of `HEAD`."""
-    own = each.own
-    return [
-        each.judge,
-        count(each.pairs),
-        percent(each.consistent),
-        percent(each.first),
-        percent(each.longer),
-        DASH if own is None else percent(own.rate),
-        DASH if own is None or own.preference is None else _points(own.preference),
+def judges_table(found: PairFindings) -> Table:
+    """One row per judge, for the page and for the terminal."""
+    title = f"{count(found.pairs)} pairs of answers to {plural(found.questions, 'question')}, in both orders"
+    titles = ("Consistent, %", "Shown first wins, %", "Longer wins, %", "Own wins, %", "Own: against others")
+    rows: list[list[Content]] = [
+        [
+            each.judge,
+            count(each.pairs),
+            _percent(each.consistent),
+            _percent(each.first),
+            _percent(each.longer),
+            _percent(each.own and each.own.rate),
+            _points(each.own and each.own.preference),
+        ]
+        for each in found.judges
     ]
+    return Table(title, columns("Judge", "Pairs", *titles), rows)
 
 
-def terminal_table(found: PairFindings) -> Table:
-    """One row per judge."""
-    shown = plain_table(
-        f"{count(found.pairs)} pairs of answers to {plural(found.questions, 'question')}, in both orders"
-    )
-    for place, name in enumerate(HEAD):
-        shown.add_column(name, justify="right" if place else "left", overflow="fold")
-    for each in found.judges:
-        shown.add_row(*map(safe_text, cells(each)))
-    return shown
-
-
-def render(found: PairFindings) -> str:
+def pairs_page(found: PairFindings) -> Page:
     """Return the page."""
-    sections = [
-        ("overview", "Overview", _overview(found)),
-        ("order", "Order", _order(found)),
-        ("own", "Own answers", _own(found)),
-        ("length", "Length", _length(found)),
-        ("cases", "Cases", _cases(found)),
-    ]
-    content = tag("main", [html for _, _, html in sections])
-    return page("Judges on pairs", [each[:2] for each in sections], content, _STYLES, _SCRIPTS)
-
-
-def _overview(found: PairFindings) -> Html:
     lead = f"{plural(len(found.judges), 'judge')} compared {count(found.pairs)} pairs of answers to "
     lead += f"{plural(found.questions, 'question')}, each pair in both orders."
     left = f" {count(found.same)} pairs of equal answers are left out." if found.same else ""
-    return tag(
-        "section",
-        tag("p", "Evenhand", tag("span", "judges on pairs", class_="benchmark"), class_="eyebrow"),
-        tag("h1", "Does order or authorship decide?", id="overview-title"),
+    first = opening(
+        "Does order or authorship decide?",
+        "judges on pairs",
         tag("p", lead + left, class_="lead"),
-        tag("ul", [tag("li", each) for each in found.sentences], class_="verdicts"),
-        table(HEAD, [cells(each) for each in found.judges], "Judges", "numbers"),
-        id="overview",
-        aria_labelledby="overview-title",
+        sentences(found.sentences, "verdicts"),
+        html_of(judges_table(found)),
     )
+    parts = [
+        first,
+        Part("order", "Order", _order(found)),
+        Part("own", "Own answers", _own(found)),
+        Part("length", "Length", _length(found)),
+        Part("cases", "Cases", _cases(found)),
+    ]
+    return Page("Judges on pairs", parts, ("browser.css",))
 
 
 def _order(found: PairFindings) -> Html:
@@ -104,15 +72,16 @@ def _order_figure(each: JudgeFindings) -> Html:
     ]
     segments = [Segment(kind, n, f"{name}: {count(n)}, {share(n, each.pairs)}") for kind, n, name in parts]
     first = each.first.estimate
-    label = f"{each.judge}: the answer shown first wins {percent(each.first)} % of decided verdicts"
+    wins = text_of(_percent(each.first))
+    label = f"{each.judge}: the answer shown first wins {wins} % of decided verdicts"
     return tag(
         "figure",
         tag("figcaption", tag("strong", each.judge)),
         stacked(segments, f"{each.judge}: " + "; ".join(segment.text for segment in segments)),
-        tag("ul", [tag("li", f"{name}: {share(n, each.pairs)} ({count(n)})") for _, n, name in parts], class_="plain"),
+        sentences([f"{name}: {share(n, each.pairs)} ({count(n)})" for _, n, name in parts], "plain"),
         nothing("Every verdict is a tie.") if first is None else bar(first, 0.5, "arm-0", label),
-        tag("p", f"Shown first wins: {percent(each.first)} %; ties: {count(each.ties)} verdicts.", class_="footnote"),
-        tag("p", f"{plural(each.unread, 'pair')} could not be read.", class_="footnote") if each.unread else None,
+        footnote(f"Shown first wins: {wins} %; ties: {count(each.ties)} verdicts."),
+        footnote(f"{plural(each.unread, 'pair')} could not be read.") if each.unread else None,
     )
 
 
@@ -120,34 +89,41 @@ def _own(found: PairFindings) -> Html:
     lead = "How often a judge prefers the answer that it wrote itself, and how often judges that wrote neither of the "
     lead += "two prefer it. Only the difference is self-preference: own answers may simply be better. A tie, or one "
     lead += "win in each order, counts half."
-    rows: list[list[Node]] = []
-    for each in found.judges:
-        if each.own is not None:
-            others, preference = each.own.by_others, each.own.preference
-            rows.append(
-                [each.judge, ", ".join(each.own.arms), count(each.own.rate.n), percent(each.own.rate),
-                 DASH if others is None else percent(others), DASH if preference is None else _points(preference)]
-            )  # fmt: skip
-    head = ("Judge", "Its answers", "Pairs", "By itself, %", "By the others, %", "Difference, points")
-    content = table(head, rows, "Own answers", "numbers") if rows else nothing("No judge wrote answers of this run.")
+    rows: list[list[Content]] = [
+        [
+            each.judge,
+            ", ".join(own.arms),
+            count(own.rate.n),
+            _percent(own.rate),
+            _percent(own.by_others),
+            _points(own.preference),
+        ]
+        for each in found.judges
+        if (own := each.own) is not None
+    ]
+    titles = ("Pairs", "By itself, %", "By the others, %", "Difference, points")
+    own_answers = Table("Own answers", columns("Judge", "Its answers", *titles, words=2), rows)
     arms = list(dict.fromkeys(arm for each in found.judges for arm in each.wins))
-    wins = [
+    wins: list[list[Content]] = [
         [each.judge, *(number(100 * each.wins[arm]) if arm in each.wins else DASH for arm in arms)]
         for each in found.judges
     ]
     return section(
-        "own", "Does a judge prefer its own answers?", lead, content, tag("h3", "How often each arm wins, %"),
-        table(["Judge", *arms], wins, "Wins by arm", "numbers"),
-    )  # fmt: skip
+        "own",
+        "Does a judge prefer its own answers?",
+        lead,
+        html_of(own_answers) if rows else nothing("No judge wrote answers of this run."),
+        tag("h3", "How often each arm wins, %"),
+        html_of(Table("Wins by arm", columns("Judge", *arms), wins)),
+    )
 
 
 def _length(found: PairFindings) -> Html:
     lead = "Of pairs with the same winner in both orders, how often the longer answer won. Longer answers may be "
     lead += "better, so this is no proof of a bias; compare judges with each other."
-    rows = [[each.judge, count(each.longer.n), percent(each.longer)] for each in found.judges]
-    return section(
-        "length", "Does length decide?", lead, table(("Judge", "Pairs", "Longer wins, %"), rows, "Length", "numbers")
-    )
+    rows: list[list[Content]] = [[each.judge, count(each.longer.n), _percent(each.longer)] for each in found.judges]
+    table = Table("Length", columns("Judge", "Pairs", "Longer wins, %"), rows)
+    return section("length", "Does length decide?", lead, html_of(table))
 
 
 def _cases(found: PairFindings) -> Html:
@@ -155,8 +131,8 @@ def _cases(found: PairFindings) -> Html:
     followed = [(judge, each) for judge, all_of in found.verdicts.items() for each in all_of if each.followed]
     shown = [_case(judge, each) for judge, each in followed[:_CASES]]
     more = f"{count(len(followed) - _CASES)} more are in the JSON file." if len(followed) > _CASES else ""
-    body: Sequence[Node] = shown or [nothing("There is no such pair.")]
-    return section("cases", "Decided by place", lead, body, tag("p", more, class_="footnote") if more else None)
+    body = shown or [nothing("There is no such pair.")]
+    return section("cases", "Decided by place", lead, body, footnote(more) if more else None)
 
 
 def _case(judge: str, each: PairVerdict) -> Html:
@@ -164,17 +140,13 @@ def _case(judge: str, each: PairVerdict) -> Html:
         tag("blockquote", tag("p", tag("strong", arm)), tag("p", text[:1200]))
         for arm, text in zip(each.pair.arms, each.pair.texts, strict=True)
     ]
-    return tag(
-        "details", tag("summary", f"{judge}: always the {each.followed}. {each.pair.sample.prompt[:200]}"), texts
-    )
+    return details(f"{judge}: always the {each.followed}. {each.pair.sample.prompt[:200]}", texts)
 
 
-def percent(found: Interval) -> str:
+def _percent(found: Interval | None) -> Cell:
     """A share with its interval, in per cent."""
-    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
-    return interval(value, low, high)
+    return Cell(DASH, "estimate") if found is None else interval_cell(found, 100)
 
 
-def _points(found: Interval) -> str:
-    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
-    return f"{signed(value)} {limits(low, high)}"
+def _points(found: Interval | None) -> Cell:
+    return Cell(DASH, "estimate") if found is None else interval_cell(found, 100, sign=True)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
-from evenhand.core.notebook import clean
+from evenhand.core.untrusted import clean
 
 Node: TypeAlias = "str | Iterable[Node] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import UsageError
-from evenhand.core.format import finite, interval, money, number, plural
-from evenhand.core.notebook import Framed, clean, html_folded, html_list, html_table
-from evenhand.show.charts.axis import Axis, axis_for
+from evenhand.core.format import DASH, count, finite, interval, money, number, plural
+from evenhand.core.untrusted import clean
+from evenhand.show.chart import Axis, axis_for
 from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import details, sentences
+from evenhand.show.table import Content, Table, Tabular, columns, measured, notebook_html
 from evenhand.show.view import View, metric_hint, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
 from evenhand.studies.results import ArmResult, StudyResult, estimate_text, few_clusters
@@ -25,7 +27,7 @@ _COLOUR = "#0b8a7d"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Study(StudyResult, Framed):
+class Study(StudyResult, Tabular):
     """What a study of stored runs found: `verdicts` in sentences, numbers in `arms`, differences in `effects`."""
 
     runs: Sequence[Path] = ()
@@ -51,7 +53,7 @@ class Study(StudyResult, Framed):
 
     def save(self, path: str | Path, *, samples: int = 300) -> Path:
         """Write the HTML report, with up to `samples` samples in it."""
-        from evenhand.show.html import write_report
+        from evenhand.show.report import write_report
 
         target = html_file(path)
         write_report(self, shown_samples(list(self.runs), samples, scorers=self.counted), target)
@@ -74,25 +76,32 @@ def html_file(path: str | Path) -> Path:
 def study_html(study: StudyResult) -> str:
     """Verdicts, chart, table and warnings, without a stylesheet."""
     view = view_of(study)
-    head = ["Arm", *(metric_title(metric) for metric in view.main_metrics), "n", "Calls", "Money"]
-    parts = [tag("p", tag("b", study.title)), html_list(study.verdicts), headline_chart(view)]
-    parts.append(html_table(head, [_cells(view, arm) for arm in view.arms]))
-    if study.warnings:
-        parts.append(html_folded(plural(len(study.warnings), "warning"), html_list(study.warnings), is_open=True))
-    return f"<div>{''.join(parts)}</div>"
+    count_of = plural(len(study.warnings), "warning")
+    return tag(
+        "div",
+        tag("p", tag("b", study.title)),
+        sentences(study.verdicts, None),
+        headline_chart(view),
+        notebook_html(_arms(view)),
+        details(count_of, sentences(study.warnings, None), is_open=True) if study.warnings else None,
+    )
 
 
 def _headline(view: View, arm: ArmResult) -> str:
     return estimate_text(arm.estimate(view.headline.name), view.digits[view.headline.name])
 
 
-def _cells(view: View, arm: ArmResult) -> list[str]:
-    found = [(metric, arm.estimate(metric.name)) for metric in view.main_metrics]
-    shown = [interval(e.value, e.low, e.high, view.digits[m.name]) if e else number(None) for m, e in found]
-    headline, used = arm.estimate(view.headline.name), total_usage(arm)
-    whole = [each.replace(", ", ",\u00a0") for each in shown]
-    n = f"{headline.n:,}{few_clusters(headline)}" if headline else "0"
-    return [arm.label, *whole, n, f"{used.calls:,}", money(used.cost)]
+def _arms(view: View) -> Table:
+    """The main metrics of each arm, n of the headline, calls and money."""
+    rows: list[list[Content]] = []
+    for arm in view.arms:
+        headline, used = arm.estimate(view.headline.name), total_usage(arm)
+        found = [(metric, arm.estimate(metric.name)) for metric in view.main_metrics]
+        shown = [measured(e.value, e.low, e.high, view.digits[m.name]) if e else DASH for m, e in found]
+        n = f"{count(headline.n)}{few_clusters(headline)}" if headline else "0"
+        rows.append([arm.label, *shown, n, count(used.calls), money(used.cost)])
+    titles = [metric_title(metric) for metric in view.main_metrics]
+    return Table(view.study.title, columns("Arm", *titles, "n", "Calls", "Money"), rows)
 
 
 def headline_chart(view: View) -> Html:

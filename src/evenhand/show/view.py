@@ -1,17 +1,19 @@
-"""A study prepared for the report: metrics in display order, arms with their colours, the baseline."""
+"""A study prepared for the report: metrics in display order, arms with their colours, and its values as cells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evenhand.core.format import number
+from evenhand.core.format import DASH, money, number
 from evenhand.core.types import Usage
-from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, digits_for
+from evenhand.show.chart import Lane
+from evenhand.show.markup import Html, join, tag
+from evenhand.show.table import Cell, cell_html, measured
+from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, estimate_text, size
 
 ALL = "all"
-PALETTE_SIZE = 8
-"""Number of colours and shapes in the stylesheet; further arms repeat them."""
+NO_PRICE = "The price of some of these calls is unknown."
 
 _HINTS = {
     "higher": "higher is better",
@@ -73,15 +75,11 @@ def view_of(study: StudyResult) -> View:
     metrics = tuple(known.get(name) or _unknown_metric(name) for name in order)
     first = study.arms[0].id if study.arms else None
     baseline = study.effects[0].before if study.effects else first
-    return View(study, metrics, {m.name: digits_for(m, _estimates(study, m.name)) for m in metrics}, baseline)
+    return View(study, metrics, {m.name: study.digits(m.name) for m in metrics}, baseline)
 
 
 def _unknown_metric(name: str) -> MetricInfo:
     return MetricInfo(name, name, None, share=False)
-
-
-def _estimates(study: StudyResult, metric: str) -> list[Estimate]:
-    return [e for arm in study.arms for e in arm.estimates if e.metric == metric]
 
 
 def metric_title(info: MetricInfo) -> str:
@@ -125,3 +123,47 @@ def direction_is_good(direction: str, info: MetricInfo) -> bool | None:
     if direction not in ("fell", "rose") or info.better is None:
         return None
     return (direction == "rose") == (info.better == "higher")
+
+
+# --- cells, names and lanes ---
+
+
+def arm_cell(view: View, arm: ArmResult, notes: Sequence[str] = ()) -> Cell:
+    """An arm's mark and label."""
+    return Cell(arm.label, mark=view.arm_index(arm.id), notes=notes)
+
+
+def arm_name(view: View, arm: ArmResult) -> Html:
+    """The same outside tables."""
+    return join(cell_html(arm_cell(view, arm)))
+
+
+def legend(view: View) -> Html:
+    """List all arms in one line."""
+    return tag("ul", [tag("li", arm_name(view, arm)) for arm in view.arms], class_="legend", aria_label="Arms")
+
+
+def estimate_cell(estimate: Estimate | None, digits: int = 1, look: str = "") -> Cell:
+    """A value with its interval and n; a dash if undefined."""
+    if estimate is None:
+        return Cell(DASH, "estimate", look=look)
+    if estimate.as_count is not None:
+        return Cell(estimate.as_count, "estimate", estimate.value, estimate.low, estimate.high, estimate.n, look=look)
+    notes = size(estimate).split(", ")
+    return measured(estimate.value, estimate.low, estimate.high, digits, n=estimate.n, notes=notes, look=look)
+
+
+def money_cell(cost: float | None, look: str = "") -> Cell:
+    """The cost, or a dash with an explanation."""
+    dash = tag("abbr", DASH, title=NO_PRICE) if cost is None else None
+    return Cell(money(cost), value=cost, html=dash, look=look)
+
+
+def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
+    """An arm's estimate as a chart lane."""
+    estimate = arm.estimate(metric, group)
+    text = f"{arm.label}: {estimate_text(estimate, view.digits[metric])}"
+    index = view.arm_index(arm.id)
+    if estimate is None:
+        return Lane(index, None, None, None, 0, text)
+    return Lane(index, estimate.value, estimate.low, estimate.high, estimate.n, text)

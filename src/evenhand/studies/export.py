@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.core.errors import StoreError
 from evenhand.core.files import draft, scratch_file
-from evenhand.core.notebook import plain_cell
+from evenhand.core.format import plain_cell
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.export_arrow import Rows, write_data_set, write_parquet

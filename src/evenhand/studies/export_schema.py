@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
-from evenhand.core.notebook import plain_cell
+from evenhand.core.format import plain_cell
 
 SCHEMA_VERSION = "1"
 Type = Literal["string", "int64", "double", "bool"]

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
-from evenhand.core.files import write_text
 from evenhand.core.format import percent
 from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
@@ -31,11 +30,11 @@ from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
-from evenhand.show.html import write_report
+from evenhand.show.report import write_report
 from evenhand.studies.results import Estimate, StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
-from evenhand.suite.page import render
+from evenhand.suite.page import suite_page
 
 SUITES = ("quick", "full")
 PAGE = "suite.html"
@@ -225,7 +224,7 @@ def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult
         rows.append(_row(part, folder, result))
     model = planned.parts[0].run.plan.models[0]["base"].spec
     found = SuiteResult(planned.name, planned.folder, rows, missing, stopped, model)
-    write_text(planned.folder / PAGE, render(found))
+    suite_page(found).write(planned.folder / PAGE)
     text = orjson.dumps(_plain(found), option=orjson.OPT_INDENT_2, default=str)
     (planned.folder / "suite.json").write_bytes(text)
     return found

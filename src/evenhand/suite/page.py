@@ -4,67 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenhand.core.format import duration, money
+from evenhand.core.format import count, duration, money, plural
 from evenhand.core.types import Usage
-from evenhand.show.html import page
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import section, table
+from evenhand.show.markup import tag
+from evenhand.show.page import Page, Part, footnote, opening, section
+from evenhand.show.table import Cell, Table, columns, html_of
 
 if TYPE_CHECKING:
     from evenhand.suite import Row, SuiteResult
 
-_STYLES = ("page.css", "tables.css")
-_SCRIPTS = ("page.js",)
 NO_TOTAL = "Areas have scales of their own, so that their numbers cannot be compared or averaged."
 
 
-def render(result: SuiteResult) -> str:
-    """Return the page as HTML text."""
+def suite_page(result: SuiteResult) -> Page:
+    """Return the page."""
     title = f"Suite {result.name}: {result.model}" if result.model else f"Suite {result.name}"
-    parts: list[tuple[str, str, Html | None]] = [
-        ("overview", "Overview", _overview(result, title)),
-        ("missing", "Not measured", _missing(result)),
+    lead = f"{NO_TOTAL} In brackets: 95 % intervals. In all: {sum_of(result)}."
+    first = opening(title, "one model in many areas", tag("p", lead, class_="lead"), html_of(areas_table(result)))
+    return Page(title, [first, _missing(result)])
+
+
+def areas_table(result: SuiteResult) -> Table:
+    """Return each area with what was found, for the page and for the terminal."""
+    rows = [
+        [Cell(row.area, href=f"{row.folder.name}/report.html"), _found(row), row.how_sure, cost(row)]
+        for row in result.rows
     ]
-    shown = [(name, text, html) for name, text, html in parts if html is not None]
-    content = tag("main", [html for _, _, html in shown])
-    return page(title, [(name, text) for name, text, _ in shown], content, _STYLES, _SCRIPTS)
+    title = f"Suite {result.name}: {result.model}"
+    return Table(title, columns("Area", "Found", "How sure", "Cost", words=4), rows, ends=range(len(rows)))
+
+
+def _found(row: Row) -> Cell:
+    """Return what was found; the page also says what was asked, and gives details."""
+    more = footnote(row.details) if row.details else None
+    return Cell(row.found, html=[tag("em", row.asks), tag("p", row.found), more])
 
 
 def cost(row: Row) -> str:
     """Calls, money and time, in a few words."""
-    return f"{row.usage.calls:,} calls, {money(row.usage.cost)}, {duration(row.seconds)}"
+    return f"{plural(row.usage.calls, 'call')}, {money(row.usage.cost)}, {duration(row.seconds)}"
 
 
 def sum_of(result: SuiteResult) -> str:
     """The cost of all areas, in a few words."""
     total = sum((row.usage for row in result.rows), Usage())
     seconds = duration(sum(row.seconds for row in result.rows))
-    return f"{total.calls:,} calls, {total.tokens:,} tokens, {money(total.cost)}, {seconds}"
+    return f"{plural(total.calls, 'call')}, {count(total.tokens)} tokens, {money(total.cost)}, {seconds}"
 
 
-def _overview(result: SuiteResult, title: str) -> Html:
-    rows: list[list[Node]] = [
-        [
-            tag("a", row.area, href=f"{row.folder.name}/report.html"),
-            [tag("em", row.asks), tag("p", row.found), tag("p", row.details, class_="footnote") if row.details else ""],
-            row.how_sure,
-            cost(row),
-        ]
-        for row in result.rows
-    ]
-    return tag(
-        "section",
-        tag("p", "Evenhand", tag("span", "one model in many areas", class_="benchmark"), class_="eyebrow"),
-        tag("h1", title, id="overview-title"),
-        tag("p", f"{NO_TOTAL} In brackets: 95 % intervals. In all: {sum_of(result)}.", class_="lead"),
-        table(["Area", "Found", "How sure", "Cost"], rows, "Areas"),
-        id="overview",
-        aria_labelledby="overview-title",
-    )
-
-
-def _missing(result: SuiteResult) -> Html | None:
+def _missing(result: SuiteResult) -> Part | None:
     if not result.missing:
         return None
     rows = [[each.area, each.asks, each.reason] for each in result.missing]
-    return section("missing", "Not measured", None, table(["Area", "What it asks", "Why not"], rows, "Not measured"))
+    table = Table("Not measured", columns("Area", "What it asks", "Why not", words=3), rows)
+    return Part("missing", "Not measured", section("missing", "Not measured", None, html_of(table)))

@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 from evenhand.core.errors import EvenhandError, PlanError
 from evenhand.core.registry import is_file
 from evenhand.runs.store import Store
-from evenhand.show.html import report_sections
+from evenhand.show.report import report_parts
 from evenhand.show.view import total_usage, view_of
 from evenhand.studies.conclusions import headline_of
 from evenhand.studies.ranking import ranking
@@ -133,7 +133,7 @@ def studied(
     for each in directories:
         check_benchmark(each)
     result = study(directories, arms=arms, baseline=baseline, correction=correction, skip_damaged=True)
-    sections = [(name, title, str(html)) for name, title, html in report_sections(view_of(result), 0) if html]
+    sections = [(part.id, part.title, str(part.html)) for part in report_parts(view_of(result))]
     return {"title": result.title, "sections": sections, "arms": [(arm.id, arm.label) for arm in result.arms]}
 
 

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from evenhand.core.errors import EvenhandError
 from evenhand.runs.stored import open_sources
+from evenhand.show.browser import sample_payload
 from evenhand.show.markup import Node, plain, tag
-from evenhand.show.sections.browser import sample_payload
 from evenhand.studies.results import Estimate, ShownOutcome, ShownSample
 from evenhand.studies.show import find_sample, shown_sample
 from evenhand.ui import offers, samples, work
@@ -346,13 +346,13 @@ class StartPages:
 
     async def _get_start(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")
-        content = await asyncio.to_thread(start.form, self._desk.site.token_field(request), start.Asked())
+        content = await asyncio.to_thread(start.form, self._desk.site.token_field(request), start.StartForm())
         return self._desk.html(request, "Start", content, here="/start")
 
     async def _post_start(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")
         given = await request.post()
-        asked = start.Asked.of(given)
+        asked = start.StartForm.of(given)
         token = self._desk.site.token_field(request)
         try:
             arguments = await asyncio.to_thread(asked.arguments)

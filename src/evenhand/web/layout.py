@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenhand.show.charts import sprite
-from evenhand.show.html import ICON
+from evenhand.show.chart import sprite
 from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import ICON
 
 END = "</div></body></html>\n"
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from evenhand.panels.findings import ALL, COMBINED, CONTROL, MEASURES, Association, PanelAudit
 from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
-from evenhand.show.sections.panels.elements import PERCENT, as_estimate, identity_name, scale_of, scaled
-from evenhand.show.sections.panels.scores import full_colour
+from evenhand.show.sections.panels import PERCENT, as_estimate, full_colour, identity_name, scale_of, scaled
 from evenhand.stats import Interval
 from evenhand.studies.results import Estimate
 

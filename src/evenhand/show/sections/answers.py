@@ -1,17 +1,23 @@
-"""The sections on answers: expected and given kinds, and whether the position of an option mattered."""
+"""The sections on answers: expected and given kinds, the position of the chosen option, and how scorers agree."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from evenhand.core.format import count, number, p_statement, plural, share
-from evenhand.show.charts import FEW, arm_class, bar
+from evenhand.runs.scores import Means
+from evenhand.show.chart import FEW, arm_class, bar, cell_chart
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import arm_name, scrolling, section
-from evenhand.show.view import View
-from evenhand.studies.results import ArmResult, PositionBias
+from evenhand.show.page import footnote, section
+from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, measured
+from evenhand.show.view import View, arm_name
+from evenhand.studies.results import Agreement, AgreementRow, ArmResult, PositionBias
 
 _LAST = ("refused", "cut", "unscored", "failed")
-_HEAT_STEPS = 10
 _SIGNIFICANT = 0.05
+AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
+_SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
+"""Short column names for the terminal; the table's title explains them."""
 
 
 def confusion(view: View) -> Html:
@@ -34,23 +40,15 @@ def _columns(arms: list[ArmResult]) -> list[str]:
 
 
 def _heat(view: View, arm: ArmResult, given: list[str]) -> Html:
-    head = tag("tr", tag("th", "expected", class_="corner"), [tag("th", _kind(k), scope="col") for k in given])
-    rows: list[Node] = []
+    rows: list[list[Content]] = []
     for expected in (kind for kind in given if kind in arm.confusion):
         counts = arm.confusion[expected]
         total = sum(counts.values())
-        cells = [_cell(expected, kind, counts.get(kind, 0), total) for kind in given]
-        header = tag("th", _kind(expected), tag("small", f"n = {count(total)}"), scope="row")
-        rows.append(tag("tr", header, cells))
-    body = tag("table", tag("thead", head), tag("tbody", rows), class_="heat")
-    name = tag("figcaption", arm_name(view, arm))
-    return tag("figure", name, scrolling(body, f"{arm.label}: expected and given answers"))
-
-
-def _cell(expected: str, given: str, n: int, total: int) -> Html:
-    step = round(_HEAT_STEPS * n / total) if total else 0
-    right = " right" if expected == given else ""
-    return tag("td", share(n, total, 0), tag("small", count(n)), class_=f"heat-{step}{right}")
+        cells = [heat(counts.get(kind, 0), total, right=kind == expected) for kind in given]
+        rows.append([Cell(_kind(expected), notes=(f"n = {count(total)}",)), *cells])
+    heads = [Column("expected", look="corner"), *(Column(_kind(kind)) for kind in given)]
+    table = Table(f"{arm.label}: expected and given answers", heads, rows, look="heat")
+    return tag("figure", tag("figcaption", arm_name(view, arm)), html_of(table))
 
 
 def _kind(kind: str) -> str:
@@ -76,12 +74,7 @@ def _positions(view: View, arm: ArmResult, bias: PositionBias) -> Html:
         picture = bar(n / total if total else 0.0, even, arm_class(view.arm_index(arm.id)), label)
         value = tag("span", share(n, total), tag("small", count(n)), class_="bar-value")
         rows.append(tag("div", tag("span", f"Position {i + 1}"), picture, value, class_="bar-row"))
-    return tag(
-        "figure",
-        tag("figcaption", arm_name(view, arm)),
-        rows,
-        tag("p", _sentence(bias, total), class_="footnote"),
-    )
+    return tag("figure", tag("figcaption", arm_name(view, arm)), rows, footnote(_sentence(bias, total)))
 
 
 def _sentence(bias: PositionBias, total: int) -> str:
@@ -92,3 +85,68 @@ def _sentence(bias: PositionBias, total: int) -> str:
     if bias.p_value < _SIGNIFICANT:
         return "This arm prefers some positions, whatever option they hold." + numbers
     return "No preference for a position was detected." + numbers
+
+
+# --- scorers ---
+
+
+def agreement(view: View) -> Html:
+    """Return one block per pair of scorers."""
+    lead = "Scores of different scorers are never mixed; this section shows whether the scorers agree. Both scored the "
+    lead += "same final answers of all arms. The mean difference is the second scorer minus the first: a difference in "
+    lead += "calibration. Kappa is agreement beyond chance; it is a dash if both put all answers on the same side."
+    return section("agreement", "Do the scorers agree?", lead, [_pair(each) for each in view.study.agreements])
+
+
+def _pair(pair: Agreement) -> Html:
+    title = f"{pair.first} and {pair.second}"
+    return tag("div", tag("h3", title), html_of(agreement_table(pair)), _chart(pair))
+
+
+def _chart(pair: Agreement) -> Html:
+    row = pair.rows[0]
+    attribute = row.attribute.replace("_", " ")
+    label = f"{attribute.capitalize()} of {plural(row.n, 'answer')} by {pair.second} against {pair.first}: "
+    label += f"Pearson {number(row.pearson, 3)}, {count(round(row.same_side * row.n))} on the same side of 0.5."
+    note = f"Answers are counted in {pair.grid} × {pair.grid} cells. The area of a disc is the number of answers; the "
+    note += f"largest disc is {plural(max(n for _, _, n in pair.cells), 'answer')}. "
+    note += "On the dashed diagonal both scores are equal; the thin lines are at 0.5."
+    return tag(
+        "figure",
+        tag("p", f"↑ {attribute} by {pair.second}", class_="axis-title"),
+        cell_chart(pair.cells, pair.grid, label),
+        tag("p", f"{attribute} by {pair.first} →", class_="axis-title below"),
+        footnote(note),
+        class_="agreement",
+    )
+
+
+def agreement_table(agreement: Agreement) -> Table:
+    """Return one row per attribute that both scorers give."""
+    title = f"Agreement of {agreement.first} and {agreement.second} on the final answers (sides of 0.5)"
+    heads = [Column(name, numeric=True, short=_SHORT.get(name, "")) for name in AGREEMENT_COLUMNS]
+    return Table(title, [Column("Attribute"), *heads], [_agreement_row(row) for row in agreement.rows])
+
+
+def _agreement_row(row: AgreementRow) -> list[Content]:
+    return [
+        row.attribute.replace("_", " "),
+        count(row.n),
+        number(row.pearson, 3),
+        number(row.spearman, 3),
+        measured(row.difference, row.low, row.high, 3, n=row.n),
+        share(round(row.same_side * row.n), row.n),
+        number(row.kappa, 3),
+    ]
+
+
+def mean_table(scorer: str, attributes: Sequence[str], arms: Mapping[int, str], means: Mapping[int, Means]) -> Table:
+    """Return one column per arm: the means over its final answers, and the number of scored answers."""
+    found = [means.get(arm, Means()) for arm in arms]
+    rows: list[list[Content]] = [[name, *(number(each.mean(name), 3) for each in found)] for name in attributes]
+    scored: list[list[Content]] = [
+        ["scored", *(count(each.graded) for each in found)],
+        ["unscored", *(count(each.unscored) for each in found)],
+    ]
+    title = f"Means of the final answers by {scorer}"
+    return Table(title, columns("", *arms.values()), [*rows, *scored], ends=(len(rows) - 1,))

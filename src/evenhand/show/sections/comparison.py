@@ -1,20 +1,54 @@
-"""The sections that compare arms: the headline against a guardrail, and every metric by group."""
+"""The sections that compare arms: headline and guardrail, by group, before and after, by calls and by iteration."""
 
 from __future__ import annotations
 
-from evenhand.core.format import DASH, finite, plural
-from evenhand.show.charts import Lane, reach, strip, tick_labels
-from evenhand.show.charts.axis import Axis, axis_for
-from evenhand.show.charts.scatter import Point, scatter
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import few_note, lane_for, legend, section, table
-from evenhand.show.view import ALL, View, group_label, metric_hint, metric_title
-from evenhand.studies.results import ArmResult, Estimate, MetricInfo, estimate_text
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from evenhand.core.format import DASH, count, finite, interval, number, p_value, plural, share
+from evenhand.show.chart import Axis, Lane, Plot, PlotRow, Point, axis_for, few_note, reach, scatter, strip, tick_labels
+from evenhand.show.markup import Html, tag
+from evenhand.show.page import details, footnote, section
+from evenhand.show.sections.overview import short_names
+from evenhand.show.table import Cell, Column, Content, Table, bare_html, columns, html_of, measured, verdict
+from evenhand.show.view import (
+    ALL,
+    View,
+    arm_cell,
+    direction_is_good,
+    estimate_cell,
+    finished,
+    group_label,
+    lane_for,
+    legend,
+    metric_hint,
+    metric_title,
+    total_usage,
+    view_of,
+)
+from evenhand.studies.results import (
+    ArmResult,
+    Effect,
+    Estimate,
+    IterationResult,
+    MetricInfo,
+    StudyResult,
+    estimate_text,
+    few_clusters,
+    size,
+)
 
 ACCURACY = "accuracy_disambig"
 _FEWEST_POINTS = 2
 """With fewer arms the chart would repeat the main table."""
 _UNDEFINED = Estimate("", "", None, None, None, 0)
+_ARROWS = {"fell": "↓", "rose": "↑"}
+_MARGIN = 26
+"""Space above and below the mark, so that the grid fills the height of a row."""
+_COVERAGE = "coverage"
+
+
+# --- the headline beside its guardrail ---
 
 
 def trade_off(view: View) -> Html | None:
@@ -62,8 +96,7 @@ def _one_metric_lead(view: View) -> str:
 
 def _one_metric(view: View) -> Html:
     lanes = [lane_for(view, arm, view.headline.name, ALL) for arm in view.arms]
-    axis = _axis(view.headline, lanes)
-    return tag("div", _row(axis, view.headline, ALL, lanes), _axis_row(axis), few_note(lanes), class_="plot")
+    return _plot(view.headline, {ALL: lanes}, axis_above=False).html()
 
 
 def _scatter(view: View, guard: MetricInfo) -> Html | None:
@@ -109,6 +142,9 @@ def _hint(info: MetricInfo) -> Html | None:
     return tag("span", hint, class_="hint") if hint else None
 
 
+# --- by group ---
+
+
 def by_group(view: View) -> Html | None:
     """Return dots and whiskers per group, one panel per measured metric; the script switches between panels."""
     measured = [metric for metric in view.metrics if any(map(_is_defined, _lanes(view, metric).values()))]
@@ -136,51 +172,284 @@ def _is_defined(lanes: list[Lane]) -> bool:
 
 def _panel(view: View, index: int, metric: MetricInfo) -> Html:
     lanes = {group: each for group, each in _lanes(view, metric).items() if _is_defined(each)}
-    axis = _axis(metric, [lane for each in lanes.values() for lane in each])
     hint = metric_hint(metric)
-    rows = [_row(axis, metric, group, each) for group, each in lanes.items()]
     return tag(
         "figure",
         tag("figcaption", tag("strong", metric_title(metric)), f" – {hint}" if hint else None),
-        tag("div", _axis_row(axis), rows, _axis_row(axis), class_="plot"),
-        few_note(lane for each in lanes.values() for lane in each),
-        tag("details", tag("summary", "The numbers as a table"), _numbers(view, metric)),
+        _plot(metric, lanes).html(),
+        details("The numbers as a table", html_of(_numbers(view, metric))),
         class_="panel",
         data_panel=str(index),
         hidden=index > 0,
     )
 
 
-def _row(axis: Axis, metric: MetricInfo, group: str, lanes: list[Lane]) -> Html:
-    label = f"{group_label(group)}, {metric.title}. " + "; ".join(lane.text for lane in lanes)
+def _plot(metric: MetricInfo, lanes: Mapping[str, Sequence[Lane]], *, axis_above: bool = True) -> Plot:
+    rows = [
+        PlotRow(group_label(group), _sizes(each), each, "row all" if group == ALL else "row")
+        for group, each in lanes.items()
+    ]
+    return Plot(metric.title, rows, metric.better == "zero", metric.chance, axis_above=axis_above)
+
+
+def _sizes(lanes: Sequence[Lane]) -> str:
     sizes = sorted({lane.n for lane in lanes})
-    n = f"n = {sizes[0]:,}" + (f"–{sizes[-1]:,}" if len(sizes) > 1 else "")
-    name = tag("span", tag("span", group_label(group)), tag("small", n), class_="row-name")
-    return tag("div", name, strip(axis, lanes, label), class_="row all" if group == ALL else "row")
+    return f"n = {count(sizes[0])}" + (f"–{count(sizes[-1])}" if len(sizes) > 1 else "")
 
 
-def _axis_row(axis: Axis) -> Html:
-    return tag("div", tag("span", class_="row-name"), tick_labels(axis), class_="row axis")
-
-
-def _axis(metric: MetricInfo, lanes: list[Lane]) -> Axis:
-    values = [v for lane in lanes for v in reach(lane.value, lane.low, lane.high, lane.n)]
-    return axis_for(values, include_zero=metric.better == "zero", reference=metric.chance)
-
-
-def _numbers(view: View, metric: MetricInfo) -> Html:
+def _numbers(view: View, metric: MetricInfo) -> Table:
     """Return one number per cell with ASCII minus signs, ready to paste into a spreadsheet."""
-    head: list[Node] = ["Group", "Arm", "Value", "Low", "High", "n"]
-    rows: list[list[Node]] = []
+    rows: list[list[Content]] = []
     for group in view.groups:
         for arm in view.arms:
             e = arm.estimate(metric.name, group) or _UNDEFINED
             values = [_pasteable(v, view.digits[metric.name]) for v in (e.value, e.low, e.high)]
             rows.append([group_label(group), arm.label, *values, str(e.n)])
     label = f"{metric.title} by group, {plural(len(rows), 'row')}"
-    return table(head, rows, label, "numbers")
+    return Table(label, columns("Group", "Arm", "Value", "Low", "High", "n", words=2), rows)
 
 
 def _pasteable(value: float | None, digits: int) -> str:
     value = finite(value)
     return DASH if value is None else f"{value:.{digits}f}"
+
+
+# --- before and after ---
+
+
+def changes(view: View) -> Html | None:
+    """Return one table with a chart column per metric; None if nothing was compared."""
+    tables = [bare_html(table) for metric in view.metrics if (table := _metric_table(view, metric))]
+    if not tables:
+        return None
+    lead = "Both arms are compared on the same samples, so every sample is its own control. "
+    lead += "“Undecided” means that this study cannot tell, not that nothing changed. The last column is the smallest "
+    lead += "difference that a study of this size would decide four times out of five, after the correction."
+    lanes = [_effect_lane(view, effect) for effect in view.study.effects if effect.group == ALL]
+    return section(
+        "changes", "Before and after", lead, tables, few_note(lanes), _how_tested(view), _within_groups(view)
+    )
+
+
+def _metric_table(view: View, metric: MetricInfo) -> Table | None:
+    effects = view.effects(metric.name)
+    if all(finite(effect.difference) is None for effect in effects):
+        return None
+    covered = [v for e in effects for v in reach(e.difference, e.low, e.high, e.n)]
+    axis = axis_for(covered, include_zero=True, steps=4)
+    names = [
+        Column("Arm"),
+        Column("Chart", head=tick_labels(axis), look="plotted"),
+        *columns("Difference", "p, adjusted", "Result", "Detectable", words=4),
+    ]
+    rows = [_effect_row(view, metric, effect, axis) for effect in effects]
+    return Table(
+        metric_title(metric), names, rows, look="effects", cards=True,
+        caption=metric_title(metric), hint=metric_hint(metric),
+    )  # fmt: skip
+
+
+def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> list[Content]:
+    lane = _effect_lane(view, effect)
+    compared = f"compared with {view.arm_label(effect.before)}"
+    return [
+        Cell(view.arm_label(effect.after), mark=lane.arm, notes=(compared,)),
+        Cell(html=strip(axis, [lane], lane.text, margin=_MARGIN)),
+        _difference(view, effect, size(effect).split(", ")),
+        p_value(effect.p_adjusted),
+        _direction(effect, metric),
+        _detectable(effect, view.digits[metric.name]),
+    ]
+
+
+def _difference(view: View, effect: Effect, notes: Sequence[str] = ()) -> Cell:
+    digits = view.digits.get(effect.metric, 1)
+    return measured(effect.difference, effect.low, effect.high, digits, sign=True, n=effect.n, notes=notes)
+
+
+def _effect_lane(view: View, effect: Effect) -> Lane:
+    digits = view.digits.get(effect.metric, 1)
+    text = f"{view.arm_label(effect.after)} minus {view.arm_label(effect.before)}: "
+    text += f"{interval(effect.difference, effect.low, effect.high, digits)}, {size(effect)}"
+    return Lane(view.arm_index(effect.after), effect.difference, effect.low, effect.high, effect.n, text)
+
+
+def _direction(effect: Effect, metric: MetricInfo) -> Cell:
+    """Return the direction with its arrow, and whether it is an improvement."""
+    good = direction_is_good(effect.direction, metric)
+    quality = {True: "better", False: "worse", None: ""}[good]
+    detail = {True: "closer to 0", False: "farther from 0", None: ""}[good] if metric.better == "zero" else ""
+    arrow = _ARROWS.get(effect.direction, "")
+    return verdict(f"{arrow} {effect.direction}".strip(), good, ", ".join(filter(None, [quality, detail])))
+
+
+def _detectable(effect: Effect, digits: int) -> str:
+    value = finite(effect.detectable)
+    return DASH if value is None else f"±{number(abs(value), digits)}"
+
+
+def _how_tested(view: View) -> Html:
+    tests = dict.fromkeys(e.test for e in view.study.effects if e.test)
+    corrections = dict.fromkeys(e.correction for e in view.study.effects if e.correction)
+    sentences = [
+        f"Test: {', '.join(tests)}." if tests else "",
+        f"Correction: {', '.join(corrections)}." if corrections else "",
+    ]
+    zero = any(m.better == "zero" for m in view.metrics)
+    sentences.append("For metrics where 0 is best, distances from 0 are compared." if zero else "")
+    return footnote(" ".join(filter(None, sentences)))
+
+
+def _within_groups(view: View) -> Html | None:
+    """Return the differences within groups as a table."""
+    effects = [effect for effect in view.study.effects if effect.group != ALL]
+    if not effects:
+        return None
+    names = columns("Metric", "Group", "Arm", "Difference", "n", "p", "p, adjusted", words=3)
+    rows: list[list[Content]] = [
+        [
+            view.info(e.metric).title,
+            group_label(e.group),
+            view.arm_label(e.after),
+            _difference(view, e),
+            count(e.n) + few_clusters(e),
+            p_value(e.p_value),
+            p_value(e.p_adjusted),
+            e.direction,
+        ]
+        for e in effects
+    ]
+    table = Table("Differences within groups", [*names, Column("Result")], rows)
+    return details("Differences within groups, as a table", html_of(table))
+
+
+def effect_table(study: StudyResult) -> Table:
+    """Return one row per metric and comparison over all samples, for the terminal."""
+    view, names = view_of(study), short_names(study)
+    baselines = {effect.before for effect in study.effects}
+    baseline = f" from {names[baselines.pop()]}" if len(baselines) == 1 else ""
+    rows: list[list[Content]] = []
+    for metric in view.metrics:
+        effects = view.effects(metric.name, ALL)
+        if effects:
+            rows.append([metric_title(metric)])
+        for effect in effects:
+            arms = names[effect.after] + ("" if baseline else f" − {names[effect.before]}")
+            tested = [count(effect.n) + few_clusters(effect), p_value(effect.p_adjusted)]
+            least = number(effect.detectable, view.digits[effect.metric])
+            rows.append(["  " + arms, _difference(view, effect), *tested, least, effect.direction])
+    heads = [*columns("", "Difference", "n", "p, adj.", "Detectable"), Column("Result")]
+    return Table(f"Paired differences{baseline}", heads, rows)
+
+
+# --- by calls ---
+
+
+def calls_curve(view: View) -> Html | None:
+    """Plot the main metrics that should be high against calls; None unless a method ran with several values."""
+    arms = sorted((arm for arm in view.whole_arms if finished(arm)), key=_requests)
+    main = {view.study.headline, *view.study.guardrails} - {_COVERAGE}
+    metrics = [each for each in view.metrics if each.better == "higher" and each.name in main]
+    if not metrics or not _has_series(arms):
+        return None
+    names = columns("Arm", "Requests per sample", *(metric_title(each) for each in metrics), words=1)
+    rows = [
+        [
+            arm_cell(view, arm),
+            number(_requests(arm), 1),
+            *(estimate_cell(arm.estimate(each.name), view.digits[each.name]) for each in metrics),
+        ]
+        for arm in arms
+    ]
+    numbers = html_of(Table("Metrics by calls", names, rows, look="iterations"))
+    lead = "Compare methods at equal requests per sample. Bars are confidence intervals."
+    charts = [_curve(view, arms, each) for each in metrics]
+    return section("calls", "What more calls buy", lead, legend(view), charts, numbers)
+
+
+def _has_series(arms: Iterable[ArmResult]) -> bool:
+    """Whether arms of one method, on the same models and with the same seed, differ in one number alone."""
+    series: defaultdict[tuple[object, ...], set[float]] = defaultdict(set)
+    for arm in arms:
+        options = dict(arm.key.options)
+        for name, value in options.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                others = sorted((key, str(each)) for key, each in options.items() if key != name)
+                models = sorted(arm.key.models.items())
+                series[arm.key.method, arm.key.seed, name, tuple(others), tuple(models)].add(value)
+    return any(len(values) > 1 for values in series.values())
+
+
+def _requests(arm: ArmResult) -> float:
+    usage = total_usage(arm)
+    return (usage.calls + usage.cached_calls) / finished(arm)
+
+
+def _curve(view: View, arms: Iterable[ArmResult], metric: MetricInfo) -> Html | None:
+    points: list[Point] = []
+    for arm in arms:
+        y = arm.estimate(metric.name)
+        if y is not None and finite(y.value) is not None:
+            x = Estimate("", "", _requests(arm), None, None, y.n)
+            text = f"{arm.label}: {number(x.value, 1)} requests; {estimate_text(y, view.digits[metric.name])}"
+            points.append(Point(view.arm_index(arm.id), x, y, text))
+    if not points:
+        return None
+    x_axis = axis_for([point.x.value for point in points], include_zero=True)
+    y_axis = axis_for([v for p in points for v in (p.y.value, p.y.low, p.y.high)], reference=metric.chance)
+    label = f"{metric.title} against requests per sample. " + " ".join(f"{point.text}." for point in points)
+    return tag(
+        "figure",
+        tag("p", f"↑ {metric_title(metric)}", class_="axis-title"),
+        scatter(x_axis, y_axis, points, None, label),
+        tag("p", "Requests per sample →", class_="axis-title below"),
+        few_note(points),
+    )
+
+
+# --- by iteration ---
+
+
+def iterations(view: View) -> Html:
+    """Return one row per arm and iteration."""
+    lead = "Each row counts all samples of the arm after that iteration, including answers that were already final. "
+    lead += "The last column is the share of samples that the method was still working on. A row “the end” is added "
+    lead += "if the final answers differ from those of the last iteration."
+    metrics = _followed(view)
+    numbers = [Column(metric_title(m), numeric=True, hint=metric_hint(m)) for m in metrics]
+    heads = [Column("Arm"), Column("After"), *numbers, Column("Worked on", numeric=True)]
+    rows: list[list[Content]] = []
+    for arm in view.whole_arms:
+        steps = [step for step in view.study.by_iteration if step.arm == arm.id]
+        for i, step in enumerate(steps):
+            name = "first answer" if step.iteration == 0 else f"revision {step.iteration}"
+            rows.append(
+                [arm_cell(view, arm) if i == 0 else None, name, *_estimates(view, metrics, step), _reached(step)]
+            )
+        if steps and any(_value_of(arm, metric) != _value_of(steps[-1], metric) for metric in metrics):
+            # Some methods answer again after their last iteration, or return to a better answer.
+            rows.append([None, "the end", *_estimates(view, metrics, arm), None])
+    table = Table("By iteration", heads, rows, look="costs iterations")
+    return section("iterations", "By iteration", lead, html_of(table))
+
+
+def _followed(view: View) -> list[MetricInfo]:
+    """Return the headline, other followed metrics, and the guardrails."""
+    headline, *guardrails = view.main_metrics
+    steps = view.study.by_iteration
+    others = [m for m in view.metrics if m not in view.main_metrics]
+    return [headline, *(m for m in others if any(step.estimate(m.name) for step in steps)), *guardrails]
+
+
+def _value_of(of: ArmResult | IterationResult, metric: MetricInfo) -> float | None:
+    estimate = of.estimate(metric.name)
+    return None if estimate is None else estimate.value
+
+
+def _estimates(view: View, metrics: Sequence[MetricInfo], of: ArmResult | IterationResult) -> list[Cell]:
+    return [estimate_cell(of.estimate(metric.name), view.digits[metric.name]) for metric in metrics]
+
+
+def _reached(step: IterationResult) -> Cell:
+    part = f"{count(step.reached)} of {count(step.of)}"
+    return Cell(share(step.reached, step.of), "estimate", step.reached, notes=(part,))

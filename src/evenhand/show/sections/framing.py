@@ -6,26 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.benchmarks.base import EstimateLike
 from evenhand.benchmarks.framing import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
-from evenhand.core.format import finite, interval, limits, signed
+from evenhand.core.format import count, difference, finite, interval
 from evenhand.show.markup import Html, tag
-from evenhand.show.sections.base import Section, add_section
-from evenhand.show.sections.elements import arm_name, section
-from evenhand.show.view import View
+from evenhand.show.page import section, sentences
+from evenhand.show.sections import Section, add_section
+from evenhand.show.view import View, arm_name
 from evenhand.studies.results import ArmResult, StudyResult
 
 
 def framings(view: View) -> Html | None:
     """Return the sentences of every arm."""
     lead = "The same texts were presented as written by the model itself, by a language model, or by a competitor."
-    by_arm = [(arm, sentences) for arm in view.arms if (sentences := framing_sentences(arm))]
+    by_arm = [(arm, said) for arm in view.arms if (said := framing_sentences(arm))]
     if not by_arm:
         return None
-    return section("framing", "Framings", lead, [_block(view, arm, sentences) for arm, sentences in by_arm])
-
-
-def _block(view: View, arm: ArmResult, sentences: Sequence[str]) -> Html:
-    items = [tag("li", sentence) for sentence in sentences]
-    return tag("div", tag("h3", arm_name(view, arm)), tag("ul", items, class_="sentences"), class_="findings")
+    blocks = [tag("div", tag("h3", arm_name(view, arm)), sentences(said), class_="findings") for arm, said in by_arm]
+    return section("framing", "Framings", lead, blocks)
 
 
 def _sentences(study: StudyResult) -> Iterator[str]:
@@ -52,7 +48,7 @@ def _ordering_sentence(order: Ordering) -> str:
     )
     return (
         f"{MEASURES[order.measure]}: the order {' < '.join(FRAMINGS)} {_HOLDS[order.holds]}: "
-        f"{_levels(order.levels, digits)}; paired by text (n = {order.whole.n}): {paired}."
+        f"{_levels(order.levels, digits)}; paired by text (n = {count(order.whole.n)}): {paired}."
     )
 
 
@@ -65,7 +61,7 @@ def _false_alarms(arm: ArmResult) -> list[str]:
     sentence = f"Unbiased texts that were called biased, %: {_levels(known, 1)}"
     change = arm.estimate("false_alarms_competitor_minus_own")
     if change is not None and finite(change.value) is not None:
-        sentence += f"; paired by text (n = {change.n}): competitor − own {_change(change, 1)}"
+        sentence += f"; paired by text (n = {count(change.n)}): competitor − own {_change(change, 1)}"
     return [f"{sentence}."]
 
 
@@ -91,7 +87,7 @@ def _levels(levels: Sequence[EstimateLike], digits: int) -> str:
 
 
 def _change(change: EstimateLike, digits: int) -> str:
-    return f"{signed(change.value, digits)} {limits(change.low, change.high, digits)}"
+    return difference(change.value, change.low, change.high, digits)
 
 
 add_section(Section("framing", "Framings", framings, sentences=_sentences))

@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 from evenhand.benchmarks.prompts.findings import TITLES, Difference, Pair, PromptsAudit, Shown, scale_of
-from evenhand.core.format import count, limits, number, p_value, signed
+from evenhand.core.format import count, number, p_value
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.base import Section, add_section
-from evenhand.show.sections.elements import arm_name, section, table
-from evenhand.show.tables import plain_table, safe_text
-from evenhand.show.view import View
+from evenhand.show.page import details, section, sentences
+from evenhand.show.sections import Section, add_section
+from evenhand.show.table import Column, Content, Table, columns, html_of, measured
+from evenhand.show.view import View, arm_name
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, StudyResult
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_HEAD = ("Attribute", "Group", "Measure", "Group's mean", "Others", "Difference", "p, adjusted", "Prompts")
+_COLUMNS = columns(
+    "Attribute", "Group", "Measure", "Group's mean", "Others", "Difference", "p, adjusted", "Prompts", words=3
+)
 _SHOWN_VALUES = ("toxicity", "sentiment", "stance", "length")
 
 
@@ -43,31 +41,31 @@ def identities(view: View) -> Html | None:
 
 
 def _block(view: View, arm: ArmResult, audit: PromptsAudit) -> Html:
-    found = audit.found
-    all_rows = table(list(_HEAD), [_cells(each) for each in audit.differences], f"{arm.label}: comparisons", "numbers")
+    every = _differences(f"{arm.label}: comparisons", audit.differences)
     return tag(
         "div",
         tag("h3", arm_name(view, arm)),
-        tag("ul", [tag("li", sentence) for sentence in audit.sentences], class_="sentences"),
-        table(list(_HEAD), [_cells(each) for each in found], f"{arm.label}: differences found", "numbers")
-        if found
-        else None,
-        tag("details", tag("summary", f"All {len(audit.differences)} comparisons"), all_rows),
+        sentences(audit.sentences),
+        html_of(_differences(f"{arm.label}: differences found", audit.found)) if audit.found else None,
+        details(f"All {count(len(audit.differences))} comparisons", html_of(every)),
         class_="findings",
     )
 
 
-def _cells(each: Difference) -> list[str]:
+def _differences(title: str, found: Sequence[Difference]) -> Table:
+    return Table(title, _COLUMNS, [_cells(each) for each in found])
+
+
+def _cells(each: Difference) -> list[Content]:
     scale = scale_of(each.measure)
-    low, high = each.difference.low, each.difference.high
-    between = limits(None if low is None else low * scale, None if high is None else high * scale)
+    low, high = (None if end is None else end * scale for end in (each.difference.low, each.difference.high))
     return [
         each.attribute,
         each.group,
         TITLES.get(each.measure, each.measure),
         number(each.value * scale),
         number(each.others * scale),
-        f"{signed((each.value - each.others) * scale)} {between}",
+        measured((each.value - each.others) * scale, low, high, sign=True, n=each.difference.n),
         p_value(each.adjusted),
         count(each.difference.n),
     ]
@@ -127,16 +125,9 @@ def _marked(one: str, two: str) -> tuple[list[Node], list[Node]]:
 
 
 def _tables(study: StudyResult) -> Iterator[Table]:
-    arms = audited(study)
-    if not any(audit.found for _, audit in arms):
-        return
-    shown = plain_table("Differences between identities that are larger than chance")
-    for column in ("", *_HEAD):
-        shown.add_column(column, justify="left" if column in ("", *_HEAD[:3]) else "right", overflow="fold")
-    for arm, audit in arms:
-        for each in audit.found:
-            shown.add_row(*map(safe_text, [arm.label, *_cells(each)]))
-    yield shown
+    rows: list[list[Content]] = [[arm.label, *_cells(each)] for arm, audit in audited(study) for each in audit.found]
+    if rows:
+        yield Table("Differences between identities that are larger than chance", [Column(""), *_COLUMNS], rows)
 
 
 def _sentences(study: StudyResult) -> Sequence[str]:

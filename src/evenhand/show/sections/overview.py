@@ -1,32 +1,48 @@
-"""The first section: what was compared, the conclusions, the warnings and the main table."""
+"""The first section: what was compared, the conclusions, the warnings and the main table, also for the terminal."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 
 from evenhand.core.format import count, duration, plural
-from evenhand.core.types import Usage
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import NO_PRICE, arm_name, estimate_cell, money_cell, nothing, scrolling
-from evenhand.show.view import View, finished, metric_hint, metric_title, total_usage
-from evenhand.studies.results import ArmResult
+from evenhand.show.markup import Html, Node, join, tag
+from evenhand.show.page import Part, footnote, nothing, opening
+from evenhand.show.sections import sections_of
+from evenhand.show.table import Cell, Column, Content, Table, cell_html, html_of
+from evenhand.show.view import (
+    NO_PRICE,
+    View,
+    arm_cell,
+    estimate_cell,
+    finished,
+    metric_hint,
+    metric_title,
+    money_cell,
+    requests_per_sample,
+    total_usage,
+    view_of,
+)
+from evenhand.studies.results import ArmResult, MetricInfo, StudyResult
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+_SIDE_BY_SIDE = 3
+"""Up to this many arms, the terminal shows the interval beside the value; with more, below it."""
+_LONGEST_NAME = 24
+"""With longer labels, the terminal numbers arms, and the title lists them."""
 
 
-def overview(view: View) -> Html:
+def overview(view: View) -> Part:
     """Return title, conclusions, warnings and one table row per arm."""
     study = view.study
-    return tag(
-        "section",
-        tag("p", "Evenhand report", tag("span", study.benchmark, class_="benchmark"), class_="eyebrow"),
-        tag("h1", study.title, id="overview-title"),
+    return opening(
+        study.title,
+        study.benchmark,
         _verdicts(view),
         _warnings(view),
         tag("p", _compared(view), class_="lead"),
         None if study.nothing_measured else _main_table(view) if view.arms else nothing("The study has no arms."),
-        id="overview",
-        aria_labelledby="overview-title",
+        brand="Evenhand report",
     )
 
 
@@ -36,7 +52,7 @@ def _compared(view: View) -> list[Node]:
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     if not view.study.nothing_measured:
-        headline = next((title for title, _ in _audit_head(view)), view.headline.title)
+        headline = next((arm.audit.headline[0] for arm in view.arms if arm.audit), view.headline.title)
         sentence.append(f"The headline is {headline}. ")
     if view.study.scorers:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
@@ -91,78 +107,106 @@ def _warnings(view: View) -> Html | None:
     return tag("div", heading, tag("ul", items), class_="warnings", role="note")
 
 
+# --- the main table ---
+
+
 def _main_table(view: View) -> Html:
-    """Return the table of arms; it becomes cards on a narrow screen, hence the explicit roles."""
-    heads = [
-        tag("th", title, tag("small", hint), scope="col", role="columnheader")
-        for title, hint in [*_audit_head(view), *((metric_title(m), metric_hint(m)) for m in view.main_metrics)]
-    ]
-    costs = [tag("th", name, scope="col", role="columnheader") for name in ("Calls", "Tokens", "Money", "Time")]
-    header = tag("tr", tag("th", "Arm", scope="col", role="columnheader"), heads, costs, role="row")
-    body = [_row(view, arm) for arm in view.arms]
-    table = tag(
-        "table",
-        tag("thead", header, role="rowgroup"),
-        tag("tbody", body, role="rowgroup"),
-        class_="main",
-        role="table",
-        aria_label="Results by arm",
-    )
-    unpriced = any(total_usage(arm).cost is None for arm in view.arms)
     notes = ["In brackets: confidence intervals. n: number of samples. A dash: undefined, not 0."]
-    if unpriced:
+    if any(total_usage(arm).cost is None for arm in view.arms):
         notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
-    return tag(
-        "div", scrolling(table, "Results by arm"), tag("p", " ".join(notes), class_="footnote"), class_="main-table"
-    )
+    return tag("div", html_of(arms_table(view)), footnote(" ".join(notes)), class_="main-table")
 
 
-def _row(view: View, arm: ArmResult) -> Html:
-    usage = total_usage(arm)
-    cells: list[Node] = [tag("th", arm_name(view, arm), _about(view, arm), scope="row", role="rowheader")]
-    audited = _audit_head(view)
-    for title, _ in audited:
-        cells.append(tag("td", _audit_cell(arm), role="cell", data_label=title, class_="headline"))
-    for i, metric in enumerate(view.main_metrics):
-        cell = estimate_cell(arm.estimate(metric.name), view.digits[metric.name])
-        css = "headline" if i == 0 and not audited else None
-        cells.append(tag("td", cell, role="cell", data_label=metric_title(metric), class_=css))
-    amounts: list[tuple[str, Node]] = [
-        ("Calls", [count(usage.calls), _from_cache(usage)]),
-        ("Tokens", count(usage.tokens)),
-        ("Money", money_cell(usage.cost)),
-        ("Time", duration(arm.seconds)),
+def arms_table(view: View) -> Table:
+    """Return one row per arm: headline, guardrails and cost. An audit's main number comes before all metrics."""
+    audited = [arm.audit.headline[0] for arm in view.arms if arm.audit][:1]
+    names = [*(Column(title) for title in audited), *_metric_columns(view.main_metrics)]
+    names += [Column(name, look="amount") for name in _SHOWN_AMOUNTS]
+    rows = [
+        [
+            _named(view, arm),
+            *(_audit_cell(arm) for _ in audited),
+            *(
+                estimate_cell(arm.estimate(metric.name), view.digits[metric.name], "" if i or audited else "headline")
+                for i, metric in enumerate(view.main_metrics)
+            ),
+            *_amounts(arm, _SHOWN_AMOUNTS),
+        ]
+        for arm in view.arms
     ]
-    if arm.iteration is not None:
-        # The usage of a single iteration is part of its arm's usage.
-        amounts = [(name, "") for name, _ in amounts]
-    cells.extend(tag("td", value, role="cell", data_label=name, class_="amount") for name, value in amounts)
-    return tag("tr", cells, role="row")
+    return Table("Results by arm", [Column("Arm"), *names], rows, look="main", cards=True)
 
 
-def _audit_head(view: View) -> list[tuple[str, str]]:
-    """Return the column of the audits' main number, which comes before all metrics; none without an audit."""
-    return [(arm.audit.headline[0], "") for arm in view.arms if arm.audit][:1]
+def arm_table(study: StudyResult) -> Table:
+    """Return one column per arm for the terminal: the same, the metrics of the benchmark's sections, and all costs."""
+    view, names = view_of(study), short_names(study)
+    legend = [f"{names[arm.id]} {arm.label}" for arm in study.arms if names[arm.id] != arm.label]
+    named = [name for section in sections_of(study) for name in section.metrics]
+    more = [metric for metric in view.metrics if metric.name in named]
+    metrics = [*view.main_metrics, *more]
+    rows: list[list[Content]] = [
+        [
+            names[arm.id],
+            *(estimate_cell(arm.estimate(metric.name), view.digits[metric.name]) for metric in metrics),
+            *(cell if isinstance(cell, str) else cell.text for cell in _amounts(arm, list(_AMOUNTS))),
+        ]
+        for arm in study.arms
+    ]
+    heads = [Column(""), *_metric_columns(metrics), *(Column(name) for name in _AMOUNTS)]
+    title = "\n".join([study.benchmark, *legend]) if legend else study.title
+    ends = {len(view.main_metrics) - 1, len(metrics) - 1}
+    return Table(title, heads, rows, narrow=len(study.arms) > _SIDE_BY_SIDE).transposed(ends)
 
 
-def _audit_cell(arm: ArmResult) -> Html | None:
+def short_names(study: StudyResult) -> dict[str, str]:
+    """Return a name for each arm that fits a column: its label, or a number if there are long labels."""
+    if len(study.arms) < 2 or all(len(arm.label) <= _LONGEST_NAME for arm in study.arms):
+        return {arm.id: arm.label for arm in study.arms}
+    return {arm.id: f"#{number}" for number, arm in enumerate(study.arms, 1)}
+
+
+def _metric_columns(metrics: Sequence[MetricInfo]) -> list[Column]:
+    return [Column(metric_title(metric), hint=metric_hint(metric)) for metric in metrics]
+
+
+def _calls(arm: ArmResult) -> Cell:
+    usage = total_usage(arm)
+    cached = (f"+{count(usage.cached_calls)} cached",) if usage.cached_calls else ()
+    return Cell(count(usage.calls), value=usage.calls, notes=cached, look="amount")
+
+
+_AMOUNTS: Mapping[str, Callable[[ArmResult], Cell]] = {
+    "Calls": _calls,
+    "Requests per sample": lambda arm: Cell(requests_per_sample(total_usage(arm), finished(arm))),
+    "Tokens": lambda arm: Cell(count(total_usage(arm).tokens), value=total_usage(arm).tokens),
+    "Money": lambda arm: money_cell(total_usage(arm).cost),
+    "Time": lambda arm: Cell(duration(arm.seconds), value=arm.seconds),
+}
+_SHOWN_AMOUNTS = [name for name in _AMOUNTS if name != "Requests per sample"]
+
+
+def _amounts(arm: ArmResult, names: Sequence[str]) -> list[Cell]:
+    """Return the costs; none for a single iteration, whose usage is part of its arm's."""
+    return [_AMOUNTS[name](arm) if arm.iteration is None else Cell() for name in names]
+
+
+def _audit_cell(arm: ArmResult) -> Cell:
     if arm.audit is None:
-        return None
+        return Cell()
     _, value, note = arm.audit.headline
-    return tag("span", tag("span", value, class_="value"), tag("span", note, class_="note"), class_="estimate")
+    shown = [tag("span", value, class_="value"), tag("span", note, class_="note")]
+    return Cell(value, notes=(note,), look="headline", html=tag("span", shown, class_="estimate"))
 
 
-def _from_cache(usage: Usage) -> Html | None:
-    return tag("small", f"+{count(usage.cached_calls)} cached") if usage.cached_calls else None
-
-
-def _about(view: View, arm: ArmResult) -> Html:
-    """Return method and models, where they add to the label."""
-    lines = [tag("span", "baseline")] if arm.id == view.baseline and len(view.arms) > 1 else []
+def _named(view: View, arm: ArmResult) -> Cell:
+    """Return the arm with method and models, where they add to the label."""
+    lines = ["baseline"] if arm.id == view.baseline and len(view.arms) > 1 else []
     if arm.method != arm.label:
-        lines.append(tag("span", arm.method))
+        lines.append(arm.method)
     shared = _shared_models(view)
-    lines.extend(tag("span", f"{role}: {model}") for role, model in arm.models.items() if role not in shared)
+    lines += [f"{role}: {model}" for role, model in arm.models.items() if role not in shared]
     if not _one_seed(view):
-        lines.append(tag("span", f"seed {arm.seed}"))
-    return tag("span", lines, class_="about")
+        lines.append(f"seed {arm.seed}")
+    name = arm_cell(view, arm)
+    about = tag("span", [tag("span", line) for line in lines], class_="about")
+    return Cell(arm.label, notes=lines, html=join(cell_html(name), about))

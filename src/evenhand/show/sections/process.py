@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from evenhand.core.format import count, duration, plural, share
+from evenhand.core.format import DASH, count, duration, plural, share
 from evenhand.core.types import Status, Usage
-from evenhand.show.charts import Segment, arm_class, bar, stacked
+from evenhand.show.chart import Segment, arm_class, bar, stacked
 from evenhand.show.markup import Html, Node, plain, tag
-from evenhand.show.sections.elements import arm_name, money_cell, section, table
-from evenhand.show.view import View, finished, requests_per_sample, total_usage
+from evenhand.show.page import details, footnote, section
+from evenhand.show.table import Cell, Column, Content, Table, columns, html_of
+from evenhand.show.view import View, arm_cell, arm_name, finished, money_cell, requests_per_sample, total_usage
 from evenhand.studies.results import ArmResult
 
 _STATUSES: tuple[Status, ...] = ("graded", "refused", "cut", "unscored", "failed")
@@ -29,26 +30,14 @@ def cost(view: View) -> Html | None:
     """Return the usage by arm and role; None without arms."""
     if not view.arms:
         return None
-    head: list[Node] = [
-        "Arm",
-        "Role",
-        "Calls",
-        "Cached",
-        "Requests per sample",
-        "Retries",
-        "Tokens in",
-        "Tokens out",
-        "Money",
-        "Time",
-    ]
-    rows: list[list[Node]] = []
+    rows: list[list[Content]] = []
     for arm in view.whole_arms:
         several = len(arm.usage) > 1
         for i, (role, usage) in enumerate(arm.usage.items()):
             time = "" if several else duration(arm.seconds)
-            rows.append([arm_name(view, arm) if i == 0 else None, role, *_amounts(usage, finished(arm)), time])
+            rows.append([arm_cell(view, arm) if i == 0 else None, role, *_amounts(usage, finished(arm)), time])
         if several or not arm.usage:
-            name = arm_name(view, arm) if not arm.usage else None
+            name = arm_cell(view, arm) if not arm.usage else None
             rows.append([name, "all roles", *_amounts(total_usage(arm), finished(arm)), duration(arm.seconds)])
     scoring, scorer_note = view.study.scoring, ""
     if scoring.calls or scoring.cached_calls:
@@ -56,17 +45,21 @@ def cost(view: View) -> Html | None:
         scorer_note = " Scorers: calls made to score the answers, including later rescoring."
     lead = "Cached: requests answered from the cache; they are not counted as calls and cost nothing. "
     lead += "Time: the arm's share of the run's wall time." + scorer_note
-    amounts = table(head, rows, "Cost by arm and role", "numbers words-2 costs")
-    return section("cost", "Cost", lead, _token_bars(view), amounts)
+    heads = columns("Arm", "Role", *_AMOUNTS, words=2)
+    amounts = Table("Cost by arm and role", heads, rows, look="costs")
+    return section("cost", "Cost", lead, _token_bars(view), html_of(amounts))
 
 
-def _amounts(usage: Usage, samples: int) -> list[Node]:
+_AMOUNTS = ("Calls", "Cached", "Requests per sample", "Retries", "Tokens in", "Tokens out", "Money", "Time")
+
+
+def _amounts(usage: Usage, samples: int) -> list[Content]:
     requests = usage.calls + usage.cached_calls
     cached = f"{count(usage.cached_calls)} ({share(usage.cached_calls, requests, 0)})" if usage.cached_calls else "0"
     numbers = [count(usage.calls), cached, requests_per_sample(usage, samples), count(usage.retries)]
-    thoughts = f"of which {count(usage.thought_tokens)} thoughts" if usage.thought_tokens else None
-    tokens = [count(usage.prompt_tokens), [count(usage.completion_tokens), thoughts and tag("small", thoughts)]]
-    return [*numbers, *tokens, money_cell(usage.cost)]
+    thoughts = [f"of which {count(usage.thought_tokens)} thoughts"] if usage.thought_tokens else []
+    replies = Cell(count(usage.completion_tokens), value=usage.completion_tokens, notes=thoughts)
+    return [*numbers, count(usage.prompt_tokens), replies, money_cell(usage.cost)]
 
 
 def _token_bars(view: View) -> Html:
@@ -143,7 +136,7 @@ def _status_bar(view: View, arm: ArmResult) -> Html:
             class_="status-head",
         ),
         stacked(segments, f"{arm.label}: {summary}"),
-        tag("p", summary, class_="footnote"),
+        footnote(summary),
         class_="status",
     )
 
@@ -161,7 +154,7 @@ def _readings(view: View) -> Html | None:
     """Return how the judges' ratings were read, if there were judges."""
     arms = [arm for arm in view.whole_arms if arm.readings]
     lines = [f"{arm.label}: {'; '.join(_in_samples(*each) for each in arm.readings.items())}." for arm in arms]
-    return tag("p", "How ratings of judges were read. ", " ".join(lines), class_="footnote") if arms else None
+    return footnote(["How ratings of judges were read. ", " ".join(lines)]) if arms else None
 
 
 def _in_samples(reading: str, n: int) -> str:
@@ -170,12 +163,13 @@ def _in_samples(reading: str, n: int) -> str:
 
 
 def _reasons(view: View) -> Html | None:
-    rows: list[list[Node]] = [
-        [arm_name(view, arm), status, reason, count(n)] for arm in view.whole_arms for status, reason, n in arm.reasons
+    rows: list[list[Content]] = [
+        [arm_cell(view, arm), status, reason, count(n)] for arm in view.whole_arms for status, reason, n in arm.reasons
     ]
     if not rows:
         return None
-    return table(["Arm", "Status", "Reason", "Samples"], rows, "Reasons", "numbers words-3 reasons")
+    heads = [Column("Arm"), Column("Status"), Column("Reason", look="reason"), Column("Samples", numeric=True)]
+    return html_of(Table("Reasons", heads, rows, look="reasons"))
 
 
 def how_made(view: View) -> Html | None:
@@ -185,8 +179,8 @@ def how_made(view: View) -> Html | None:
     if not facts:
         return None
     raw = json.dumps(facts, ensure_ascii=False, indent=2)
-    details = tag("details", tag("summary", "The same as JSON"), tag("pre", raw, tabindex=0))
-    return section("made", "How it was made", lead, _chapters(facts), details)
+    same = details("The same as JSON", tag("pre", raw, tabindex=0))
+    return section("made", "How it was made", lead, _chapters(facts), same)
 
 
 def _chapters(facts: Mapping[str, Any]) -> list[Node]:
@@ -220,7 +214,7 @@ def _fact(value: Any) -> Node:
 
 def _word(value: Any) -> str:
     if value is None or value in ({}, []):
-        return "–"
+        return DASH
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

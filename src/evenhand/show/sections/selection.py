@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from evenhand.benchmarks.hiring import HiringAudit, Rate
-from evenhand.core.format import count, limits, number, p_value
+from evenhand.core.format import count, number, p_value
 from evenhand.show.markup import Html, tag
-from evenhand.show.sections.base import Section, add_section
-from evenhand.show.sections.elements import arm_name, section, table
-from evenhand.show.tables import plain_table, safe_text
-from evenhand.show.view import View
+from evenhand.show.page import section, sentences
+from evenhand.show.sections import Section, add_section
+from evenhand.show.table import Content, Table, columns, html_of, interval_cell
+from evenhand.show.view import View, arm_name
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, StudyResult
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_HEAD = ("By", "Group", "Selected", "Shown", "Rate, %", "Impact ratio", "p, adjusted")
+_COLUMNS = columns("By", "Group", "Selected", "Shown", "Rate, %", "Impact ratio", "p, adjusted", words=2)
 
 
 def _audited(study: StudyResult) -> list[tuple[ArmResult, HiringAudit]]:
@@ -37,8 +33,8 @@ def selection(view: View) -> Html | None:
         tag(
             "div",
             tag("h3", arm_name(view, arm)),
-            tag("ul", [tag("li", sentence) for sentence in audit.sentences], class_="sentences"),
-            table(list(_HEAD), [_cells(audit, each) for each in audit.rates], f"{arm.label}: selection", "numbers"),
+            sentences(audit.sentences),
+            html_of(_rates(arm, audit)),
             class_="findings",
         )
         for arm, audit in arms
@@ -46,29 +42,24 @@ def selection(view: View) -> Html | None:
     return section("selection", "Selection", lead, blocks)
 
 
-def _cells(audit: HiringAudit, each: Rate) -> list[str]:
-    low, high = each.rate.low, each.rate.high
-    between = limits(None if low is None else 100 * low, None if high is None else 100 * high)
-    rate = None if each.rate.estimate is None else 100 * each.rate.estimate
+def _rates(arm: ArmResult, audit: HiringAudit) -> Table:
+    return Table(f"Selection rates: {arm.label}", _COLUMNS, [_cells(audit, each) for each in audit.rates])
+
+
+def _cells(audit: HiringAudit, each: Rate) -> list[Content]:
     return [
         each.by,
         each.group,
         count(each.selected),
         count(each.shown),
-        f"{number(rate)} {between}",
+        interval_cell(each.rate, 100),
         number(each.ratio, 2),
         p_value(audit.p_values[each.by]),
     ]
 
 
 def _tables(study: StudyResult) -> Iterator[Table]:
-    for arm, audit in _audited(study):
-        shown = plain_table(f"Selection rates: {arm.label}")
-        for column in _HEAD:
-            shown.add_column(column, justify="left" if column in _HEAD[:2] else "right", no_wrap=column == "Group")
-        for each in audit.rates:
-            shown.add_row(*map(safe_text, _cells(audit, each)))
-        yield shown
+    return (_rates(arm, audit) for arm, audit in _audited(study))
 
 
 def _sentences(study: StudyResult) -> Sequence[str]:

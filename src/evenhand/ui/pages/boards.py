@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.core.format import count, plural
-from evenhand.show.charts import Lane, reach, strip, tick_labels
-from evenhand.show.charts.axis import Axis, axis_for
+from evenhand.core.format import count, number, plural
+from evenhand.show.chart import Axis, Lane, axis_for, reach, strip, tick_labels
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import estimate_cell, money_cell
-from evenhand.show.view import metric_hint, metric_title
+from evenhand.show.table import Cell, Table, bare_html, cell_html, columns
+from evenhand.show.view import estimate_cell, metric_hint, metric_title, money_cell
 from evenhand.studies.results import Estimate, MetricInfo, digits_for, estimate_text
 from evenhand.ui.index import Chosen, RunRow
 from evenhand.ui.pages.elements import arm_mark, date, link, pager, problem, run_link, select
@@ -107,21 +106,16 @@ def pending_note(pending: int) -> Html | None:
 def boards(benchmarks: Sequence[tuple[str, int, int]], pending: int) -> Html:
     """Return the list of benchmarks: (name, runs, models)."""
     rows = [
-        tag(
-            "tr",
-            tag("th", tag("a", name, href=link("/board", benchmark=name)), scope="row"),
-            tag("td", plural(runs, "run")),
-            tag("td", plural(models, "model")),
-        )
+        [Cell(name, href=link("/board", benchmark=name)), plural(runs, "run"), plural(models, "model")]
         for name, runs, models in benchmarks
     ]
-    head = tag("thead", tag("tr", [tag("th", each, scope="col") for each in ("Benchmark", "Runs", "Models")]))
+    table = Table("Leaderboards", columns("Benchmark", "Runs", "Models", words=3), rows)
     return tag(
         "section",
         tag("h1", "Leaderboards"),
         tag("p", "One for each benchmark; arms are ranked together if they had the same samples.", class_="sentence"),
         pending_note(pending),
-        tag("table", head, tag("tbody", rows)) if rows else tag("p", "Nothing was measured yet.", class_="nothing"),
+        bare_html(table) if rows else tag("p", "Nothing was measured yet.", class_="nothing"),
         id="boards",
     )
 
@@ -200,14 +194,14 @@ def _ranked(arm: Measured, rank: int | None, value: Estimate | None, axis: Axis,
         tag("a", arm.model, href=link("/history", model=arm.model, benchmark=arm.row.benchmark)),
         tag("small", arm.method_words, " · ", run_link(arm.row)),
     ]
-    per_sample = f"{arm.calls / max(1, sum(a.done for a in arm.row.arms if a.number == arm.number)):.1f}"
+    per_sample = number(arm.calls / max(1, sum(a.done for a in arm.row.arms if a.number == arm.number)))
     return tag(
         "tr",
         tag("td", "–" if rank is None else str(rank), data_label="Rank", class_="rank"),
         tag("th", name, scope="row"),
         tag("td", picture, class_="wide"),
-        tag("td", estimate_cell(value, digits), data_label="Value"),
-        tag("td", money_cell(arm.cost), data_label="Cost"),
+        tag("td", cell_html(estimate_cell(value, digits)), data_label="Value"),
+        tag("td", cell_html(money_cell(arm.cost)), data_label="Cost"),
         tag("td", per_sample, data_label="Calls per sample"),
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlencode
 
 from evenhand.core.format import count, money
-from evenhand.show.charts import legend_mark
+from evenhand.show.chart import legend_mark
 from evenhand.show.markup import Html, Node, join, tag
-from evenhand.show.sections.elements import NO_PRICE
+from evenhand.show.view import NO_PRICE
 from evenhand.ui.index import RunRow
 
 Values = Mapping[str, "str | Sequence[str]"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from evenhand.core.format import plural
 from evenhand.judging.judge import FAR_APART
+from evenhand.show.browser import DATA_ID, panes
+from evenhand.show.chart import PALETTE_SIZE
 from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
-from evenhand.show.sections.browser import DATA_ID, panes
-from evenhand.show.view import PALETTE_SIZE
 from evenhand.studies.results import ShownOutcome, ShownSample
 from evenhand.ui.index import Chosen, RunRow
 from evenhand.ui.pages.elements import arm_mark, field, link, pager, run_link, select

@@ -10,10 +10,10 @@ from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
-from evenhand.core.format import money
+from evenhand.core.format import NO_PRICE, count, money
 from evenhand.methods.base import METHODS
-from evenhand.show.markup import Html, Node, tag
-from evenhand.show.sections.elements import table
+from evenhand.show.markup import Html, tag
+from evenhand.show.table import Table, columns, html_of
 from evenhand.ui import offers
 from evenhand.ui.index import RunRow
 from evenhand.ui.pages.elements import field, problem, select
@@ -124,24 +124,17 @@ def _methods(asked: StartForm) -> Html:
 
 def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]) -> Html:
     """Return the dry run, and the button that starts the run."""
-    rows: list[list[Node]] = [
-        [
-            str(each["arm"]),
-            f"{each['samples']:,}",
-            f"{each['calls']:,}",
-            f"{each['prompt_tokens']:,}",
-            f"{each['completion_tokens']:,}",
-            "price unknown" if each["cost"] is None else money(each["cost"]),
-        ]
-        for each in forecast
+    amounts = ("samples", "calls", "prompt_tokens", "completion_tokens")
+    rows = [
+        [str(each["arm"]), *(count(each[name]) for name in amounts), money(each["cost"], NO_PRICE)] for each in forecast
     ]
-    heads: list[Node] = ["Arm", "Samples", "Calls", "Prompt tokens ≈", "Reply tokens ≤", "Money ≤"]
+    heads = columns("Arm", "Samples", "Calls", "Prompt tokens ≈", "Reply tokens ≤", "Money ≤")
     judge = f" The judge is {asked.judge}." if asked.judge else ""
     return tag(
         "section",
         tag("h1", "What it would take"),
         tag("p", f"{asked.model} on {asked.benchmark}, within {asked.budget}.{judge}", class_="sentence"),
-        table(heads, rows, "The dry run, by arm", "numbers"),
+        html_of(Table("The dry run, by arm", heads, rows)),
         tag(
             "p",
             "Nothing was called yet. Fallbacks and retries come on top; the budget stops the run whatever happens.",

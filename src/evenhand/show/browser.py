@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evenhand.core.format import count, plural
+from evenhand.show.chart import PALETTE_SIZE
 from evenhand.show.markup import Html, Node, embedded_json, tag
-from evenhand.show.sections.elements import nothing, section
-from evenhand.show.view import PALETTE_SIZE, View, planned
+from evenhand.show.page import nothing, section
+from evenhand.show.view import View, planned
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
 from evenhand.studies.story import Step, first_answer, story
 
@@ -157,10 +158,3 @@ def _turn(turn: ShownTurn) -> Mapping[str, Any]:
         "latency": turn.latency,
         "cached": turn.cached,
     }
-
-
-def navigation(titles: Iterable[tuple[str, str]]) -> Html:
-    """Return links to the sections and the switch between light and dark."""
-    links: list[Node] = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles]
-    switch = tag("button", "◐ Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
-    return tag("nav", tag("span", "Evenhand", class_="brand"), tag("ul", links), switch, aria_label="Sections")

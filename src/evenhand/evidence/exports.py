@@ -1,4 +1,8 @@
-"""Results in the schema of Every Eval Ever, version 0.3.0: one document for each arm of a run."""
+"""A pack for other tools: a section for a model card, and documents in the schema of Every Eval Ever.
+
+The section has the results as `model-index` metadata, in the Hugging Face format; Every Eval Ever, version 0.3.0, has
+one document for each arm of a run.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
+from evenhand.core.format import count
+from evenhand.core.untrusted import clean
+from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts
 from evenhand.models.base import split_spec
+from evenhand.show.table import Content, Table, columns, markdown, measured
 from evenhand.show.view import view_of
 from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 
@@ -19,13 +29,80 @@ SCHEMA_VERSION = "0.3.0"
 _DIRECTIONS = {"higher": "higher", "lower": "lower", "zero": "closest to 0"}
 
 
+# --- model card ---
+
+
+def model_card(pack: Pack) -> str:
+    """Return front matter and section; put the first into the card's header, the second into its text."""
+    header = yaml.safe_dump({"model-index": _index(pack)}, sort_keys=False, allow_unicode=True)
+    verdicts = [sentence for run in pack.runs for sentence in run.study.verdicts]
+    lines = [
+        "## Bias, Risks, and Limitations",
+        "",
+        f"Measured with Evenhand {own_version()} on {pack.made[:10]}. Values have 95 % intervals.",
+        "",
+        markdown(_results(pack)),
+        *(f"- {_line(sentence)}" for sentence in verdicts),
+        "",
+        "### Limits of this evaluation",
+        "",
+        *(f"- {_line(limit)}" for limit in pack.limits),
+    ]
+    return f"---\n{header}---\n\n" + "\n".join(lines) + "\n"
+
+
+def _results(pack: Pack) -> Table:
+    rows: list[list[Content]] = [
+        [
+            run.study.benchmark,
+            arm.method,
+            view_of(run.study).info(name).title,
+            measured(found.value, found.low, found.high, run.study.digits(name), n=found.n),
+            count(found.n),
+        ]
+        for run in pack.runs
+        for arm in run.arms
+        for name in run.main_metrics
+        if (found := arm.estimate(name)) is not None and found.value is not None
+    ]
+    return Table("Results", columns("Benchmark", "Method", "Metric", "Value", "Samples", words=3), rows)
+
+
+def _line(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+def _index(pack: Pack) -> list[dict[str, Any]]:
+    by_model: dict[str, list[dict[str, Any]]] = {}
+    for run in pack.runs:
+        view = view_of(run.study)
+        for arm in run.arms:
+            metrics = [
+                {"type": name, "name": view.info(name).title, "value": round(found.value, 4)}
+                for name in run.main_metrics
+                if (found := arm.estimate(name)) is not None and found.value is not None
+            ]
+            if metrics:
+                by_model.setdefault(arm.models["base"], []).append(
+                    {
+                        "task": {"type": "text-generation", "name": f"{run.study.benchmark}, method {arm.method}"},
+                        "dataset": {"name": run.data.title, "type": run.data.name},
+                        "metrics": metrics,
+                    }
+                )
+    return [{"name": model, "results": results} for model, results in by_model.items()]
+
+
+# --- Every Eval Ever ---
+
+
 def documents(pack: Pack) -> dict[str, dict[str, Any]]:
     """File name → document."""
     found: dict[str, dict[str, Any]] = {}
     seconds = str(int(datetime.fromisoformat(pack.made).timestamp()))
     for run in pack.runs:
         for number, arm in enumerate(run.arms, 1):
-            results = [each for name in run.main_metrics if (each := _result(run, arm, name)) is not None]
+            results = [each for name in run.main_metrics if (each := _evaluation(run, arm, name)) is not None]
             if results:
                 found[f"{run.name}-{number}.json"] = _document(run, arm, results, seconds)
     return found
@@ -74,7 +151,7 @@ def _model(run: RunFacts, spec: str) -> dict[str, Any]:
     }
 
 
-def _result(run: RunFacts, arm: ArmResult, name: str) -> dict[str, Any] | None:
+def _evaluation(run: RunFacts, arm: ArmResult, name: str) -> dict[str, Any] | None:
     info, found = view_of(run.study).info(name), arm.estimate(name)
     if found is None or found.value is None or not math.isfinite(found.value):
         return None

@@ -1,1 +1,0 @@
-"""The page of a paper: HTML, CSV files and the terminal."""
