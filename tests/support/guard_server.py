@@ -1,12 +1,13 @@
 """A guard server in this process, in front of a stub endpoint, for tests that are its clients."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import orjson
+import pytest
 from aiohttp import web
 
 from evenhand.server.app import make_runner
@@ -149,3 +150,22 @@ def streamed(
         return response
 
     return reply
+
+
+@pytest.fixture
+async def guarding() -> AsyncIterator[Guarding]:
+    """`await guarding(route(url))` starts a server with the one route `guarded`; fields of the config by name.
+
+    `may_open` and `allow_call` are options of the server.
+    """
+    started: list[Served] = []
+
+    async def start(one: dict[str, Any] | None = None, **config: Any) -> Served:
+        routes = {} if one is None else {"routes": {"guarded": one}}
+        options = {name: config.pop(name) for name in ("may_open", "allow_call") if name in config}
+        started.append(await Served({**routes, **config}, **options).start())
+        return started[-1]
+
+    yield start
+    for each in started:
+        await each.stop()

@@ -17,8 +17,7 @@ from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.rules import json_form
-from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed
-from evenhand.guards.fields import json_words
+from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed, unescaped
 from evenhand.guards.types import Check
 from evenhand.scorers.language import OTHER_LANGUAGE
 from evenhand.session import Session
@@ -169,8 +168,7 @@ def is_unchecked(check: Check) -> bool:
 
 def _read(text: str) -> tuple[list[str], bool]:
     """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
-    escaped = (json_words(text) or ()) if "\\u" in text else ()
-    hidden = (*escaped, *filter(None, [decoded(text)]))
+    hidden = tuple(filter(None, (unescaped(text), decoded(text))))
     views = (text, revealed(text), revealed("\n".join(hidden)))
     return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
 

@@ -27,6 +27,7 @@ _CYRILLIC = str.maketrans("абвегнікмоорстухѕјһԁԛԝѵӏьє�
 _GREEK = str.maketrans("αβγεζηικλμνοπρσςτυχω", "abyeznikluvonpostuxw")
 _OTHERS = str.maketrans("օոսհցզյաեցꭺᏼꮯꭰꭼꮐꮋꭵꭻꮶꮮꮇꮲꮢꮪꭲꮩꮃꮓ", "onuhgqjwegabcdeghijklmprstvwz")
 _LOOKALIKES = _CYRILLIC | _GREEK | _OTHERS
+_CODES = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})")
 _OTHER_SIGNS = re.compile(r"[^\x00-\x7f]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _SYMBOLS = 3
@@ -156,6 +157,14 @@ def decoded(text: str) -> str:
         parts = [plain for part in parts for plain in (*_from_base64(part), *_from_escapes(part))]
         found += parts
     return "\n".join(found)
+
+
+def unescaped(text: str) -> str:
+    """The text with its characters instead of JSON's and Python's escapes; "" if it has none."""
+    if "\\u" not in text and "\\x" not in text:
+        return ""
+    plain = _CODES.sub(lambda match: chr(int(match[0][2:], 16)), text)
+    return "" if plain == text else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _from_base64(text: str) -> list[str]:

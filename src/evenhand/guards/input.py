@@ -17,7 +17,7 @@ from typing import Any, Self
 import orjson
 
 from evenhand.guards.checks import Checks, failed, is_unchecked
-from evenhand.guards.fields import as_mapping, as_sequence, is_name, json_words
+from evenhand.guards.fields import as_mapping, as_sequence, is_name, json_words, name_words
 from evenhand.guards.loop import Loop, Setup
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import InputPolicy, InputRail, Scope
@@ -27,6 +27,8 @@ from evenhand.guards.types import Check, Guarded, InputAction, InputRecord, Segm
 from evenhand.judging.judge import JUDGE
 from evenhand.reading.json_form import wants_json
 
+MOST_NAMED = 3
+"""Words of a name or a key that is not read as text."""
 UNREAD = "it has content that is not text"
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _MEDIA = ("image_url", "input_image", "input_audio", "video_url", "file", "input_file")
@@ -34,7 +36,8 @@ _OTHER = "other content"
 _APPLICATION = ("system", "developer")
 """Roles of the application itself, which writes instructions by right."""
 _FORM = ("role", "content", "tool_call_id")
-_DEFINITIONS = ("tools", "functions", "response_format", "prediction")
+_NO_TEXT = ("messages", "model", "user", "safety_identifier", "prompt_cache_key", "evenhand")
+"""Fields that a model does not read, or that are read by themselves; every other field may carry text."""
 
 
 async def checked_answer(setup: Setup, body: Mapping[str, Any]) -> Guarded:
@@ -186,7 +189,7 @@ def sent_texts(body: Mapping[str, Any], scope: Scope) -> tuple[tuple[str, ...], 
             if kind:
                 unread[kind] = None
     if scope == "all":
-        given = {name: body[name] for name in _DEFINITIONS if body.get(name)}
+        given = {name: value for name, value in body.items() if name not in _NO_TEXT and value}
         words.setdefault("system", []).extend(_texts_in(given) or ())
     texts = ("\n\n".join(said) for said in words.values())
     return tuple(filter(None, texts)), tuple(unread)
@@ -234,7 +237,15 @@ def _part(part: Mapping[str, Any]) -> tuple[str, str]:
 def _texts_in(value: Any) -> list[str] | None:
     """Return the texts in any value that are more than a name; None if it cannot be read."""
     try:
-        found = json_words(orjson.dumps(value).decode())
+        found = json_words(orjson.dumps(value).decode(), _said)
     except TypeError:
         return None
-    return None if found is None else [text for text in found if not is_name(text)]
+    return None if found is None else list(filter(None, map(_said, found)))
+
+
+def _said(text: str) -> str:
+    """Return a text, or the words of a long name; short names of tools and fields say nothing."""
+    if not is_name(text):
+        return text
+    words = name_words(text)
+    return words if words.count(" ") >= MOST_NAMED else ""

@@ -5,6 +5,7 @@ Pure functions.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -19,6 +20,7 @@ from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Completion, Generation, Message, Params, Turn, Usage
 from evenhand.guards.checks import failed, is_unchecked
 from evenhand.guards.fields import (
+    CALLED,
     allowed_calls,
     allowed_head,
     allowed_logprobs,
@@ -26,16 +28,18 @@ from evenhand.guards.fields import (
     allowed_reply,
     as_mapping,
     as_sequence,
+    delta_of,
     finish_of,
     first_choice,
     left_out,
+    mended,
+    received_characters,
     text_of,
 )
 from evenhand.guards.policy import GuardPolicy
-from evenhand.guards.request import RawAnswer, Request, usage_in
+from evenhand.guards.request import CHARACTERS_PER_TOKEN, RawAnswer, Request, sent_tokens, usage_in
 from evenhand.guards.types import Action, Check, Guarded
 from evenhand.guards.upstream import UpstreamError
-from evenhand.models.fake import estimate_tokens
 from evenhand.models.reasoning import ThoughtStream
 
 LATE = "the latency budget was used up"
@@ -46,7 +50,6 @@ class StreamedReply:
     """One streamed call of the upstream."""
 
     def __init__(self, request: Request, messages: Sequence[Message], *, first: bool, checked: bool) -> None:
-        self.refusal = ""
         self.finish = "stop"
         self.head: dict[str, Any] = {}
         """The fields of the chunks apart from choices and usage."""
@@ -57,21 +60,35 @@ class StreamedReply:
         self._thoughts = ThoughtStream() if checked else None
         """Thoughts inside the text are left out of checked answers."""
         self._texts: list[str] = []
-        self._calls: dict[Any, dict[str, Any]] = {}
+        self._half = ""
+        """The first half of a character whose second half is in the next chunk."""
+        self._refusals: list[str] = []
+        self._calls: dict[str, _StreamedCall] = {}
+        self._called: _StreamedCall | None = None
+        """The one call of the older form, `function_call`."""
         self._usage: Mapping[str, Any] | None = None
+        self._received = 0
+        """Characters of all kinds that came, thoughts among them."""
+        self._charged = False
+        """Whether the endpoint has begun to work on the request."""
 
     @property
     def text(self) -> str:
         return "".join(self._texts)
 
     @property
-    def tool_calls(self) -> list[dict[str, Any]]:
-        return allowed_calls(list(self._calls.values()))
+    def refusal(self) -> str:
+        return mended("".join(self._refusals))
 
     @property
     def message(self) -> dict[str, Any]:
         """What the reply says beside its text."""
-        return {"refusal": self.refusal, "tool_calls": self.tool_calls}
+        message: dict[str, Any] = {"refusal": self.refusal}
+        if calls := allowed_calls([each.whole() for each in self._calls.values()]):
+            message["tool_calls"] = calls
+        if self._called is not None:
+            message["function_call"] = self._called.whole()["function"]
+        return message
 
     async def texts(self) -> AsyncGenerator[str]:
         """The pieces of text as they come."""
@@ -91,19 +108,30 @@ class StreamedReply:
                     if text:
                         self._texts.append(text)
                         yield text
-            if self._thoughts is not None and (text := self._thoughts.rest()):
+            rest = mended(self._half)
+            if text := rest if self._thoughts is None else self._thoughts.feed(rest) + self._thoughts.rest():
                 self._texts.append(text)
                 yield text
+        except UpstreamError as error:
+            self._charged |= error.status == 504  # it was asked, and took too long
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            self._charged = True
+            raise
         finally:
             self.seconds = time.perf_counter() - began
 
     def turn(self, prompt: Prompt, spec: str) -> Turn:
-        """Return the recorded call; the tokens of an aborted stream are estimated."""
+        """Return the recorded call; the tokens of a stream that says none, or is left early, are estimated.
+
+        A call that was refused before the endpoint worked on it costs nothing.
+        """
         if self._usage is not None:
             usage = usage_in({"usage": self._usage})
+        elif self._charged:
+            usage = Usage(1, sent_tokens(self._request.body), self._received // CHARACTERS_PER_TOKEN)
         else:
-            asked = sum(estimate_tokens(each.content) for each in self._messages)
-            usage = Usage(calls=1, prompt_tokens=asked, completion_tokens=estimate_tokens(self.text))
+            usage = Usage(calls=1)
         completion = Completion(self.text, refusal=self.refusal or None)
         generation = Generation((completion,), spec, usage, self.seconds)
         agent = "writer" if self._first else "reviser"
@@ -118,26 +146,46 @@ class StreamedReply:
                     self._traced.used(usage_in(chunk), self.finish)
             elif name != "choices":
                 self.head[name] = value
+        self._charged = True
         choice = first_choice(chunk)
         if finish := choice.get("finish_reason"):
             self.finish = str(finish)
-        delta = as_mapping(choice.get("delta"))
+        delta = delta_of(choice)
+        self._received += received_characters(delta)
         if refusal := delta.get("refusal"):
-            self.refusal += text_of(refusal)
+            self._refusals.append(text_of(refusal))
         if calls := delta.get("tool_calls"):
-            for part in as_sequence(calls):
-                self._add_call(as_mapping(part))
-        return text_of(delta.get("content"))
+            for part in map(as_mapping, as_sequence(calls)):
+                self._calls.setdefault(str(part.get("index", len(self._calls))), _StreamedCall()).add(part)
+        if called := as_mapping(delta.get("function_call")):
+            self._called = self._called or _StreamedCall()
+            self._called.add({"function": called})
+        text = self._half + text_of(delta.get("content"))
+        self._half = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
+        return mended(text[:-1] if self._half else text)
 
-    def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Merge a tool call delta: names and ids come once, arguments in pieces."""
-        index = str(part.get("index", len(self._calls)))
-        call = self._calls.setdefault(index, {"function": {"name": "", "arguments": ""}})
-        call |= {"id": part["id"]} if part.get("id") else {}
-        function = as_mapping(part.get("function"))
-        call["function"]["name"] = function.get("name") or call["function"]["name"]
-        written = function.get("arguments") or ""
-        call["function"]["arguments"] += written if isinstance(written, str) else orjson.dumps(written).decode()
+
+class _StreamedCall:
+    """A tool call whose name and id come once, and whose arguments come in pieces."""
+
+    def __init__(self) -> None:
+        self._id = ""
+        self._kind = "function"
+        self._name = ""
+        self._written: list[str] = []
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        self._id = str(part.get("id") or self._id)
+        for kind, field in CALLED.items():
+            if called := as_mapping(part.get(kind)):
+                self._kind = kind
+                self._name = str(called.get("name") or self._name)
+                written = called.get(field) or ""
+                self._written.append(written if isinstance(written, str) else orjson.dumps(written).decode())
+
+    def whole(self) -> dict[str, Any]:
+        called = {"name": mended(self._name), CALLED[self._kind]: mended("".join(self._written))}
+        return {**({"id": mended(self._id)} if self._id else {}), "type": self._kind, self._kind: called}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,11 +329,10 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
     first, last = answer.replies[0], answer.replies[-1]
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     notes: dict[str, Any] = {}
-    if last.refusal and not answer.blocked:
-        message["refusal"] = last.refusal
-    if last.tool_calls and not answer.blocked:
-        message["tool_calls"] = last.tool_calls
-        if policy.tool_arguments == "pass":
+    said = last.message
+    if not answer.blocked:
+        message |= {name: value for name, value in said.items() if value}
+        if has_calls(said) and policy.tool_arguments == "pass":
             notes["tools"] = TOOLS
     why = [*failed(answer.before), *answer.problems, *((LATE,) if answer.late else ())]
     return Guarded(
@@ -311,7 +358,7 @@ def _stream_action(answer: StreamedAnswer, policy: GuardPolicy) -> Action:
     revised = len(answer.replies) > 1
     if answer.failing:
         return "flagged" if policy.action != "revise" else "tried" if revised else "unrevised"
-    calls = bool(answer.replies[-1].tool_calls)
+    calls = has_calls(answer.replies[-1].message)
     if answer.unchecked or _is_passed_on(policy, checked=answer.checked, calls=calls):
         return "unchecked"
     return "revised" if revised else "passed"

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from evenhand.core.types import Completion, Finish, Generation, Message, Params, Role, Usage, token_count
-from evenhand.guards.fields import text_of
+from evenhand.guards.fields import as_mapping, as_sequence, received_characters, text_of
 from evenhand.guards.upstream import BadRequest, CutReply, Upstream
 from evenhand.models.base import Feature, Model
 
+CHARACTERS_PER_TOKEN = 4
+"""For estimates, where an endpoint does not count."""
 _ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -175,9 +177,10 @@ class Request:
         reply = await self.upstream.chat(body)
         self.seconds["answer" if first else "revision"] += time.perf_counter() - began
         answers = [raw_answer(choice, reply) for choice in _choices(reply)[:n]]
+        used = used_by(reply, body)
         self.answers += answers
         completions = tuple(map(_completion, answers))
-        generation = Generation(completions, self.upstream.spec, usage_in(reply), time.perf_counter() - began)
+        generation = Generation(completions, self.upstream.spec, used, time.perf_counter() - began)
         if first and (answers[0].refusal or not answers[0].text.strip()):
             raise WordlessAnswer(answers[0], generation)
         return generation
@@ -192,7 +195,7 @@ class Request:
         began = time.perf_counter()
         reply = await self.upstream.chat(body)
         completion = _completion(raw_answer(_choices(reply)[0], reply))
-        return Generation((completion,), self.upstream.spec, usage_in(reply), time.perf_counter() - began)
+        return Generation((completion,), self.upstream.spec, used_by(reply, body), time.perf_counter() - began)
 
 
 class RequestModel(Model):
@@ -243,6 +246,31 @@ def usage_in(reply: Mapping[str, Any]) -> Usage:
         prompt_tokens=token_count(counts.get("prompt_tokens")),
         completion_tokens=token_count(counts.get("completion_tokens")),
     )
+
+
+def used_by(reply: Mapping[str, Any], body: Mapping[str, Any]) -> Usage:
+    """Return the usage that a reply reports; where it reports none, an estimate of what was sent and received."""
+    used = usage_in(reply)
+    if used.tokens:
+        return used
+    messages = (as_mapping(as_mapping(each).get("message")) for each in as_sequence(reply.get("choices")))
+    received = sum(map(received_characters, messages))
+    return replace(used, prompt_tokens=sent_tokens(body), completion_tokens=received // CHARACTERS_PER_TOKEN)
+
+
+def sent_tokens(body: Mapping[str, Any]) -> int:
+    """Estimate the tokens of a request: of its messages, its tools or its inputs."""
+    sent = [body.get(name) for name in ("messages", "tools", "functions", "input", "prompt") if body.get(name)]
+    return sum(map(_characters, sent)) // CHARACTERS_PER_TOKEN + 1
+
+
+def _characters(value: Any) -> int:
+    """The length of all texts in a value."""
+    if isinstance(value, Mapping):
+        return sum(map(_characters, cast(Mapping[str, Any], value).values()))
+    if isinstance(value, list):
+        return sum(map(_characters, cast(list[Any], value)))
+    return len(value) if isinstance(value, str) else CHARACTERS_PER_TOKEN * isinstance(value, int)
 
 
 def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:

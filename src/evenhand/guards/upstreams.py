@@ -27,7 +27,7 @@ import orjson
 from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.core.types import Generation, Message, Params
-from evenhand.guards.fields import as_mapping, first_choice, text_of
+from evenhand.guards.fields import TooManyValuesError, delta_of, first_choice, parse_json, text_of
 from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import (
@@ -57,6 +57,9 @@ Chunk = dict[str, Any]
 FAILURES, FAILING_SECONDS = 5, 1.0
 """A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
 _BUSY = (429, 503, 504)
+MOST_VALUES = 500_000
+"""Lists, objects and strings of one reply; log-probabilities of long answers have many."""
+_BOM = b"\xef\xbb\xbf"
 _log = logging.getLogger("evenhand.guards")
 
 
@@ -106,7 +109,8 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                 yield as_chunk(whole)
                 return
             async with aclosing(read_lines(response)) as lines:
-                async for line in lines:
+                async for read in lines:
+                    line = read.removeprefix(_BOM)
                     if not line.startswith(b"data:"):
                         continue
                     data = line[5:].strip()
@@ -160,8 +164,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 
     def _loaded(self, payload: bytes) -> dict[str, Any]:
         try:
-            value: Any = orjson.loads(payload)
-        except ValueError:
+            value: Any = parse_json(payload, MOST_VALUES, halves=True)
+        except TooManyValuesError as error:
+            raise CutReply(f"The upstream {self.name} sent a reply of {error}, which are too many.") from error
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise self._no_completion(payload)
@@ -499,7 +505,7 @@ async def _opened(
     try:
         async for chunk in chunks:
             opening.append(chunk)
-            delta = as_mapping(first_choice(chunk).get("delta"))
+            delta = delta_of(first_choice(chunk))
             if held:
                 text += text_of(delta.get("content"))
                 if first_end(text):

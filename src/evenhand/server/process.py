@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from aiohttp import web
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
-from evenhand.core.files import scratch
+from evenhand.core.files import scratch, write_bytes
 from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.server import Server
@@ -112,7 +113,7 @@ class ServeOptions:
     allow_call: bool = False
     """Whether routes may have call/ models, which run Python code."""
     run_file: Path | None = None
-    """The state that several processes share if the config names none."""
+    """The state that several processes share if the config names none; beside it is the config that they accepted."""
 
     def server(self, config: ServeConfig) -> Server:
         return Server(
@@ -141,15 +142,15 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
     gc.freeze()  # modules stay; routes come later, because a reload must be able to free them
     gc.set_threshold(COLLECT_AFTER, 5, 2)  # older objects soon, too, so that memory stays flat
     server = options.server(options.config)
-    lifecycle = Lifecycle(server, options.file)
+    accepted = options.run_file and options.run_file.with_name("accepted.yaml")
+    lifecycle = Lifecycle(server, options.file, accepted)
     runner = make_runner(server, lifecycle.reload)
     with ServerLog():
         await runner.setup()
         try:
             await server.state.start()
-            if options.restarted and options.file:  # keys that were removed since must not work again
-                with contextlib.suppress(RequestError):  # already logged
-                    await lifecycle.reload()
+            if options.restarted:
+                await lifecycle.catch_up()
             listener = ListeningSocket(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
             lifecycle.handle_signals()
@@ -168,11 +169,17 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
 
 
 class Lifecycle:
-    """Reacts to signals and to changes of the config file."""
+    """Reacts to signals and to changes of the config file.
 
-    def __init__(self, server: Server, file: Path | None) -> None:
+    `accepted` is a copy of the last valid config file, which all workers of a server keep and follow: a worker that
+    starts again, or that has missed an edit, never serves an older config than the others.
+    """
+
+    def __init__(self, server: Server, file: Path | None, accepted: Path | None = None) -> None:
         self._server = server
         self._file = file
+        self._accepted = accepted
+        self._followed = _stamp(accepted)
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._reload_requested = asyncio.Event()
@@ -212,14 +219,34 @@ class Lifecycle:
             raise RequestError(409, "This server was started without a config file, so it cannot reload one.")
         self._seen = _stamp(self._file)
         try:
-            needs_restart = self._server.reload(parse_config(await _settled(self._file), self._file))
+            content = await _settled(self._file)
+            needs_restart = self._server.reload(parse_config(content, self._file))
         except EvenhandError as error:
             _log.error("The new config is not valid and is ignored: %s", error)
             raise RequestError(
                 422, f"The new config is not valid and is ignored: {error}", code="bad_config"
             ) from error
+        if self._accepted is not None:
+            write_bytes(self._accepted, content, mode=0o600)
+            self._followed = _stamp(self._accepted)
         _log.info("Config reloaded%s", f"; restart to apply {', '.join(needs_restart)}" if needs_restart else "")
         return needs_restart
+
+    async def catch_up(self) -> None:
+        """Use the last accepted config, and then the file if it is valid: keys that were removed must not work again.
+
+        Raises if the accepted config cannot be used: an older one must not be served.
+        """
+        self._follow()
+        if self._file is not None:
+            with contextlib.suppress(RequestError):  # already logged
+                await self.reload()
+
+    def _follow(self) -> None:
+        """Use the config that another worker has accepted, if there is a newer one."""
+        if self._accepted is not None and (stamp := _stamp(self._accepted)) is not None:
+            self._server.reload(parse_config(self._accepted.read_bytes(), self._accepted))
+            self._followed = stamp
 
     async def _watch(self) -> None:
         """Reload on SIGHUP and when the file has changed."""
@@ -231,6 +258,12 @@ class Lifecycle:
                 self._reload_requested.clear()
                 with contextlib.suppress(RequestError):  # already logged
                     await self.reload()
+            if _stamp(self._accepted) != self._followed:
+                try:
+                    self._follow()
+                except EvenhandError as error:
+                    _log.error("A config that another worker uses cannot be used here: %s", error)
+                    self._stop.set()  # it is started again; an older config must not be served
 
     def _on_stop_signal(self) -> None:
         if self._stop.is_set():
@@ -249,7 +282,11 @@ async def _settled(file: Path) -> bytes:
 
 def _content(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        # A pipe that took the file's place would be read for ever.
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise DataError("cannot be read: it is not a regular file.", file=file)
+            return opened.read()
     except OSError as error:
         raise DataError(f"cannot be read: {error}.", file=file) from error
 

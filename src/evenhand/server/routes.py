@@ -24,14 +24,13 @@ from evenhand.core.types import Usage
 from evenhand.guards.guard import Guard, load_endpoints
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy, InputPolicy
-from evenhand.guards.request import raw_answer, usage_in
+from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.guards.upstreams import ModelUpstream, Upstreams, new_breaker
 from evenhand.models.base import Model, ModelOptions, reached, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.failover import Breaker, Endpoint
-from evenhand.models.fake import estimate_tokens
 from evenhand.server.chat_api.wire import BYPASSED, as_object
 from evenhand.server.config import InputConfig, RouteConfig, UpstreamConfig
 from evenhand.web.errors import RequestError
@@ -160,12 +159,12 @@ class Passthrough:
                 reply = await self._upstream.chat(body)
                 call.used(usage_in(reply))
         except asyncio.CancelledError:  # the endpoint has read the prompt
-            charge(self._priced(Usage(prompt_tokens=estimate_tokens(str(body.get("messages"))))))
+            charge(self._priced(Usage(prompt_tokens=sent_tokens(body))))
             raise
         choice = as_object(reply["choices"][0])
         if choice is None:
             raise UpstreamError(502, "The upstream sent no answer.")
-        used = self._priced(usage_in(reply))
+        used = self._priced(used_by(reply, body))
         charge(used)
         answer = raw_answer(choice, reply)
         took = perf_counter() - began
@@ -191,7 +190,7 @@ class Passthrough:
         with call.running():
             reply = await self._upstream.embeddings(body)
             call.used(usage_in(reply))
-        used = self._priced(usage_in(reply))
+        used = self._priced(used_by(reply, body))
         charge(used)
         return reply, used
 

@@ -102,6 +102,8 @@ def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list
         calls: Any = segment.final.message.get("tool_calls") or ()
         if calls:
             sent.append(_chat(stamp, index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]}))
+        if called := segment.final.message.get("function_call"):
+            sent.append(_chat(stamp, index, {"function_call": called}))
         if refusal := segment.final.message.get("refusal"):
             sent.append(_chat(stamp, index, {"refusal": refusal}))
         sent.append({**_chat(stamp, index, {}, segment.final.finish), "evenhand": record([segment.final])})

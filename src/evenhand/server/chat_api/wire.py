@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import orjson
-
 from evenhand.core.types import Usage
 from evenhand.guards.checks import LATE, NO_WORDS, failed
+from evenhand.guards.fields import TooManyValuesError, allowed_usage, parse_json
 from evenhand.guards.input import UNREAD
 from evenhand.guards.types import Check, Guarded
 from evenhand.server.config import LimitsConfig
@@ -20,6 +19,8 @@ BYPASSED: Any = "bypassed"
 NO_SCORE = "it could not be scored"
 _PUBLIC_PROBLEMS = (LATE, NO_WORDS, UNREAD, "not English")
 _SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked", "input-blocked")
+MOST_VALUES = 100_000
+"""Lists, objects and strings of one request."""
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
 
@@ -35,17 +36,23 @@ class Stamp:
 
 def read_body(data: bytes, route: str | None = None) -> Json:
     """Parse the request's body and check the fields that every endpoint needs; `route` replaces the model."""
-    try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
-    if (fields := as_object(body)) is None:
+    if (fields := as_object(parse_body(data))) is None:
         raise RequestError(400, "The request body must be a JSON object.")
     if route is not None:
         fields["model"] = route
     if not isinstance(fields.get("model"), str):
         raise RequestError(400, "The request names no model. See /v1/models.", param="model")
     return fields
+
+
+def parse_body(data: bytes) -> Any:
+    """Return the value of a request's body; one with too many values is refused before they are built."""
+    try:
+        return parse_json(data, MOST_VALUES)
+    except TooManyValuesError as error:
+        raise RequestError(400, f"The request has {error}, which are more than this server accepts.") from error
+    except ValueError as error:
+        raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
 
 
 def as_object(value: Any) -> Json | None:
@@ -143,7 +150,7 @@ def spent(answers: Sequence[Guarded]) -> Usage:
 
 def usage_of(answers: Sequence[Guarded]) -> Json:
     """Return the tokens of the whole loop, or the endpoint's own detailed usage after a single call."""
-    own = as_object(answers[0].upstream.get("usage"))
+    own = allowed_usage(answers[0].upstream.get("usage"))
     if len(answers) == 1 and answers[0].usage.calls == 1 and own:
         return own
     used = spent(answers)

@@ -25,6 +25,7 @@ from aiohttp import web
 from evenhand.core.errors import ModelError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
+from evenhand.server.chat_api.wire import parse_body
 from evenhand.server.limits import limits_of
 from evenhand.server.ticket import ticket_of
 from evenhand.web.errors import RequestError
@@ -57,10 +58,7 @@ _CATEGORIES = (
 
 async def read_object(request: web.Request) -> dict[str, Any]:
     """Return the request's body, which must be a JSON object."""
-    try:
-        body = orjson.loads(await request.read())
-    except orjson.JSONDecodeError as error:
-        raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
+    body = parse_body(await request.read())
     if not isinstance(body, dict):
         raise RequestError(400, "The request body must be a JSON object.")
     return body  # pyright: ignore[reportUnknownVariableType]

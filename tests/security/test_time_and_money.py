@@ -1,0 +1,161 @@
+"""Findings on time, memory and money: work is linear and bounded, and keys pay for what was sent and received."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from evenhand.guards.fields import TooManyValuesError, parse_json
+from support.fixtures import Serve
+from support.guard_server import CLEAN, Guarding, Served, route
+from support.server import Reply, raw, refuse, reply_with
+
+KEY = "evh-a-key-with-a-budget-0123456789"
+BUDGET: dict[str, Any] = {
+    "keys": {
+        "team": {
+            "hash": hashlib.sha256(KEY.encode()).hexdigest(),
+            "may": ["admin"],
+            "budget": {"tokens": 2000, "per": "total"},
+        }
+    }
+}
+AUTH = {"Authorization": f"Bearer {KEY}"}
+
+
+def _stream(deltas: Sequence[Mapping[str, Any]], *, stay: bool = False, usage: Any = None) -> Reply:
+    async def reply(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        choices = [{"choices": [{"index": 0, "delta": each, "finish_reason": None}]} for each in deltas]
+        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]} | ({"usage": usage} if usage else {})
+        await response.write(b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in choices))
+        if stay:
+            await asyncio.sleep(600)
+        await response.write(b"data: " + orjson.dumps(end) + b"\n\ndata: [DONE]\n\n")
+        return response
+
+    return reply
+
+
+async def _spent(guard: Served) -> float:
+    spent = (await guard.get("/admin/spent", headers=AUTH)).body
+    return spent["team"]["total"]["tokens"] if "team" in spent else 0.0
+
+
+@pytest.mark.parametrize("kind", ["arguments", "refusal"])
+async def test_07_streams_of_many_pieces_take_linear_time(serve: Serve, guarding: Guarding, kind: str):
+    def delta(piece: str) -> dict[str, Any]:
+        if kind == "refusal":
+            return {"refusal": piece}
+        return {"tool_calls": [{"index": 0, "function": {"name": "say", "arguments": piece}}]}
+
+    async def seconds(count: int) -> float:
+        behind = await serve(_stream([delta("some words ")] * count, usage={"prompt_tokens": 1}))
+        guard = await guarding(route(behind.url, method="default", evaluators=[]))
+        began = time.process_time()
+        assert (await guard.chat(stream=True)).status == 200
+        return time.process_time() - began
+
+    short, long = await seconds(4_000), await seconds(40_000)
+
+    assert long < 40 * max(short, 0.05)
+
+
+@pytest.mark.parametrize("body", [b"[],", b'{"a":1},', b'"a",'])
+def test_08_json_with_too_many_values_is_refused_before_they_are_built(body: bytes):
+    data = b"[" + body * 1_000_000 + b"0]"
+    began = time.process_time()
+
+    with pytest.raises(TooManyValuesError):
+        parse_json(data, 100_000)
+
+    assert time.process_time() - began < 0.5
+
+
+def test_08_brackets_and_commas_in_texts_are_no_values():
+    data = orjson.dumps({"text": '[],{},\\"' * 200_000})
+
+    assert parse_json(data, 1_000)["text"].startswith("[],{}")
+
+
+def test_08_an_unfinished_text_full_of_quotes_takes_linear_time():
+    began = time.process_time()
+
+    with pytest.raises(ValueError):
+        parse_json(b'["' + b'\\"' * 2_000_000, 1_000)
+
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/moderations", "/v1/embeddings"])
+async def test_08_a_request_of_too_many_values_is_refused(serve: Serve, guarding: Guarding, path: str):
+    behind = await serve(reply_with({}))
+    guard = await guarding(route(behind.url))
+
+    answer = await guard.post(path, b'{"model": "guarded", "input": [' + b"[]," * 300_000 + b"0]}")
+
+    assert answer.status == 400 and "values" in answer.body["error"]["message"]
+
+
+async def test_08_a_reply_of_too_many_values_is_no_answer(serve: Serve, guarding: Guarding):
+    behind = await serve(raw(b'{"choices": [' + b"{}," * 3_000_000 + b"{}]}"))
+    guard = await guarding(route(behind.url))
+
+    assert (await guard.chat()).status == 502
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_09_an_upstream_without_usage_is_charged_by_estimate(serve: Serve, guarding: Guarding, streamed: bool):
+    text = "word " * 400
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    behind = await serve(_stream([{"content": text}]) if streamed else reply_with({"choices": [choice]}))
+    guard = await guarding(route(behind.url, method="default", evaluators=[]), **BUDGET)
+
+    assert (await guard.chat(stream=streamed, headers=AUTH)).status == 200
+
+    assert 450 <= await _spent(guard) <= 600
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": "thought " * 1000},
+        {"refusal": "never " * 1300},
+        {"tool_calls": [{"index": 0, "function": {"name": "say", "arguments": "word " * 1600}}]},
+    ],
+    ids=["reasoning", "refusal", "arguments"],
+)
+async def test_09_a_client_that_leaves_pays_for_everything_that_was_received(
+    serve: Serve, guarding: Guarding, delta: dict[str, Any]
+):
+    behind = await serve(_stream([delta, {"content": CLEAN}], stay=True))
+    guard = await guarding(route(behind.url, method="default", evaluators=[]), **BUDGET)
+    body = {"model": "guarded", "messages": [{"role": "user", "content": "Hello?"}], "stream": True}
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{guard.url}/chat/completions", json=body, headers=AUTH) as response,
+    ):
+        await response.content.readany()
+    await guard.told()
+
+    assert 1800 <= await _spent(guard) <= 2300
+
+
+@pytest.mark.parametrize("failure", ["refused", "unreachable", "breaker"])
+async def test_09_a_stream_that_was_never_called_costs_nothing(serve: Serve, guarding: Guarding, failure: str):
+    behind = await serve(refuse("No.") if failure != "breaker" else reply_with({}, 500))
+    url = "http://127.0.0.1:9/v1" if failure == "unreachable" else behind.url
+    guard = await guarding(route(url), **BUDGET)
+
+    for _ in range(8):
+        assert (await guard.chat("word " * 1000, stream=True, headers=AUTH)).status >= 400
+
+    assert await _spent(guard) == 0
