@@ -15,7 +15,15 @@ PYTHON = blocks("python")
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Fresh]:
-    with Fresh("evenhand.api", "evenhand.guards.guard", "evenhand.show.report") as fresh:
+    used = (
+        "benchmarks.bbq",
+        "benchmarks.malibu",
+        "benchmarks.prompts",
+        "guards.guard",
+        "methods.default",
+        "show.report",
+    )
+    with Fresh("evenhand.api", *(f"evenhand.{name}" for name in used)) as fresh:
         yield fresh
 
 

@@ -204,6 +204,7 @@ else:
 
 
 @pytest.mark.skipif(DATA is None, reason="BBQ is not here: set EVENHAND_DATA")
+@pytest.mark.slow
 def test_the_official_questions_have_the_same_groups():
     named = {each["metric"] for each in read("_bbq.yaml")["metric_list"]}
 
