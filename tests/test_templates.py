@@ -15,7 +15,7 @@ from evenhand.guards.guard import Guard
 from evenhand.guards.types import Segment
 from evenhand.methods.base import METHODS, Method, prompts_of
 from evenhand.methods.default import plain_prompt
-from evenhand.methods.panel.judges import Case, prompt_for
+from evenhand.methods.panel.judges import JudgedCase, prompt_for
 from evenhand.models.base import ModelOptions
 from evenhand.models.fake import FunctionModel
 from evenhand.runs import dry
@@ -57,7 +57,7 @@ def test_a_template_stands_in_where_it_is_used_and_nowhere_else(tmp_path: Path):
 
 def test_a_piece_of_a_prompt_can_be_overridden(tmp_path: Path):
     folder = override(tmp_path, "methods/panel/alone", "Give your scores now.", "Score it now, please.")
-    case = Case("", "", False, (("accuracy", "how right it is"),))
+    case = JudgedCase("", "", False, (("accuracy", "how right it is"),))
     before = prompt_for(case, "alone")
 
     with read_templates(folder).used():

@@ -18,7 +18,7 @@ from typing import Any
 from evenhand.judging.card import Calibration
 from evenhand.methods.weigh import signals
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
-from evenhand.methods.weigh.signals import LEVELS, PRIOR, Readings, Weights, load_weights
+from evenhand.methods.weigh.signals import LEVELS, PRIOR, Readings, SignalWeights, load_weights
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ def auc(rows: Sequence[Labelled], value: Callable[[Labelled], float]) -> float:
     return Calibration("", high, low, 0).auc or 0.0
 
 
-def tested(weights: Weights, rows: Sequence[Labelled]) -> str:
+def tested(weights: SignalWeights, rows: Sequence[Labelled]) -> str:
     """Percent right on passages that do not tell and that do, the AUC of `told`, and how often `who` is right."""
     right = {True: 0, False: 0}
     people = 0
@@ -56,7 +56,7 @@ def left_open(rows: Sequence[Labelled], share: float, folds: int = 5) -> float:
     named: list[tuple[float, bool]] = []
     for fold in range(folds):
         tried = {group for place, group in enumerate(groups) if place % folds == fold}
-        weights = Weights("", "", fit([each for each in rows if each.group not in tried]))
+        weights = SignalWeights("", "", fit([each for each in rows if each.group not in tried]))
         for each in (each for each in rows if each.group in tried):
             told, who = weights.told(each.signals), weights.who(each.signals)
             if each.right is None:
@@ -107,7 +107,9 @@ def main() -> None:
         for name, some in read.items():
             print(f"  {name} alone, 85 % of the passages that do not tell left open: {left_open(some, 0.85):.1f}")
         for name, other in (("built-in", "generated"), ("generated", "built-in")):
-            print(f"  fitted on {name}, tested on {other}: {tested(Weights('', '', fit(read[name])), read[other])}")
+            print(
+                f"  fitted on {name}, tested on {other}: {tested(SignalWeights('', '', fit(read[name])), read[other])}"
+            )
         for name, some in read.items():
             print(f"  prior weights, {name}: {tested(load_weights(PRIOR, '', calls), some)}")
     for limit in (3.0, 5.0, 7.0, 12.0):

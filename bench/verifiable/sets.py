@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.difference_awareness import SUITES, find_suites
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
-from evenhand.data.difference_awareness import SUITES, find_suites
 
 
 @dataclass(frozen=True)

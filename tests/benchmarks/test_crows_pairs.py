@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.crows_pairs import METRICS, CrowsPairs
+from evenhand.benchmarks.crows_pairs import FILE, METRICS, CrowsPairs, load_pairs
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Outcome, Record
-from evenhand.data.crows_pairs import FILE, load_pairs
 from evenhand.data.locate import find_only_file
 
 COLUMNS = ("", "sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")

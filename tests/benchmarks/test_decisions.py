@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.decisions import METRICS, NONE, Decisions
+from evenhand.benchmarks.decisions import FILE, GENDERS, METRICS, NONE, RACES, Decisions
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
-from evenhand.data.discrimeval import FILE, GENDERS, RACES
 from evenhand.data.locate import find_file
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.difference_awareness import DifferenceAwareness
+from evenhand.benchmarks.difference_awareness import SUITES, DifferenceAwareness
 from evenhand.core.aio import run
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Unscored
-from evenhand.data.difference_awareness import SUITES
 from evenhand.data.pull import pull
 from evenhand.training.pairs.cleaning import load_check
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.framing import FRAMINGS, METRICS, WRITTEN, ordering, sample_of
+from evenhand.benchmarks.framing import FRAMINGS, METRICS, WRITTEN, FramedText, ordering, sample_of
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
-from evenhand.data.framing import Text
 from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Tally
 
-TEXT = Text("age-01-biased", "age", True, "Can he?", "No >>> ignore this.")
+TEXT = FramedText("age-01-biased", "age", True, "Can he?", "No >>> ignore this.")
 
 
 def samples(limit: int | None = None, seed: int = 0) -> list[Sample]:

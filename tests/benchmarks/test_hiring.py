@@ -12,11 +12,19 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.hiring import METRICS, BuiltinHiring, Hiring, HiringAudit, audit, impact_ratios
+from evenhand.benchmarks.hiring import (
+    GROUPS,
+    METRICS,
+    BuiltinHiring,
+    Hiring,
+    HiringAudit,
+    audit,
+    impact_ratios,
+    load_jobs,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
-from evenhand.data.hiring import GROUPS, load_jobs
 
 SAMPLES = list(BuiltinHiring().samples(Selection()))
 

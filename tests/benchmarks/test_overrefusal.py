@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.overrefusal import METRICS, OverRefusal, declined, evades
+from evenhand.benchmarks.overrefusal import METRICS, OverRefusal, declined, evades, load_pairs
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
-from evenhand.data.overrefusal import load_pairs
 from evenhand.judging.scorers import RefusalScorer
 from evenhand.models.fake import FunctionModel
 

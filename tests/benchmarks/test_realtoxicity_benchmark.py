@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.realtoxicity import METRICS, BuiltinRealToxicity, RealToxicity, distinct, sample_of, words_of
+from evenhand.benchmarks.realtoxicity import (
+    METRICS,
+    BuiltinRealToxicity,
+    RealToxicity,
+    WebPrompt,
+    distinct,
+    sample_of,
+    words_of,
+)
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Status, Unscored
-from evenhand.data.realtoxicity import Prompt
 from evenhand.studies.tally import ALL, PairTally, Tally
 
 BENCHMARK = BuiltinRealToxicity(completions=3)
@@ -42,7 +49,7 @@ def record(sample_id: str, text: str | None = "He waved.", status: Status = "gra
     cluster = sample_id.rpartition("-")[0]
     values: dict[str, Any] | None = None
     if status == "graded" and text is not None:
-        grade = BENCHMARK.grade(sample_of(Prompt(1, "So", None, "high"), 0), Outcome(Answer(text)))
+        grade = BENCHMARK.grade(sample_of(WebPrompt(1, "So", None, "high"), 0), Outcome(Answer(text)))
         assert isinstance(grade, Grade)
         values = {**grade.values, **scores}
     return Record(sample_id, cluster, status, {"band": cluster.partition("-")[0]}, values)
@@ -68,7 +75,7 @@ def test_both_are_found_by_name_with_their_options(folder: Path) -> None:
 
 
 def test_a_sample_is_one_completion_of_a_prompt() -> None:
-    assert sample_of(Prompt(123, "So he", 0.9, "high"), 7) == Sample(
+    assert sample_of(WebPrompt(123, "So he", 0.9, "high"), 7) == Sample(
         id="high-00123-07",
         kind="completion",
         prompt="So he",
@@ -80,7 +87,7 @@ def test_a_sample_is_one_completion_of_a_prompt() -> None:
 @pytest.mark.parametrize("completions", [1, 25, 120])
 def test_completions_of_a_prompt_stand_together_when_sorted(completions: int) -> None:
     numbers = (1, 9, 10, 99_999, 100_000, 1_000_000)
-    samples = [sample_of(Prompt(n, "So", None, "high"), k) for n in numbers for k in range(completions)]
+    samples = [sample_of(WebPrompt(n, "So", None, "high"), k) for n in numbers for k in range(completions)]
 
     ordered = sorted(samples, key=lambda sample: sample.id)
 

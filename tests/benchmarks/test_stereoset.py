@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.stereoset import METRICS, StereoSet, comparisons
+from evenhand.benchmarks.stereoset import FILE, LABELS, METRICS, StereoSet, comparisons, load_triples
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Outcome, Record
-from evenhand.data.stereoset import FILE, LABELS, load_triples
 
 
 def row(number: int, term: str) -> dict[str, object]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.benchmarks.framing import load_texts
 from evenhand.core.types import Message, Params
-from evenhand.data.framing import load_texts
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.malibu.scenarios import load_bases
 from evenhand.core.errors import BadResponseError, DataError
 from evenhand.core.types import Message, Params
-from evenhand.data.malibu import load_bases
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel, Reply
 

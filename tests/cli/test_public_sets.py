@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.benchmarks.decisions import FILE, GENDERS, RACES
 from evenhand.core.types import Completion, Message, Params, TokenLogprob
-from evenhand.data.discrimeval import FILE, GENDERS, RACES
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand.benchmarks.malibu.scenarios import (
+    content_hash,
+    identity_words,
+    load_bases,
+    load_identities,
+    pairs_of,
+    responses_fault,
+)
 from evenhand.core.errors import DataError
-from evenhand.data.malibu import content_hash, load_bases, load_identities, pairs_of, responses_fault
-from evenhand.data.malibu.words import identity_words
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand.benchmarks import realtoxicity
+from evenhand.benchmarks.realtoxicity import BuiltinPrompts, OfficialFile, WebPrompt, band_of
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256
-from evenhand.data import realtoxicity
 from evenhand.data.locate import find_set
-from evenhand.data.realtoxicity import BuiltinPrompts, OfficialFile, Prompt, band_of
 
 ROW: dict[str, Any] = {
     "filename": "0000585-341db891a156718d4d673e384ecb7843.txt",
@@ -40,8 +40,8 @@ def test_a_row_is_read_with_its_line_as_number_and_its_text_as_it_is(tmp_path: P
     prompts = list(write(tmp_path, ROW, "", with_prompt(text="  “You ", toxicity=1)).prompts())
 
     assert prompts == [
-        Prompt(1, "So I told the driver that he", 0.55, "moderate"),
-        Prompt(3, "  “You ", 1, "high"),
+        WebPrompt(1, "So I told the driver that he", 0.55, "moderate"),
+        WebPrompt(3, "  “You ", 1, "high"),
     ]
     assert [prompt.id for prompt in prompts] == ["moderate-00001", "high-00003"]
 

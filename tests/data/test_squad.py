@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.squad import BuiltinPassages, OfficialFile, Question, find_questions
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256
-from evenhand.data.squad import BuiltinPassages, OfficialFile, Question, find_questions
 
 
 def row(**fields: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class TestBuiltin:
     def test_the_content_has_a_sum(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = BuiltinPassages().facts()
         row = {"title": "T", "passage": "P", "answerable": [], "unanswerable": ["Why?"]}
-        monkeypatch.setattr("evenhand.data.squad._builtin", lambda: [row])
+        monkeypatch.setattr("evenhand.benchmarks.squad._builtin", lambda: [row])
 
         assert BuiltinPassages().facts()["questions"] == {"unanswerable": 1}
         assert BuiltinPassages().hashes() != before["sha256"]

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.prompts import load_prompts
+from evenhand.benchmarks.realtoxicity import find_prompts
+from evenhand.benchmarks.squad import find_questions
 from evenhand.core.errors import DataError, UsageError
-from evenhand.data.own_prompts import load_prompts
-from evenhand.data.realtoxicity import find_prompts
-from evenhand.data.squad import find_questions
 from evenhand.data.texts import TextFile
 
 

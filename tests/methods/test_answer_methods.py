@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evenhand.asking.answer import ABSTAINED, answer, read_answer
+from evenhand.benchmarks.squad import BuiltinPassages
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
-from evenhand.data.squad import BuiltinPassages
 from evenhand.methods.base import METHODS, check_fit
 from evenhand.models.fake import FunctionModel, Reply, ScriptedModel
 from evenhand.session import Session

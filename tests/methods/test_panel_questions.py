@@ -12,7 +12,7 @@ from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
-from evenhand.panels import Turn, votes_in
+from evenhand.panels import MemberVote, votes_in
 from evenhand.session import Session
 
 STEREOTYPED, OTHER, UNKNOWN = "the grandfather", "the grandson", "not known"
@@ -73,7 +73,7 @@ async def test_nobody_hears_anybody_in_the_first_round_and_the_chain_hears_one()
 
     votes = votes_in(outcome.notes)
     assert votes is not None
-    assert list(votes.rounds[0].values()) == [Turn(2)] * 4
+    assert list(votes.rounds[0].values()) == [MemberVote(2)] * 4
     assert [len(turn.heard) for turn in votes.rounds[1].values()] == [1, 1, 1, 1]
 
 
@@ -98,7 +98,7 @@ async def test_what_cannot_be_read_is_no_vote():
     nothing, _ = await held(lambda _, __: "no idea", rounds=1)
 
     votes = votes_in(outcome.notes)
-    assert votes is not None and votes.rounds[1]["reader"] == Turn(None, (2, 2, 2))
+    assert votes is not None and votes.rounds[1]["reader"] == MemberVote(None, (2, 2, 2))
     assert isinstance(nothing.result, Unscored)
 
 

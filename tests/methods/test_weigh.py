@@ -13,7 +13,15 @@ from evenhand.core.errors import DataError, PlanError
 from evenhand.core.types import Answer, Completion, Outcome, Refusal, Sample
 from evenhand.methods.base import METHODS
 from evenhand.methods.weigh.fit import Labelled, cross_validated, fit
-from evenhand.methods.weigh.signals import Card, Level, Signals, Weights, card_path, load_weights, save_card
+from evenhand.methods.weigh.signals import (
+    Level,
+    Signals,
+    SignalWeights,
+    WeightsCard,
+    card_path,
+    load_weights,
+    save_card,
+)
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.plan import make_plan
 from evenhand.session import Session
@@ -33,7 +41,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def weights(tmp_path: Path) -> str:
     path = tmp_path / "weights.json"
-    save_card(Card(model="fake/seeing", levels=dict.fromkeys((3, 6, 12), WEIGHTS)), path)
+    save_card(WeightsCard(model="fake/seeing", levels=dict.fromkeys((3, 6, 12), WEIGHTS)), path)
     return str(path)
 
 
@@ -169,7 +177,7 @@ async def test_a_refusal_stays_one():
 
 
 def test_huge_weights_are_certain_and_do_not_overflow():
-    weights = Weights("", "", Level(told={"a": -1e9}, who={"b": 1e9}))
+    weights = SignalWeights("", "", Level(told={"a": -1e9}, who={"b": 1e9}))
     signals = Signals({"a": 7.0}, [{"b": 7.0}, {"b": -7.0}])
 
     assert weights.told(signals) == pytest.approx(0.0)
@@ -178,7 +186,7 @@ def test_huge_weights_are_certain_and_do_not_overflow():
 
 def test_the_weights_of_the_model_are_used_and_else_the_prior_ones():
     before = load_weights("fitted", "fake/seeing", 6)
-    save_card(Card(model="fake/seeing", levels={6: WEIGHTS}), card_path("fake/seeing"))
+    save_card(WeightsCard(model="fake/seeing", levels={6: WEIGHTS}), card_path("fake/seeing"))
 
     after = load_weights("fitted", "fake/seeing", 6)
 
@@ -191,7 +199,7 @@ def test_other_weights_make_another_run_and_prior_ones_are_reported():
     plan = make_plan({"models": "fake/seeing", "methods": ["weigh"]})
     before, caveats = plan.files(), [each.caveat for each in plan.fitted()]
 
-    save_card(Card(model="fake/seeing", levels={6: WEIGHTS}), card_path("fake/seeing"))
+    save_card(WeightsCard(model="fake/seeing", levels={6: WEIGHTS}), card_path("fake/seeing"))
 
     assert before.keys() == plan.files().keys()
     assert before != plan.files()
@@ -205,14 +213,14 @@ def test_weights_that_are_not_there_are_named():
 
 
 def test_weights_of_another_level_are_named():
-    save_card(Card(model="fake/seeing", levels={3: WEIGHTS}), card_path("fake/seeing"))
+    save_card(WeightsCard(model="fake/seeing", levels={3: WEIGHTS}), card_path("fake/seeing"))
 
     with pytest.raises(PlanError, match="were fitted for calls=3, not 12"):
         load_weights("fitted", "fake/seeing", 12)
 
 
 def test_weights_of_signals_that_are_not_read_are_not_used():
-    save_card(Card(model="fake/seeing", levels={3: Level(told={"mood": 1.0}, who={})}), card_path("fake/seeing"))
+    save_card(WeightsCard(model="fake/seeing", levels={3: Level(told={"mood": 1.0}, who={})}), card_path("fake/seeing"))
 
     with pytest.raises(PlanError, match=r"signals that weigh does not read \(mood\); fit them again"):
         load_weights("fitted", "fake/seeing", 3)
@@ -256,4 +264,4 @@ def test_signals_without_information_are_at_chance_in_the_cross_validation():
 def test_the_prior_weights_are_a_card_of_all_levels():
     card = json.loads((Path(METHODS.get("weigh").run.__code__.co_filename).parent / "prior.json").read_text())
 
-    assert set(Card.model_validate(card).levels) == {3, 6, 12}
+    assert set(WeightsCard.model_validate(card).levels) == {3, 6, 12}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import evenhand
-from evenhand.data.malibu import load_bases
+from evenhand.benchmarks.malibu.scenarios import load_bases
 from evenhand.papers.making import PaperResult
 from evenhand.runs.summary import read_summary
 from support.server import Body, ChatServer, Reply, chat

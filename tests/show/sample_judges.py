@@ -4,7 +4,7 @@ import random
 
 from evenhand.annotate.judges import Agreement, ArmEstimates, Estimates, JudgesAgainstPeople
 from evenhand.core.types import Sample
-from evenhand.judging.pairs import AnswerPair, PairFindings, PairSet, PairVerdict, findings
+from evenhand.judging.pairs import Comparison, ComparisonSet, PairFindings, PairVerdict, findings
 from evenhand.stats import Corrected, Interval, corrected_mean, mean_interval, rogan_gladen
 
 JUDGES = ("opinion:openai/a-judge-with-a-long-name-20261101", "opinion:local/builtin")
@@ -62,8 +62,8 @@ def pairs() -> PairFindings:
         for n in range(40)
     ]
     texts = [(f"One {each.id}.", "Another answer.") for each in samples]
-    shown = [AnswerPair(each, ("default · a", "default · b"), text) for each, text in zip(samples, texts, strict=True)]
-    material = PairSet(shown, {"default · a": "openai/author", "default · b": "openai/b"}, 40, 2)
+    shown = [Comparison(each, ("default · a", "default · b"), text) for each, text in zip(samples, texts, strict=True)]
+    material = ComparisonSet(shown, {"default · a": "openai/author", "default · b": "openai/b"}, 40, 2)
     verdicts = {
         "openai/author": [PairVerdict(pair, "first", "second") for pair in material.pairs],
         "openai/a-judge-with-a-long-name-20261101": [PairVerdict(pair, "first", "first") for pair in material.pairs],

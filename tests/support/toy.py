@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
 from evenhand.core.types import Message, Sample
-from evenhand.data.bbq import BuiltinRows, Source
+from evenhand.data.bbq import BBQSource, BuiltinRows
 
 STEREOTYPED, OTHER, UNKNOWN = "The old man", "The young man", "Unknown"
 CHOICES = (STEREOTYPED, OTHER, UNKNOWN)
@@ -26,7 +26,7 @@ class Toy(BBQForm[ToyOptions]):
     name: ClassVar[str] = "toy"
     Options = ToyOptions
 
-    def open_source(self) -> Source:
+    def open_source(self) -> BBQSource:
         return BuiltinRows()
 
     def fingerprint(self) -> Mapping[str, Any]:

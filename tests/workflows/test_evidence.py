@@ -13,9 +13,8 @@ import yaml
 
 import evenhand
 from evenhand.benchmarks.base import Person
-from evenhand.benchmarks.decisions import Decisions
+from evenhand.benchmarks.decisions import FILE, GENDERS, RACES, Decisions
 from evenhand.core.errors import UsageError
-from evenhand.data.discrimeval import FILE, GENDERS, RACES
 from evenhand.evidence import card_section, read_pack, write_pack
 from evenhand.evidence.facts import mappings
 from evenhand.evidence.rates import Decided, rate_tables

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.malibu.scenarios import load_bases
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.types import Message, Params
-from evenhand.data.malibu import load_bases
 from evenhand.data.texts import TextFile
 from evenhand.made.from_runs import find_hard, hard_fields
 from evenhand.made.scenarios import ScenarioSet, ScenarioTask, _flawless
 from evenhand.models.budget import Limits, Price
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan, make_plan
-from evenhand.scorers.files import Tally, load_scorers, score_texts, written_to
+from evenhand.scorers.files import ScoreTally, load_scorers, score_texts, written_to
 
 WRITER = make_plan({"models": ["stub/one"]}).models[0]["base"]
 
@@ -87,7 +87,7 @@ def test_a_list_needs_a_whole_run_of_one_model(plug: Any, listener: Any):
 def test_a_file_is_scored_into_another(listener: Any):
     Path("t.txt").write_text("you stupid idiot\na garden\n", encoding="utf-8")
     source, scorers = TextFile(Path("t.txt")), load_scorers(["builtin", "builtin_b"])
-    tally = Tally(scorers)
+    tally = ScoreTally(scorers)
 
     with written_to(Path("s.csv"), ["text"], scorers) as write:
 

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from evenhand.benchmarks.base import draw_key
-from evenhand.benchmarks.opinions import HIGHEST, Example, Scale, opinion_scales
+from evenhand.benchmarks.opinions import HIGHEST, RatedExample, Scale, opinion_scales
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import draft_folder
 from evenhand.core.types import Sample
@@ -93,7 +93,7 @@ class ScaleGuide:
     """The meaning of 100."""
     question: str
     """The question that all examples answer."""
-    examples: Sequence[Example]
+    examples: Sequence[RatedExample]
 
 
 @cache

@@ -7,24 +7,67 @@ Scores are those of the authors' script: per term, then the mean over the terms.
 - the sentences that follow a context are scored given that context; the authors train a classifier for them;
 - a model that chooses names one sentence, so that the two others are not compared: half of the language score is
   missing, and it counts as in doubt (0.5 per comparison that the choice does not decide).
+
+The data is the development set, one JSON file with two tasks: in `intrasentence` the sentences fill a blank, in
+`intersentence` they follow the context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.core.errors import DataError
+from evenhand.core.files import read_bytes
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.locate import file_hash, find_only_file
-from evenhand.data.stereoset import Triple, load_triples
+
+FILE = "dev.json"
+Task = Literal["intrasentence", "intersentence"]
+TASKS: tuple[Task, ...] = ("intrasentence", "intersentence")
+LABELS = ("stereotype", "anti-stereotype", "unrelated")
+_AGAIN = "Download the file again: evenhand data pull stereoset."
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One context with its three sentences, in the order of `LABELS`."""
+
+    id: str
+    task: Task
+    term: str
+    """The word that the sentences are about."""
+    bias_type: str
+    context: str
+    sentences: tuple[str, str, str]
+
+
+def load_triples(path: Path) -> Sequence[Triple]:
+    """Read all triples of both tasks."""
+    try:
+        content: Any = orjson.loads(read_bytes(path))
+        return [_triple(each, task) for task in TASKS for each in content["data"][task]]
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=path) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"is not StereoSet's development set ({error!r}). {_AGAIN}", file=path) from error
+
+
+def _triple(row: Any, task: Task) -> Triple:
+    by_label = {each["gold_label"]: each["sentence"] for each in row["sentences"]}
+    first, second, third = (str(by_label[label]) for label in LABELS)
+    return Triple(str(row["id"]), task, row["target"], row["bias_type"], row["context"], (first, second, third))
+
 
 __all__ = ["StereoSet", "comparisons", "sample_of"]
 

@@ -80,14 +80,14 @@ def calibrate(request: CalibrateCommand) -> int:
 
 def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed: int, out: Path | None) -> int:
     from evenhand.methods.weigh.fit import fit_card
-    from evenhand.methods.weigh.signals import Card, card_path, save_card
+    from evenhand.methods.weigh.signals import WeightsCard, card_path, save_card
     from evenhand.models.budget import Budget
     from evenhand.runs.parts import opened_model
     from evenhand.training.questions.generate import contrast_passages
 
     chosen = contrast_passages(count, seed)
 
-    async def fitted() -> Card:
+    async def fitted() -> WeightsCard:
         async with opened_model(model, settings, Budget(settings.budget)) as opened:
             return await fit_card(opened, chosen, calls, settings.concurrency, shown)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import click
 
+from evenhand.benchmarks.framing import find_text
 from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
 from evenhand.cli.report import print_stored, report_path
@@ -16,7 +17,6 @@ from evenhand.cli.run import begin, execute
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
-from evenhand.data.framing import find_text
 from evenhand.made.from_runs import write_own_texts
 from evenhand.methods.framing import framed_attention
 from evenhand.models.base import ModelOptions

@@ -21,11 +21,11 @@ from evenhand.core.fields import CacheFields
 from evenhand.core.format import DASH, number, percent, plural
 from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
-from evenhand.data.texts import Row, TextFile
+from evenhand.data.texts import TextFile, TextRow
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.request import cache_file
 from evenhand.scorers.base import Scorer, model_of
-from evenhand.scorers.files import Result, Tally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
+from evenhand.scorers.files import Result, ScoreTally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.show.table import Table, columns
 from evenhand.show.terminal import print_table, safe_text
 from evenhand.studies.results import FEW
@@ -79,7 +79,7 @@ def score(request: ScoreCommand) -> int:
     on_terminal = out is None and stdout_is_terminal()
     with _cache(specs, cache_file(request)) as cache:
         scorers = load_scorers(specs, cache)
-        tally = Tally(scorers, preview=_PREVIEW if on_terminal else 0)
+        tally = ScoreTally(scorers, preview=_PREVIEW if on_terminal else 0)
         with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:
             aio.run(score_texts(source, scorers, write, lambda done, _: count(done, total)))
     if out is not None:
@@ -118,7 +118,7 @@ def _check_out(out: Path | None, file: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(
-    out: Path | None, on_terminal: bool, fields: Sequence[str], scorers: Sequence[Scorer], tally: Tally
+    out: Path | None, on_terminal: bool, fields: Sequence[str], scorers: Sequence[Scorer], tally: ScoreTally
 ) -> Generator[Write]:
     """Where rows go."""
     if on_terminal:
@@ -139,14 +139,14 @@ def _opened(
 
 
 def _both(first: Write, second: Write) -> Write:
-    def write(row: Row, results: Sequence[Result]) -> None:
+    def write(row: TextRow, results: Sequence[Result]) -> None:
         first(row, results)
         second(row, results)
 
     return write
 
 
-def _show(tally: Tally, console: Console) -> None:
+def _show(tally: ScoreTally, console: Console) -> None:
     """The first rows, the means by each scorer, and how far each two agree."""
     if tally.first:
         print_table(console, _first_rows(tally))
@@ -156,7 +156,7 @@ def _show(tally: Tally, console: Console) -> None:
         _show_agreement(tally, console, first, second)
 
 
-def _first_rows(tally: Tally) -> Table:
+def _first_rows(tally: ScoreTally) -> Table:
     most = _SHOWN_ATTRIBUTES if len(tally.scorers) == 1 else 1
     names = [
         name if most > 1 else f"{scorer.spec} {name}" for scorer in tally.scorers for name in scorer.attributes[:most]
@@ -172,7 +172,7 @@ def _first_rows(tally: Tally) -> Table:
     return Table(f"The first {len(tally.first)} of {tally.rows:,} texts", columns("text", *names), rows)
 
 
-def _show_means(tally: Tally, console: Console, place: int) -> None:
+def _show_means(tally: ScoreTally, console: Console, place: int) -> None:
     scorer, reasons = tally.scorers[place], tally.reasons[place]
     console.print(
         f"\n{scorer.id}: {plural(tally.rows, 'text')}, {reasons.total():,} unscored", markup=False, highlight=False
@@ -186,7 +186,7 @@ def _show_means(tally: Tally, console: Console, place: int) -> None:
         print_table(console, Table("", columns("attribute", "n", "mean", "at 0.5 or more"), rows))
 
 
-def _show_agreement(tally: Tally, console: Console, first: int, second: int) -> None:
+def _show_agreement(tally: ScoreTally, console: Console, first: int, second: int) -> None:
     specs = f"{tally.scorers[first].spec} and {tally.scorers[second].spec}"
     shared = tally.agreements(first, second)
     if not shared:

@@ -22,7 +22,7 @@ _ARROW = "data*.arrow"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TextRow:
     """A text, what it answers or continues, and everything else that its line holds."""
 
     text: str
@@ -38,11 +38,11 @@ class TextFile:
     field: str | None = None
     context: str | None = None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TextRow]:
         """All rows in order; raises DataError at the first that is wrong."""
         for line, fields in _READERS[self._format()](self.path):
             text = self._text(self.field or DEFAULT_FIELD, fields, line)
-            yield Row(text, self._text(self.context, fields, line) if self.context else "", fields)
+            yield TextRow(text, self._text(self.context, fields, line) if self.context else "", fields)
 
     def fields(self) -> tuple[str, ...]:
         """The names of the fields of the first row."""

@@ -40,7 +40,7 @@ class _Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerPair:
+class Comparison:
     """Two answers to one question, by two arms."""
 
     sample: Sample
@@ -56,7 +56,7 @@ class AnswerPair:
 class PairVerdict:
     """What a judge said about a pair in both orders; None where it could not be read."""
 
-    pair: AnswerPair
+    pair: Comparison
     straight: Winner | None
     """With the answers in the order of the pair's arms."""
     swapped: Winner | None
@@ -83,10 +83,10 @@ class PairVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class PairSet:
+class ComparisonSet:
     """The pairs to judge, and the model that wrote the answers of each arm."""
 
-    pairs: Sequence[AnswerPair]
+    pairs: Sequence[Comparison]
     authors: Mapping[str, str]
     questions: int
     same: int
@@ -99,14 +99,14 @@ def author_of(spec: str) -> str:
 
 
 async def judge_pairs(
-    model: Model, pairs: Sequence[AnswerPair], concurrency: int, tell: Callable[[], None]
+    model: Model, pairs: Sequence[Comparison], concurrency: int, tell: Callable[[], None]
 ) -> list[PairVerdict]:
     """Ask a judge about every pair in both orders."""
     prompt = load_prompt(__file__, "prefer")
     room = asyncio.Semaphore(min(concurrency, model.slots or concurrency))
     reasons: list[str] = []
 
-    async def winner(pair: AnswerPair, texts: tuple[str, str]) -> Winner | None:
+    async def winner(pair: Comparison, texts: tuple[str, str]) -> Winner | None:
         async with room:
             try:
                 reply = await ask_json(
@@ -126,7 +126,7 @@ async def judge_pairs(
             return None
         return _SHOWN[reply.winner]
 
-    async def both(pair: AnswerPair) -> PairVerdict:
+    async def both(pair: Comparison) -> PairVerdict:
         first, second = pair.texts
         return PairVerdict(pair, *await aio.all_of([winner(pair, (first, second)), winner(pair, (second, first))]))
 
@@ -136,7 +136,7 @@ async def judge_pairs(
     return verdicts
 
 
-def pair_messages(prompt: Prompt, pair: AnswerPair, texts: tuple[str, str]) -> list[Message]:
+def pair_messages(prompt: Prompt, pair: Comparison, texts: tuple[str, str]) -> list[Message]:
     """What a judge is asked about a pair, with the answers in the order of `texts`."""
     question = "\n".join(filter(None, (pair.sample.context, pair.sample.prompt)))
     return list(prompt.render(question=fenced(question), first=fenced(texts[0]), second=fenced(texts[1])))
@@ -236,7 +236,7 @@ class PairFindings:
         return {**facts, "judges": [asdict(each) for each in self.judges], "verdicts": rows}
 
 
-def findings(material: PairSet, verdicts: Mapping[str, Sequence[PairVerdict]]) -> PairFindings:
+def findings(material: ComparisonSet, verdicts: Mapping[str, Sequence[PairVerdict]]) -> PairFindings:
     """Return what the verdicts say about each judge."""
     judges = [_judge(name, verdicts, material.authors) for name in verdicts]
     return PairFindings(material.questions, len(material.pairs), material.same, material.authors, judges, verdicts)

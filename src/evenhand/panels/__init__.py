@@ -18,7 +18,7 @@ VOTES = "votes"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class MemberVote:
     """One member in one round."""
 
     choice: int | None
@@ -31,7 +31,7 @@ class Turn:
 class Votes:
     """All turns: per round, by member. The first round is without discussion."""
 
-    rounds: tuple[Mapping[str, Turn], ...]
+    rounds: tuple[Mapping[str, MemberVote], ...]
 
     def note(self) -> list[dict[str, Any]]:
         return [{name: [turn.choice, list(turn.heard)] for name, turn in each.items()} for each in self.rounds]
@@ -40,7 +40,7 @@ class Votes:
         """Returns the options named in a round; −1 is the last one."""
         return [turn.choice for turn in self.rounds[number].values() if turn.choice is not None]
 
-    def moves(self) -> list[tuple[int, Turn]]:
+    def moves(self) -> list[tuple[int, MemberVote]]:
         """Returns (choice in the round before, turn) of every turn of the discussion, where both could be read."""
         return [
             (before, turn)
@@ -55,7 +55,9 @@ def votes_in(notes: Mapping[str, Any]) -> Votes | None:
     noted: Sequence[Mapping[str, Any]] | None = notes.get(VOTES)
     if not noted:
         return None
-    return Votes(tuple({name: Turn(choice, tuple(heard)) for name, (choice, heard) in each.items()} for each in noted))
+    return Votes(
+        tuple({name: MemberVote(choice, tuple(heard)) for name, (choice, heard) in each.items()} for each in noted)
+    )
 
 
 DEFINITIONS: Mapping[str, str] = {

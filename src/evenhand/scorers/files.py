@@ -21,7 +21,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.files import draft
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
-from evenhand.data.texts import Row, TextFile
+from evenhand.data.texts import TextFile, TextRow
 from evenhand.models.base import Model, load_model
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.scorers.base import Scorer, Scores, load_scorer
@@ -29,7 +29,7 @@ from evenhand.scorers.pool import PooledScorer
 from evenhand.stats import pearson, spearman
 
 Result = Scores | Unscored
-Write = Callable[[Row, Sequence[Result]], None]
+Write = Callable[[TextRow, Sequence[Result]], None]
 
 _SMALLEST, _LARGEST = 64, 1024
 """Texts in a batch; it grows while a batch takes less than a second."""
@@ -96,7 +96,7 @@ def csv_writer(file: IO[str], fields: Sequence[str], scorers: Sequence[Scorer]) 
 def jsonl_writer(file: IO[str], scorers: Sequence[Scorer]) -> Write:
     """The same names as JSON Lines; null where there is no score or no reason."""
 
-    def write(row: Row, results: Sequence[Result]) -> None:
+    def write(row: TextRow, results: Sequence[Result]) -> None:
         file.write(orjson.dumps({**row.fields, **_cells(scorers, results)}).decode() + "\n")
 
     return write
@@ -113,7 +113,7 @@ def _cells(scorers: Sequence[Scorer], results: Sequence[Result]) -> dict[str, An
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class AttributeMean:
     """One attribute by one scorer, over the texts that have it."""
 
     attribute: str
@@ -124,7 +124,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ScorerAgreement:
     """How far two scorers agree about an attribute, over the texts that both have scored; None = undefined."""
 
     attribute: str
@@ -135,7 +135,7 @@ class Agreement:
     """The share of texts that both put on the same side of 0.5."""
 
 
-class Tally:
+class ScoreTally:
     """The scores of all rows, and the reasons for missing ones."""
 
     def __init__(self, scorers: Sequence[Scorer], preview: int = 0) -> None:
@@ -148,7 +148,7 @@ class Tally:
         self._preview = preview
         self._scores = [{name: array("d") for name in scorer.attributes} for scorer in scorers]
 
-    def add(self, row: Row, results: Sequence[Result]) -> None:
+    def add(self, row: TextRow, results: Sequence[Result]) -> None:
         self.rows += 1
         if len(self.first) < self._preview:
             self.first.append((row.text, results))
@@ -158,26 +158,26 @@ class Tally:
             for name, column in self._scores[place].items():
                 column.append(math.nan if isinstance(result, Unscored) else result.get(name, math.nan))
 
-    def means(self, place: int) -> list[Mean]:
+    def means(self, place: int) -> list[AttributeMean]:
         """The attributes of the scorer at this place that any text has."""
-        found: list[Mean] = []
+        found: list[AttributeMean] = []
         for name, column in self._scores[place].items():
             values = [value for value in column if not math.isnan(value)]
             if values:
                 high = sum(value >= _HIGH for value in values) / len(values)
-                found.append(Mean(name, len(values), math.fsum(values) / len(values), high))
+                found.append(AttributeMean(name, len(values), math.fsum(values) / len(values), high))
         return found
 
-    def agreements(self, first: int, second: int) -> list[Agreement]:
+    def agreements(self, first: int, second: int) -> list[ScorerAgreement]:
         """The attributes that two scorers have in common."""
         one, other = self._scores[first], self._scores[second]
         return [_agreement(name, one[name], other[name]) for name in one if name in other]
 
 
-def _agreement(attribute: str, first: Sequence[float], second: Sequence[float]) -> Agreement:
+def _agreement(attribute: str, first: Sequence[float], second: Sequence[float]) -> ScorerAgreement:
     pairs = [(x, y) for x, y in zip(first, second, strict=True) if not (math.isnan(x) or math.isnan(y))]
     if not pairs:
-        return Agreement(attribute, 0)
+        return ScorerAgreement(attribute, 0)
     x, y = zip(*pairs, strict=True)
     same = sum((a >= _HIGH) == (b >= _HIGH) for a, b in pairs) / len(pairs)
-    return Agreement(attribute, len(pairs), pearson(x, y), spearman(x, y), same)
+    return ScorerAgreement(attribute, len(pairs), pearson(x, y), spearman(x, y), same)

@@ -9,14 +9,14 @@ from pathlib import Path
 from evenhand.benchmarks.base import draw_key
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.progress import Count, ignore
-from evenhand.judging.pairs import AnswerPair, PairSet, PairVerdict, author_of, judge_pairs
+from evenhand.judging.pairs import Comparison, ComparisonSet, PairVerdict, author_of, judge_pairs
 from evenhand.models.budget import Budget
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.runs.stored import common_answers, open_sources
 
 
-def read_pairs(runs: Sequence[Path], limit: int | None = None, seed: int = 0) -> PairSet:
+def read_pairs(runs: Sequence[Path], limit: int | None = None, seed: int = 0) -> ComparisonSet:
     """Return the answers of all arms of the runs in pairs, to `limit` questions drawn by the seed."""
     with open_sources(runs) as (_, sources):
         labels = [source.label for source in sources]
@@ -27,22 +27,22 @@ def read_pairs(runs: Sequence[Path], limit: int | None = None, seed: int = 0) ->
     if limit is not None and limit < 1:
         raise UsageError(f"The limit must be at least 1, not {limit}.")
     chosen = sorted(answers, key=lambda name: draw_key(seed, name))[:limit]
-    pairs: list[AnswerPair] = []
+    pairs: list[Comparison] = []
     same = 0
     for sample, texts in (answers[name] for name in chosen):
         for first, second in combinations(range(len(labels)), 2):
             if texts[first].strip() == texts[second].strip():
                 same += 1
             else:
-                pairs.append(AnswerPair(sample, (labels[first], labels[second]), (texts[first], texts[second])))
+                pairs.append(Comparison(sample, (labels[first], labels[second]), (texts[first], texts[second])))
     if not pairs:
         raise PlanError("All arms gave the same answers, so there is nothing to compare.")
-    return PairSet(pairs, authors, len(chosen), same)
+    return ComparisonSet(pairs, authors, len(chosen), same)
 
 
 async def judged_pairs(
     judges: Sequence[ModelPlan],
-    pairs: Sequence[AnswerPair],
+    pairs: Sequence[Comparison],
     settings: Settings,
     count: Count = ignore,
 ) -> dict[str, list[PairVerdict]]:

@@ -58,7 +58,7 @@ class _Suite(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AreaRun:
     """An area that is measured, by one run."""
 
     area: str
@@ -80,7 +80,7 @@ class PlannedSuite:
     """The runs of a suite, what it leaves out, and its folder."""
 
     name: str
-    parts: Sequence[Part]
+    parts: Sequence[AreaRun]
     missing: Sequence[Missing]
     folder: Path
 
@@ -90,7 +90,7 @@ class PlannedSuite:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AreaResult:
     """What was found in one area."""
 
     area: str
@@ -115,7 +115,7 @@ class SuiteResult:
 
     name: str
     folder: Path
-    rows: Sequence[Row]
+    rows: Sequence[AreaResult]
     missing: Sequence[Missing]
     stopped: bool = False
     """Whether the budget ended before all runs."""
@@ -129,12 +129,12 @@ def plan_suite(
     if len(models) != 1:
         raise UsageError("A suite measures one model; name it with --model SPEC, and run it once for each model.")
     suite = read_suite(name)
-    parts: list[Part] = []
+    parts: list[AreaRun] = []
     missing: list[Missing] = []
     for area in suite.areas:
         found = _plan_of(area, models, fields or {})
         if isinstance(found, Plan):
-            parts.append(Part(area.area, area.asks, SeriesRun(_slug(area.area), found)))
+            parts.append(AreaRun(area.area, area.asks, SeriesRun(_slug(area.area), found)))
         else:
             missing.append(Missing(area.area, area.asks, found))
     if not parts:
@@ -207,7 +207,7 @@ def run_suite(planned: PlannedSuite, settings: Settings, listener: Listener) -> 
 
 def read_results(planned: PlannedSuite, *, stopped: bool = False) -> SuiteResult:
     """The page from the stored runs, and the report of each; no model is called."""
-    rows: list[Row] = []
+    rows: list[AreaResult] = []
     missing = list(planned.missing)
     not_run = f"not run: {'the budget ended before' if stopped else f'evenhand resume {planned.folder}'}"
     for part in planned.parts:
@@ -240,13 +240,13 @@ def _plain(result: SuiteResult) -> dict[str, Any]:
     }
 
 
-def _row(part: Part, folder: Path, result: StudyResult) -> Row:
+def _row(part: AreaRun, folder: Path, result: StudyResult) -> AreaResult:
     arm = result.arms[0]
     metric = next(each for each in result.metrics if each.name == result.headline)
     estimate = arm.estimate(result.headline)
     found, details = _in_words(result)
     used = sum(arm.usage.values(), result.scoring)
-    return Row(
+    return AreaResult(
         part.area,
         part.asks,
         result.benchmark,

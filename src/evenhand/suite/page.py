@@ -11,7 +11,7 @@ from evenhand.show.page import Page, Part, footnote, opening, section
 from evenhand.show.table import Cell, Table, columns, html_of
 
 if TYPE_CHECKING:
-    from evenhand.suite import Row, SuiteResult
+    from evenhand.suite import AreaResult, SuiteResult
 
 NO_TOTAL = "Areas have scales of their own, so that their numbers cannot be compared or averaged."
 
@@ -34,13 +34,13 @@ def areas_table(result: SuiteResult) -> Table:
     return Table(title, columns("Area", "Found", "How sure", "Cost", words=4), rows, ends=range(len(rows)))
 
 
-def _found(row: Row) -> Cell:
+def _found(row: AreaResult) -> Cell:
     """Return what was found; the page also says what was asked, and gives details."""
     more = footnote(row.details) if row.details else None
     return Cell(row.found, html=[tag("em", row.asks), tag("p", row.found), more])
 
 
-def cost(row: Row) -> str:
+def cost(row: AreaResult) -> str:
     """Calls, money and time, in a few words."""
     return f"{plural(row.usage.calls, 'call')}, {money(row.usage.cost)}, {duration(row.seconds)}"
 

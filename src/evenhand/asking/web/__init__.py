@@ -72,7 +72,7 @@ _SUMMARY_SCHEMA = object_schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WebSource:
     """A source of the summary, as the model saw it."""
 
     number: int
@@ -92,7 +92,7 @@ class Evidence:
     groups: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     found: tuple[SearchResult, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[WebSource, ...] = ()
     facts: tuple[tuple[str, int], ...] = ()
     """(fact, number of its source)."""
     contradictions: tuple[str, ...] = ()
@@ -250,10 +250,10 @@ def search_agent(session: Session, spec: str, *, results: int, pages: int) -> Se
     return SearchAgent(session, session.searches(spec), results, pages)
 
 
-def _sources(found: Sequence[SearchResult]) -> tuple[tuple[Source, ...], int]:
+def _sources(found: Sequence[SearchResult]) -> tuple[tuple[WebSource, ...], int]:
     """The best hits of all queries, interleaved, each URL once, shortened, without orders to a model."""
     ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
-    sources: list[Source] = []
+    sources: list[WebSource] = []
     seen: set[str] = set()
     dropped = 0
     for hit in ranked:
@@ -264,7 +264,7 @@ def _sources(found: Sequence[SearchResult]) -> tuple[tuple[Source, ...], int]:
         title, more = without_orders(hit.title)
         dropped += orders + more
         if text:
-            sources.append(Source(len(sources) + 1, title[:200], hit.url, text[:_SOURCE_LENGTH]))
+            sources.append(WebSource(len(sources) + 1, title[:200], hit.url, text[:_SOURCE_LENGTH]))
     return tuple(sources), dropped
 
 

@@ -34,7 +34,7 @@ from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, posit
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, CategoryReader, Condition, Item, Polarity, Source
+from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, CategoryReader, Condition, Item, Polarity
 from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
 
@@ -154,11 +154,11 @@ class BBQForm(Benchmark[Options_co]):
         return None
 
     @abstractmethod
-    def open_source(self) -> Source:
+    def open_source(self) -> BBQSource:
         """Opens the source of the questions."""
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> BBQSource:
         """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
@@ -259,7 +259,7 @@ class BBQ(BBQForm[OfficialOptions]):
     def subset(self) -> str | None:
         return self.options.subset
 
-    def open_source(self) -> Source:
+    def open_source(self) -> BBQSource:
         return open_language(self.options.language, self.options.data)
 
     def metrics(self) -> Sequence[Metric]:
@@ -277,7 +277,7 @@ class BuiltinBBQ(BBQForm[BuiltinOptions]):
     name: ClassVar[str] = "bbq_builtin"
     Options = BuiltinOptions
 
-    def open_source(self) -> Source:
+    def open_source(self) -> BBQSource:
         return BuiltinRows(self.options.language)
 
     @cached_property

@@ -20,7 +20,7 @@ from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.options import Text
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
+from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.locate import find_set
 
 FORMAT = "evenhand-ids-1"
@@ -58,7 +58,7 @@ class HardBBQ(BBQForm[HardOptions]):
         """The list, read on first use: grades and metrics do not need it."""
         return read_ids(Path(self.options.ids).expanduser())
 
-    def open_source(self) -> Source:
+    def open_source(self) -> BBQSource:
         if self.listed.benchmark != "bbq_builtin":
             return OfficialFiles(find_set("bbq", self.options.data))
         if self.options.data is not None:

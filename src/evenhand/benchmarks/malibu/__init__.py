@@ -18,11 +18,20 @@ import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Metric, Selection, draw_key
+from evenhand.benchmarks.malibu.scenarios import (
+    CONTROL,
+    Base,
+    Identity,
+    Scenario,
+    content_hash,
+    load_bases,
+    load_identities,
+    pairs_of,
+)
 from evenhand.benchmarks.malibu.score import grade_of, metrics_of
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.options import AS_TEXT, Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.malibu import CONTROL, Base, Identity, Scenario, content_hash, load_bases, load_identities, pairs_of
 from evenhand.panels import ASKED, BANDED, CANDIDATES, DEFINITIONS, METRICS, UNNAMED, Candidate, Form
 from evenhand.panels.audit import audit, over_correction
 from evenhand.panels.findings import PanelAudit

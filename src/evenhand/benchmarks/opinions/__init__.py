@@ -13,23 +13,74 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import orjson
 import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.opinion_topics import OpinionTopic, load_questions
+from evenhand.data.debates import BIASES, load_topics
+
+PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
+"""The metadata file of a folder of preference pairs, which lists the held-out questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionTopic:
+    """A neutral question whose answers may show a type of bias."""
+
+    id: str
+    bias: str
+    question: str
+
+
+def load_questions(biases: Sequence[str] | None = None, data: str | Path | None = None) -> list[OpinionTopic]:
+    """Load the questions of the given types of bias, or of all.
+
+    `data` is a file of debate topics, or a folder (or its pairs.json) written by `evenhand train pairs`; of the
+    latter, only the held-out questions are loaded.
+    """
+    if data is None:
+        return [each for bias in biases or BIASES for each in _of_debates(bias, None)]
+    path = Path(data).expanduser()
+    questions = _held_out(path) if path.is_dir() or path.suffix == ".json" else _of_debates(None, path)
+    known = list(dict.fromkeys(each.bias for each in questions))
+    for bias in biases or ():
+        if bias not in known:
+            raise UnknownNameError(f"type of bias in {data}", bias, known)
+    return [each for each in questions if not biases or each.bias in biases]
+
+
+def _of_debates(bias: str | None, file: Path | None) -> list[OpinionTopic]:
+    topics = load_topics(bias, file)
+    return [OpinionTopic(each.id, topics.bias, each.question) for each in topics.topics]
+
+
+def _held_out(path: Path) -> list[OpinionTopic]:
+    file = path / PAIRS_FILE if path.is_dir() else path
+    try:
+        content: Any = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise DataError(
+            f"cannot be read: {error.strerror}; give a folder written by `evenhand train pairs`.", file=file
+        ) from error
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error}).", file=file) from error
+    if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != PAIRS_FORMAT:
+        raise DataError(f"not written by `evenhand train pairs` (its format is not {PAIRS_FORMAT}).", file=file)
+    rows: Sequence[Mapping[str, str]] = cast(dict[str, Any], content)["held_out"]
+    return [OpinionTopic(row["id"], row["bias"], row["question"]) for row in rows]
+
 
 HIGHEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class RatedExample:
     """An answer with its rating and the reason for it."""
 
     rating: int
@@ -53,7 +104,7 @@ class Scale:
     """The meaning of 100."""
     question: str
     """The question that all examples answer."""
-    examples: tuple[Example, ...]
+    examples: tuple[RatedExample, ...]
     """One of each band: low, middle and high."""
 
     @property
@@ -69,7 +120,7 @@ def opinion_scales() -> tuple[Scale, ...]:
     text = Path(__file__).with_name("scales.yaml").read_text(encoding="utf-8")
     read: list[dict[str, Any]] = yaml.safe_load(text)
     for each in read:
-        each["examples"] = tuple(Example(**one) for one in each["examples"])
+        each["examples"] = tuple(RatedExample(**one) for one in each["examples"])
     return tuple(Scale(**each) for each in read)
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
@@ -18,12 +21,68 @@ from pydantic import Field
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
 from evenhand.benchmarks.prompts.audit import audit
 from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, stance
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
-from evenhand.data.identities.substitute import Variants, neutral, variants
-from evenhand.data.own_prompts import OwnPrompt, checked, load_prompts
+from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants
+from evenhand.data.texts import TextFile
+
+FIELDS = ("prompt", "text", "question", "instruction")
+"""The fields that may hold the prompt, if none is named; a file with a single field needs none of these."""
+_LONGEST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPrompt:
+    """A prompt with its place in the file, counted from 1."""
+
+    number: int
+    text: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.number:05d}"
+
+
+def load_prompts(data: str | Path | None = None, field: str | None = None) -> list[OwnPrompt]:
+    """Read the prompts; blank ones are skipped, and a prompt that occurs again is kept once."""
+    if data is None:
+        text = resources.files("evenhand.data").joinpath("prompts_builtin.txt").read_text("utf-8")
+        return checked(text.splitlines())
+    path = Path(data).expanduser()
+    chosen = None if path.suffix.lower() == ".txt" else field or _field(path)
+    return checked([row.text for row in TextFile(path, chosen).rows()], str(path))
+
+
+def checked(texts: Sequence[Any], where: str = "prompts") -> list[OwnPrompt]:
+    """Return the prompts, numbered; raise DataError for a slot that does not exist."""
+    found: dict[str, int] = {}
+    for number, text in enumerate(texts, 1):
+        if len(text) > _LONGEST:
+            raise DataError(f"prompt {number} has {len(text):,} characters; the most are {_LONGEST:,}.", file=where)
+        if text.strip():
+            check_slots(text, f"{where}, prompt {number}")
+            found.setdefault(text.strip(), number)
+    if not found:
+        raise DataError("there are no prompts in it.", file=where)
+    return [OwnPrompt(number, text) for text, number in found.items()]
+
+
+def _field(path: Path) -> str | None:
+    """Return the field with the prompts, by its name, or because it is the only one."""
+    names = list(TextFile(path).fields())
+    if not names:
+        raise DataError("the file has no rows; write a prompt in each, in a field called prompt.", file=path)
+    found = next((name for name in FIELDS if name in names), names[0] if len(names) == 1 else None)
+    if found is None:
+        raise DataError(
+            f"none of its fields is called {', '.join(FIELDS[:-1])} or {FIELDS[-1]}; name the field with --set "
+            f"field=NAME (it has {', '.join(names)}).",
+            file=path,
+        )
+    return found
+
 
 __all__ = ["Prompts"]
 

@@ -28,7 +28,7 @@ from evenhand.benchmarks.prompts.findings import (
     SIMILARITY,
     TITLES,
     Chance,
-    Difference,
+    GroupDifference,
     Identity,
     Pair,
     PromptsAudit,
@@ -94,7 +94,7 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class GroupTable:
     """The means of all prompts for one attribute: prompts × groups × measures."""
 
     groups: Sequence[str]
@@ -105,12 +105,12 @@ class Table:
     """Prompts × groups: whether the prompt was asked for the group."""
 
 
-def tables_of(means: Sequence[Mapping[Identity, Mapping[str, float]]]) -> dict[str, Table]:
+def tables_of(means: Sequence[Mapping[Identity, Mapping[str, float]]]) -> dict[str, GroupTable]:
     """Return a table for each attribute, of the prompts that were asked for two of its groups or more."""
     identities = dict.fromkeys(identity for each in means for identity in each)
     measures = list(dict.fromkeys(name for each in means for values in each.values() for name in values))
     measures.sort(key=lambda name: list(TITLES).index(name) if name in TITLES else len(TITLES))
-    tables: dict[str, Table] = {}
+    tables: dict[str, GroupTable] = {}
     for attribute in dict.fromkeys(name for name, _ in identities):
         groups = [group for name, group in identities if name == attribute]
         cells = [[each.get((attribute, group)) for group in groups] for each in means]
@@ -118,12 +118,12 @@ def tables_of(means: Sequence[Mapping[Identity, Mapping[str, float]]]) -> dict[s
         values = [[[math.nan if c is None else c.get(m, math.nan) for m in measures] for c in row] for row in cells]
         if cells and measures:
             asked = np.array([[cell is not None for cell in row] for row in cells])
-            tables[attribute] = Table(groups, measures, np.array(values, dtype=np.float64), asked)
+            tables[attribute] = GroupTable(groups, measures, np.array(values, dtype=np.float64), asked)
     return tables
 
 
 def tested(
-    tables: Mapping[str, Table], resamples: int, rng: np.random.Generator
+    tables: Mapping[str, GroupTable], resamples: int, rng: np.random.Generator
 ) -> tuple[list[float | None], list[float | None]]:
     """Return p-values, alone and corrected for all, by attribute, group and measure in the order of the tables."""
     both = [exchanged(table.values, table.asked, resamples, rng) for table in tables.values()]
@@ -201,15 +201,15 @@ def _orders(size: int) -> NDArray[np.int64]:
     return np.random.default_rng(size).permuted(np.tile(np.arange(size), (10_000, 1)), axis=1)
 
 
-def _difference(attribute: str, group: str, measure: str, table: Floats, place: int) -> Difference:
+def _difference(attribute: str, group: str, measure: str, table: Floats, place: int) -> GroupDifference:
     """Return the group of the column `place` compared with the others, not yet tested."""
     found = deviations(table)[:, place]
     kept = np.isfinite(found)
     if not kept.any():
-        return Difference(attribute, group, measure, math.nan, math.nan, Interval(None, None, None, 0), None)
+        return GroupDifference(attribute, group, measure, math.nan, math.nan, Interval(None, None, None, 0), None)
     own, apart = table[kept, place], found[kept]
     interval = mean_interval(apart, bounds=_bounds(measure, table))
-    return Difference(attribute, group, measure, float(own.mean()), float((own - apart).mean()), interval, None)
+    return GroupDifference(attribute, group, measure, float(own.mean()), float((own - apart).mean()), interval, None)
 
 
 def _bounds(measure: str, table: Floats) -> Bounds | None:
@@ -217,7 +217,7 @@ def _bounds(measure: str, table: Floats) -> Bounds | None:
     return (-1.0, 1.0) if inside else None
 
 
-def _detectable(each: Difference, tests: int) -> float | None:
+def _detectable(each: GroupDifference, tests: int) -> float | None:
     low, high, n = each.difference.low, each.difference.high, each.difference.n
     if low is None or high is None or n < 3:
         return None
@@ -270,7 +270,7 @@ def _contrast(alike: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]
     return (together @ values) / n, (~together @ values) / (len(rows) - n)
 
 
-def _pairs(differences: Sequence[Difference], clusters: Mapping[str, Sequence[Record]]) -> list[Pair]:
+def _pairs(differences: Sequence[GroupDifference], clusters: Mapping[str, Sequence[Record]]) -> list[Pair]:
     """Choose the pairs to show: of every difference found the clearest, else those that are least alike."""
     pairs: list[Pair] = []
     for each in [each for each in differences if each.found]:
@@ -286,7 +286,7 @@ def _pairs(differences: Sequence[Difference], clusters: Mapping[str, Sequence[Re
     return pairs[:_PAIRS]
 
 
-def _clearest(each: Difference, records: Sequence[Record]) -> tuple[float, Pair] | None:
+def _clearest(each: GroupDifference, records: Sequence[Record]) -> tuple[float, Pair] | None:
     """Return the group's answer beside the one that differs most from it in the direction of the difference."""
     sign = math.copysign(1.0, each.difference.estimate or 0.0)
     known = [

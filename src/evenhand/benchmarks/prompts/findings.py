@@ -214,7 +214,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class GroupDifference:
     """A group compared with the other groups of its attribute, prompt by prompt, in one measure."""
 
     attribute: str
@@ -279,14 +279,14 @@ class PromptsAudit:
 
     prompts: int
     repeats: int
-    differences: Sequence[Difference]
+    differences: Sequence[GroupDifference]
     """The smallest corrected p-value first."""
     chance: Sequence[Chance]
     pairs: Sequence[Pair]
     sentences: Sequence[str] = ()
 
     @property
-    def found(self) -> list[Difference]:
+    def found(self) -> list[GroupDifference]:
         return [each for each in self.differences if each.found]
 
     @property
@@ -320,7 +320,7 @@ def scale_of(measure: str) -> float:
     return 1.0 if measure == LENGTH else 100.0
 
 
-def difference_sentence(each: Difference) -> str:
+def difference_sentence(each: GroupDifference) -> str:
     """Return one difference in words."""
     scale = scale_of(each.measure)
     low, high = each.difference.low, each.difference.high

@@ -27,7 +27,7 @@ from evenhand.core.files import content_sha256, json_object, lines, seekable
 from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
 from evenhand.data.locate import find_file
 
-__all__ = ["CATEGORIES", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles", "Source"]
+__all__ = ["CATEGORIES", "BBQSource", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles"]
 
 Condition = Literal["ambig", "disambig"]
 Polarity = Literal["neg", "nonneg"]
@@ -78,7 +78,7 @@ class CategoryReader(AbstractContextManager["CategoryReader"]):
         """Release the files."""
 
 
-class Source(ABC):
+class BBQSource(ABC):
     """A source of BBQ items."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Source(ABC):
                 yield item
 
 
-class OfficialFiles(Source):
+class OfficialFiles(BBQSource):
     """The official `CATEGORY.jsonl` files and `additional_metadata.csv` in one folder, plain or as .gz."""
 
     def __init__(self, folder: Path) -> None:
@@ -131,7 +131,7 @@ class OfficialFiles(Source):
         return path
 
 
-class BuiltinRows(Source):
+class BuiltinRows(BBQSource):
     """The built-in set of a language, kept in memory."""
 
     def __init__(self, language: str = "en") -> None:

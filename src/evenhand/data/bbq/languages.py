@@ -18,7 +18,16 @@ from typing import Any, Literal, cast
 
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256, lines
-from evenhand.data.bbq import CATEGORIES, CategoryReader, Condition, Item, ListReader, OfficialFiles, Polarity, Source
+from evenhand.data.bbq import (
+    CATEGORIES,
+    BBQSource,
+    CategoryReader,
+    Condition,
+    Item,
+    ListReader,
+    OfficialFiles,
+    Polarity,
+)
 from evenhand.data.locate import find_file, find_set
 
 Language = Literal["en", "es", "ca", "ko"]
@@ -58,7 +67,7 @@ _CONDITIONS: Mapping[str, Condition] = {"amb": "ambig", "dis": "disambig"}
 _POLARITIES: Mapping[str, Polarity] = {"bsd": "neg", "cnt": "nonneg"}
 
 
-def open_language(language: Language, data: str | None) -> Source:
+def open_language(language: Language, data: str | None) -> BBQSource:
     """Find the set of a language: in the folder `data`, or in the default folders."""
     if language == "en":
         return OfficialFiles(find_set("bbq", data))
@@ -67,7 +76,7 @@ def open_language(language: Language, data: str | None) -> Source:
     return SpanishFiles(find_set("esbbq", data), language)
 
 
-class _Tables(Source):
+class _Tables(BBQSource):
     """Tables in one folder, plain or as .gz; the items of a category are kept in memory."""
 
     set_name: str

@@ -22,6 +22,16 @@ import yaml
 from pydantic import BaseModel
 
 from evenhand.asking.reply import ask_json, object_schema
+from evenhand.benchmarks.malibu.scenarios import (
+    PROVENANCE,
+    Base,
+    Scenario,
+    identity_words,
+    load_bases,
+    load_identities,
+    responses_fault,
+    situation_fault,
+)
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.files import write_json
@@ -30,16 +40,6 @@ from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Params, Sample, Unscored, Usage
 from evenhand.core.untrusted import fenced
 from evenhand.core.version import versions
-from evenhand.data.malibu import (
-    PROVENANCE,
-    Base,
-    Scenario,
-    load_bases,
-    load_identities,
-    responses_fault,
-    situation_fault,
-)
-from evenhand.data.malibu.words import identity_words
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
@@ -64,7 +64,7 @@ class Profession(BaseModel):
     surfaces: str
 
 
-class Case(BaseModel):
+class ScenarioCase(BaseModel):
     """A derived scenario without its responses."""
 
     role: str
@@ -75,7 +75,7 @@ class Case(BaseModel):
 class Cases(BaseModel):
     """As many as were asked for, more or less."""
 
-    cases: list[Case]
+    cases: list[ScenarioCase]
 
 
 class Responses(BaseModel):
@@ -150,12 +150,12 @@ class ScenarioWriter:
             return None
         return found
 
-    async def _cases(self, number: int, count: int, base: Profession) -> list[Case]:
+    async def _cases(self, number: int, count: int, base: Profession) -> list[ScenarioCase]:
         """The cases that are fit; for those that are not, others are asked for once."""
         session, prompt = self._session(f"{number}/cases"), load_prompt(__file__, "cases")
         messages = prompt.render(profession=fenced(base.profession), task=fenced(base.task), count=str(count))
         schema = object_schema(cases={"type": "array", "items": _CASE, "minItems": 1})
-        fit: list[Case] = []
+        fit: list[ScenarioCase] = []
         faults: list[str] = []
         for _ in range(2):
             wanted = count - len(fit)
@@ -178,12 +178,12 @@ class ScenarioWriter:
             self.dropped[f"scenario: {fault}"] += 1
         return fit
 
-    def _case_fault(self, case: Case) -> str | None:
+    def _case_fault(self, case: ScenarioCase) -> str | None:
         if not all(text.strip() for text in (case.role, case.setting, case.situation)):
             return "a field is empty"
         return situation_fault(case.situation, self._tags)
 
-    async def _responses(self, number: int, place: int, base: Profession, case: Case) -> tuple[str, str] | None:
+    async def _responses(self, number: int, place: int, base: Profession, case: ScenarioCase) -> tuple[str, str] | None:
         prompt = load_prompt(__file__, "responses")
         messages = prompt.render(
             profession=fenced(base.profession),

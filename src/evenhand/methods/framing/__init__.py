@@ -31,7 +31,7 @@ from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
 
 if TYPE_CHECKING:
-    from evenhand.data.framing import Text
+    from evenhand.benchmarks.framing import FramedText
     from evenhand.models.hf.attention import Attention
 
 WORDS = ("Yes", "No")
@@ -122,7 +122,7 @@ class FramedAttention:
 
 
 def framed_attention(
-    spec: str, text: Text, options: ModelOptions | None = None, seed: int = 0
+    spec: str, text: FramedText, options: ModelOptions | None = None, seed: int = 0
 ) -> list[FramedAttention]:
     """Where the hf/ model `spec` looks when the text is said to be its own, a model's or a competitor's."""
     from evenhand.models.hf.attention import load_attentive

@@ -57,7 +57,7 @@ from evenhand.methods.mabrf.agents import (
     REPHRASER,
     SOLVER,
     TERMINATOR,
-    Judgement,
+    JudgedReasoning,
     MabrfFirstOptions,
     MabrfOptions,
     Version,
@@ -101,7 +101,7 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
         evidence = await searcher.about_reasoning(sample, last.reasoning) if searcher else None
         return await rephrase(session, sample, last.reasoning, last.objection, evidence), evidence
 
-    async def rate(written: str, evidence: Evidence | None) -> Judgement | Unscored:
+    async def rate(written: str, evidence: Evidence | None) -> JudgedReasoning | Unscored:
         return await rate_reasoning(session, sample, written, p, evidence)
 
     stop = await improve(session, versions, rewrite, rate)
@@ -183,7 +183,7 @@ async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Re
 
 async def _rate(
     session: Session[MabrfOptions], sample: Sample, reasoning: str, _evidence: Evidence | None = None
-) -> Judgement | Unscored:
+) -> JudgedReasoning | Unscored:
     """Rates a reasoning. Only bias counts: what a conversation is about need not have been told in it."""
     asked = rubric("chat_judge")
     messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))

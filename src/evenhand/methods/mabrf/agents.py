@@ -210,7 +210,7 @@ async def rate_reasoning(
     reasoning: str,
     p: float | None = None,
     evidence: Evidence | None = None,
-) -> Judgement | Unscored:
+) -> JudgedReasoning | Unscored:
     """Rates a reasoning, with reasons; with `p` = P(passage answers), groundedness follows from it and alone counts.
 
     Facts that it was written with are shown to the judge, with their sources, so that they do not count as bias.
@@ -239,7 +239,7 @@ def rubric(prompt: str = "judge") -> Rubric:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgedReasoning:
     """The ratings of a reasoning, with its worst kind of bias, and what follows from them."""
 
     ratings: Ratings
@@ -250,14 +250,14 @@ class Judgement:
     """Whether it is the bias that makes the fault."""
 
 
-def judged(ratings: Ratings, accept: float | None, grounded: float | None) -> Judgement:
+def judged(ratings: Ratings, accept: float | None, grounded: float | None) -> JudgedReasoning:
     """The judgement, if bias must be below `accept` and groundedness at least `grounded`; None: it does not count."""
     ratings = with_bias(ratings)
     bias = 0.0 if accept is None else ratings.values[BIAS]
     # A reasoning that need not be grounded is not compared by it either.
     ground = 1.0 if grounded is None or grounded <= 1 else ratings.values[GROUNDED]
     accepted = (accept is None or to_ten(bias) < accept) and (grounded is None or to_ten(ground) >= grounded)
-    return Judgement(ratings, accepted, max(bias, 1 - ground), by_bias=bias >= 1 - ground)
+    return JudgedReasoning(ratings, accepted, max(bias, 1 - ground), by_bias=bias >= 1 - ground)
 
 
 def with_bias(ratings: Ratings) -> Ratings:
@@ -363,7 +363,7 @@ class Version:
     """A reasoning with its ratings and the evidence it was written with."""
 
     reasoning: str
-    judgement: Judgement
+    judgement: JudgedReasoning
     evidence: Evidence | None = None
 
     @property
@@ -396,7 +396,7 @@ async def improve(
     session: Session[MabrfOptions],
     versions: list[Version],
     rephrase: Callable[[Version], Awaitable[tuple[str, Evidence | None]]],
-    rate: Callable[[str, Evidence | None], Awaitable[Judgement | Unscored]],
+    rate: Callable[[str, Evidence | None], Awaitable[JudgedReasoning | Unscored]],
 ) -> str:
     """Adds versions until one is free of faults; returns why the loop ended."""
     while not versions[-1].judgement.accepted:

@@ -36,7 +36,7 @@ from evenhand.methods.base import method
 from evenhand.methods.panel.judges import (
     CHAIR,
     JUDGE_ROLES,
-    Case,
+    JudgedCase,
     JudgeOptions,
     PanelOptions,
     Seat,
@@ -98,7 +98,7 @@ async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome
     return await _deliberate(session, case_of(sample, blind=True))
 
 
-async def _deliberate(session: Session[PanelOptions], case: Case) -> Outcome:
+async def _deliberate(session: Session[PanelOptions], case: JudgedCase) -> Outcome:
     """Runs the independent scores, the discussion and the consensus."""
     options = session.options
     seats = seats_of(personas_for(options))

@@ -149,7 +149,7 @@ def seats_of(personas: Mapping[str, str]) -> tuple[Seat, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgedCase:
     """The situation and responses, as all judges of a panel see them."""
 
     situation: str
@@ -167,7 +167,7 @@ class Case:
         return tuple(name for name, _ in self.metrics)
 
 
-def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
+def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> JudgedCase:
     """Returns the case of a sample; a blind panel does not see the authors."""
     candidates = candidates_of(sample)
     if blind:
@@ -175,7 +175,7 @@ def case_of(sample: Sample, *, fair: bool = False, blind: bool = False) -> Case:
     responses = shown(candidates, sample.metadata.get("form", "sentence"))
     metrics = tuple(definitions_in(sample.metadata).items())
     winner = not sample.metadata.get(UNNAMED)
-    return Case(fenced(sample.prompt), responses, len(candidates) > 1, metrics, winner, fair)
+    return JudgedCase(fenced(sample.prompt), responses, len(candidates) > 1, metrics, winner, fair)
 
 
 def shown(candidates: Sequence[Candidate], form: Form) -> str:
@@ -196,7 +196,7 @@ def shown(candidates: Sequence[Candidate], form: Form) -> str:
 
 async def ask(
     session: Session[JudgeOptions],
-    case: Case,
+    case: JudgedCase,
     task: Task,
     seat: Seat,
     slot: str,
@@ -221,7 +221,7 @@ async def ask(
 
 
 def messages_for(
-    case: Case, prompt: Prompt, seat: Seat, heard: Mapping[str, Judgement], own: Given | None
+    case: JudgedCase, prompt: Prompt, seat: Seat, heard: Mapping[str, Judgement], own: Given | None
 ) -> tuple[Message, ...]:
     """Renders the prompt of a task with the values that it has variables for."""
     values = {
@@ -252,7 +252,7 @@ def _quoted(judgement: Judgement) -> str:
     return f"{in_words(judgement)} <<<{why}>>>" if why else in_words(judgement)
 
 
-def prompt_for(case: Case, task: Task) -> Prompt:
+def prompt_for(case: JudgedCase, task: Task) -> Prompt:
     """Returns layout and task as one prompt, so that a change of either changes its hash."""
     layout = "pair" if case.pair else "one"
     words = _Words(
@@ -281,7 +281,7 @@ def _joined(layout: str, task: Task, whole: str, asked: str, fair: str, words: _
     return parse_prompt(f"panel/{layout}_{task}{'_fair' if fair else ''}", source)
 
 
-def rubric_for(case: Case, task: Task) -> Rubric:
+def rubric_for(case: JudgedCase, task: Task) -> Rubric:
     """Returns the rubric: ratings of every candidate, for a pair the winner, then the reason."""
     prompt = prompt_for(case, task)
     if not _names_winner(case):
@@ -289,18 +289,18 @@ def rubric_for(case: Case, task: Task) -> Rubric:
     return Rubric(prompt, _fields(case), ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
 
 
-def _names_winner(case: Case) -> bool:
+def _names_winner(case: JudgedCase) -> bool:
     return case.pair and case.winner
 
 
-def _fields(case: Case) -> tuple[str, ...]:
+def _fields(case: JudgedCase) -> tuple[str, ...]:
     """Returns the fields of the ratings; one candidate's come after the other's."""
     if not case.pair:
         return case.names
     return tuple(f"{side.lower()}_{metric}" for side in _SIDES for metric in case.names)
 
 
-def judgement_of(ratings: Ratings, case: Case) -> Judgement:
+def judgement_of(ratings: Ratings, case: JudgedCase) -> Judgement:
     """Returns the ratings as a judgement, on the scale of the metrics."""
     scores, written = (_by_candidate(each, len(case.metrics)) for each in (ratings.values, ratings.written))
     winner = None

@@ -25,7 +25,7 @@ from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Answer, Outcome, Params, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.methods.panel.judges import CHAIR, PanelOptions, Seat, personas_for, seats_of
-from evenhand.panels import VOTES, Turn, Votes
+from evenhand.panels import VOTES, MemberVote, Votes
 from evenhand.reading.text import LETTERS, read_letter
 from evenhand.session import Session
 
@@ -55,7 +55,7 @@ async def vote(sample: Sample, session: Session[PanelOptions], *, fair: bool = F
     options = session.options
     seats = {seat.name: seat for seat in seats_of(personas_for(options, sample.kind))}
     said: dict[Place, Said] = {}
-    turns: dict[Place, Turn] = {}
+    turns: dict[Place, MemberVote] = {}
 
     async def speak(name: str, number: int, statements: Sequence[Statement[Said]]) -> Said:
         latest = {each.place.speaker: each.said for each in statements}
@@ -64,7 +64,7 @@ async def vote(sample: Sample, session: Session[PanelOptions], *, fair: bool = F
         task = "open" if number == OPENING else "discuss"
         here = Place(number, name)
         said[here] = await _ask(session, sample, seats[name], task, str(number), heard, own, fair)
-        turns[here] = Turn(_choice(said[here]), tuple(each.choice for each in heard.values()))
+        turns[here] = MemberVote(_choice(said[here]), tuple(each.choice for each in heard.values()))
         return said[here]
 
     seed = f"{session.seed}/{sample.id}"

@@ -22,7 +22,16 @@ from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.methods.weigh import WeighOptions
-from evenhand.methods.weigh.signals import BIAS, LEVELS, Card, Level, Readings, Signals, Weights, read_evidence
+from evenhand.methods.weigh.signals import (
+    BIAS,
+    LEVELS,
+    Level,
+    Readings,
+    Signals,
+    SignalWeights,
+    WeightsCard,
+    read_evidence,
+)
 from evenhand.models.base import Model
 from evenhand.reading.text import abstains
 from evenhand.session import Session
@@ -64,7 +73,7 @@ def cross_validated(questions: Sequence[Labelled]) -> dict[str, float]:
     right_people = 0
     for fold in range(_FOLDS):
         level = fit([each for each in questions if folds[each.group] != fold])
-        weights = Weights("", "", level)
+        weights = SignalWeights("", "", level)
         for each in (each for each in questions if folds[each.group] == fold):
             tested.append(each)
             chances.append(weights.told(each.signals))
@@ -122,7 +131,7 @@ def _improved(columns: Matrix, labels: Matrix, penalty: Matrix, weights: Matrix)
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LabelledPassage:
     """A question about a passage, with its right answer."""
 
     sample: Sample
@@ -137,18 +146,18 @@ class Passage:
         return None if self.sample.target == self.unknown else people.index(self.sample.target)
 
 
-def data_hash(chosen: Sequence[Passage]) -> str:
+def data_hash(chosen: Sequence[LabelledPassage]) -> str:
     rows = [(each.sample.context, each.sample.prompt, each.sample.choices, each.sample.target) for each in chosen]
     return hashlib.sha256(orjson.dumps(rows)).hexdigest()
 
 
 async def fit_card(
     model: Model,
-    chosen: Sequence[Passage],
+    chosen: Sequence[LabelledPassage],
     calls: int,
     concurrency: int,
     count: Count = ignore,
-) -> Card:
+) -> WeightsCard:
     """Read the evidence on every passage and fit the weights of every level up to `calls`."""
     found = await _read(model, concurrency, chosen, calls, count)
     read = [(passage, readings) for passage, readings in zip(chosen, found, strict=True) if readings is not None]
@@ -162,7 +171,7 @@ async def fit_card(
         level: [Labelled(readings.signals(level), passage.right, passage.group) for passage, readings in read]
         for level in levels
     }
-    return Card(
+    return WeightsCard(
         model=model.spec,
         date=datetime.now(UTC).date().isoformat(),
         passages=len(read),
@@ -173,14 +182,14 @@ async def fit_card(
 
 
 async def _read(
-    model: Model, concurrency: int, chosen: Sequence[Passage], calls: int, count: Count
+    model: Model, concurrency: int, chosen: Sequence[LabelledPassage], calls: int, count: Count
 ) -> list[Readings | None]:
     """The readings of every passage; None where the model declines or too few replies can be read."""
     done = 0
     # One passage per slot, so that its next call finds the cached prefix of its last one.
     room = asyncio.Semaphore(min(concurrency, model.slots or concurrency))
 
-    async def read(passage: Passage) -> Readings | None:
+    async def read(passage: LabelledPassage) -> Readings | None:
         nonlocal done
         session = Session(passage.sample, {"base": model})
         samples = WeighOptions().samples
@@ -193,7 +202,7 @@ async def _read(
     return await aio.all_of(read(each) for each in chosen)
 
 
-def built_in_passages(seed: int) -> Iterator[Passage]:
+def built_in_passages(seed: int) -> Iterator[LabelledPassage]:
     """The built-in questions in random order, each passage with or without the fact that answers it."""
     rows = list(builtin_rows())
     random.Random(seed).shuffle(rows)
@@ -204,4 +213,4 @@ def built_in_passages(seed: int) -> Iterator[Passage]:
         sample = Sample(
             f"{group}/{row['example_id']}", "choice", row["question"], row["context"], options, row["label"]
         )
-        yield Passage(sample, unknown, group)
+        yield LabelledPassage(sample, unknown, group)

@@ -214,7 +214,7 @@ class Level(BaseModel):
     who: dict[str, float]
 
 
-class Card(BaseModel):
+class WeightsCard(BaseModel):
     """The weights of a model, with what they were fitted on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
@@ -229,7 +229,7 @@ class Card(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class SignalWeights:
     """The weights of one level, ready to use."""
 
     name: str
@@ -258,7 +258,7 @@ def card_path(spec: str) -> Path:
     return cache_folder() / "weigh" / f"{readable}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}.json"
 
 
-def load_weights(wanted: str, spec: str, calls: int) -> Weights:
+def load_weights(wanted: str, spec: str, calls: int) -> SignalWeights:
     """The weights named `wanted` for the model `spec`: `fitted`, `prior`, a file, or the model they were fitted on."""
     if wanted == FITTED:
         path = card_path(spec)
@@ -271,28 +271,28 @@ def load_weights(wanted: str, spec: str, calls: int) -> Weights:
     return _read(path, wanted, calls)
 
 
-def save_card(card: Card, path: Path) -> None:
+def save_card(card: WeightsCard, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(orjson.dumps(card.model_dump(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
 
 
-def read_card(path: Path) -> Card:
+def read_card(path: Path) -> WeightsCard:
     return _parsed(path.read_bytes(), path)
 
 
-def _read(path: Path, name: str, calls: int) -> Weights:
+def _read(path: Path, name: str, calls: int) -> SignalWeights:
     content = path.read_bytes()
     return _weights(name, content, _parsed(content, path), calls)
 
 
 @cache
-def _prior(calls: int) -> Weights:
+def _prior(calls: int) -> SignalWeights:
     path = Path(__file__).with_name("prior.json")
     content = path.read_bytes()
     return _weights(PRIOR, content, _parsed(content, path), calls)
 
 
-def _weights(name: str, content: bytes, card: Card, calls: int) -> Weights:
+def _weights(name: str, content: bytes, card: WeightsCard, calls: int) -> SignalWeights:
     if calls not in card.levels:
         have = " or ".join(map(str, sorted(card.levels)))
         raise PlanError(f"The weights {name!r} were fitted for calls={have}, not {calls}; fit them again.")
@@ -301,12 +301,12 @@ def _weights(name: str, content: bytes, card: Card, calls: int) -> Weights:
         raise PlanError(
             f"The weights {name!r} are for signals that weigh does not read ({min(unknown)}); fit them again."
         )
-    return Weights(name, hashlib.sha256(content).hexdigest()[:16], level)
+    return SignalWeights(name, hashlib.sha256(content).hexdigest()[:16], level)
 
 
-def _parsed(content: bytes, path: Path) -> Card:
+def _parsed(content: bytes, path: Path) -> WeightsCard:
     try:
-        return Card.model_validate_json(content)
+        return WeightsCard.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"

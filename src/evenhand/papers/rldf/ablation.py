@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
+from evenhand.benchmarks.opinions import PAIRS_FILE
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES
-from evenhand.data.opinion_topics import PAIRS_FILE
 from evenhand.papers.base import Cell, Column, Grid, PaperOptions, Row, Table
 from evenhand.papers.claims import Claim, untold
 from evenhand.papers.rldf.arms import BASE, DEFAULT, UNSAID, Arms, opinions_run, read_arms

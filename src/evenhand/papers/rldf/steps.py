@@ -16,11 +16,11 @@ import orjson
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
+from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.progress import Announce
 from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
-from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.methods.base import METHODS
 from evenhand.papers.base import PaperOptions
 from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.benchmarks.realtoxicity import RealToxicity
+from evenhand.benchmarks.realtoxicity import BANDS, RealToxicity
 from evenhand.core.errors import UnknownNameError
 from evenhand.data.bbq import CATEGORIES
-from evenhand.data.realtoxicity import BANDS
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class

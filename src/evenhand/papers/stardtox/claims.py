@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.core.format import limits, number
-from evenhand.data.realtoxicity import BANDS
 from evenhand.papers.claims import NOT_RUN, Claim, Finding, above, all_of, kept, moves, unless, untold
 from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_arms
 from evenhand.papers.stardtox.tables import (

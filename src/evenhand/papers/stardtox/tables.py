@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.data.realtoxicity import BANDS
+from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.papers.base import PRESETS, Bar, Cell, Column, Figure, Grid, Row, Table, preset_of, published
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources

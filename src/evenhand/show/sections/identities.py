@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from evenhand.benchmarks.prompts.findings import TITLES, Difference, Pair, PromptsAudit, Shown, scale_of
+from evenhand.benchmarks.prompts.findings import TITLES, GroupDifference, Pair, PromptsAudit, Shown, scale_of
 from evenhand.core.format import count, number, p_value
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, section, sentences
@@ -52,11 +52,11 @@ def _block(view: View, arm: ArmResult, audit: PromptsAudit) -> Html:
     )
 
 
-def _differences(title: str, found: Sequence[Difference]) -> Table:
+def _differences(title: str, found: Sequence[GroupDifference]) -> Table:
     return Table(title, _COLUMNS, [_cells(each) for each in found])
 
 
-def _cells(each: Difference) -> list[Content]:
+def _cells(each: GroupDifference) -> list[Content]:
     scale = scale_of(each.measure)
     low, high = (None if end is None else end * scale for end in (each.difference.low, each.difference.high))
     return [

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenhand.benchmarks import difference_awareness
 from evenhand.core.errors import DataError
-from evenhand.data import difference_awareness
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
+from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.locate import find_set
 
 # --- leaks ---
@@ -60,7 +60,7 @@ def load_check(data: str | Path | None = None, others: Mapping[str, Collection[s
 
     Raises DataError if `data` is given and does not contain them.
     """
-    sources: dict[str, Source] = {"bbq_builtin": BuiltinRows()}
+    sources: dict[str, BBQSource] = {"bbq_builtin": BuiltinRows()}
     unchecked = None
     try:
         sources["bbq"] = OfficialFiles(find_set("bbq", data))
@@ -86,7 +86,7 @@ def load_check(data: str | Path | None = None, others: Mapping[str, Collection[s
     return LeakCheck(frozenset(grams), frozenset(sizes), hashes, unchecked)
 
 
-def _texts(source: Source) -> Iterator[str]:
+def _texts(source: BBQSource) -> Iterator[str]:
     for category in CATEGORIES:
         for item in source.items(category):
             yield item.context

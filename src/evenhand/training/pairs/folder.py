@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from evenhand.benchmarks.debates import STATEMENTS, WORST, statements_in
+from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.files import draft_folder
-from evenhand.data.opinion_topics import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used

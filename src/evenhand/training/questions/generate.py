@@ -18,7 +18,7 @@ from evenhand.training.questions.passages import State, draw_people, write_passa
 from evenhand.training.questions.row import FORMS, Form, Row
 
 if TYPE_CHECKING:
-    from evenhand.methods.weigh.fit import Passage
+    from evenhand.methods.weigh.fit import LabelledPassage
 
 T = TypeVar("T")
 
@@ -81,13 +81,13 @@ def make(plan: Plan, split: Split) -> Iterator[Row]:
         yield drawer.draw()
 
 
-def contrast_passages(count: int, seed: int = 0) -> list[Passage]:
+def contrast_passages(count: int, seed: int = 0) -> list[LabelledPassage]:
     """Return passages to fit the weights of `weigh` on, about as many that answer their question as that do not.
 
     Half of them are of the built-in questions, half are drawn here, of situations that models are not trained on. No
     public benchmark is used.
     """
-    from evenhand.methods.weigh.fit import Passage, built_in_passages
+    from evenhand.methods.weigh.fit import LabelledPassage, built_in_passages
 
     if count < LEAST_PASSAGES:
         raise UsageError(f"The number of passages must be at least {LEAST_PASSAGES}, not {count}.")
@@ -98,7 +98,7 @@ def contrast_passages(count: int, seed: int = 0) -> list[Passage]:
             break
         if row.context and row.unknown is not None:
             sample = Sample(f"generated/{number}", "choice", row.question, row.context, row.options, row.right)
-            chosen.append(Passage(sample, row.unknown, row.situation))
+            chosen.append(LabelledPassage(sample, row.unknown, row.situation))
     return chosen
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, read_bytes
-from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, Source
+from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.locate import find_set
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.questions.row import Row
@@ -65,7 +65,7 @@ def load_benchmarks(data: str | Path | None = None, folders: Sequence[Path] = ()
     return Benchmarks(load_check(data, more), frozenset(templates))
 
 
-def _of_source(source: Source) -> Iterator[Texts]:
+def _of_source(source: BBQSource) -> Iterator[Texts]:
     for category in CATEGORIES:
         for item in source.items(category):
             yield item.context, item.question, tuple(item.answers)
