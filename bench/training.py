@@ -1,7 +1,7 @@
 """Roll-outs, training and the `hf/` engine in tokens per second, next to the limits of the device they run on.
 
-`python bench/training.py MODEL [--answer TOKENS] [--rows N,N] [--engine N,N]`; meant for a GPU that does nothing else.
-MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the shape of a 1.5B model, which needs no files
+`python bench/training.py MODEL [--answer TOKENS] [--prompt WORDS] [--rows N,N] [--engine N,N]`; meant for a GPU that
+does nothing else. MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the shape of a 1.5B model, which needs no files
 (`small` for a CPU). The engine is measured with `hf/NAME` only.
 
 Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it copies memory. The
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,12 +32,12 @@ import torch
 
 from evenhand.core.types import Message
 from evenhand.models.hf.decoding import decoder
+from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import models, policy_copy
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.next_token import SWITCH
 from evenhand.training.options import PPOOptions
-from evenhand.training.policy_copy import PolicyCopy
+from evenhand.training.policy_copy import SWITCH, PolicyCopy
 from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
 
 TRAINED_AT_ONCE = 16
@@ -59,13 +60,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="hf/NAME, local/builtin, random or small")
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer")
+    parser.add_argument("--prompt", type=int, default=0, help="words that are added to each prompt")
+    parser.add_argument("--repeats", type=int, default=9, help="roll-outs whose median is printed")
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
     parser.add_argument("--profile", action="store_true", help="only list the kernels of roll-outs by their time")
     chosen = parser.parse_args()
     machine = models.machine()
+    disable_cudnn_attention()  # as training does when it loads a model
     policy, chat = load(chosen.model, machine)
-    questions = [(Message("user", question(number)),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
+    more = " why" * chosen.prompt
+    questions = [(Message("user", question(number) + more),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
     if chosen.profile:
         for name in ("plain", "kernels"):
             with decoding_by(name):
@@ -80,16 +85,16 @@ def main() -> None:
     say(f"operations for each next token: {before:,} before, {after:,} after")
     for rows in chosen.rows:
         say(f"\n{rows} answers of up to {chosen.answer} tokens")
-        compare(policy, chat, questions[:rows], machine, chosen.answer, copies)
+        compare(policy, chat, questions[:rows], machine, chosen.answer, copies, chosen.repeats)
     rows = chosen.rows[0]
     say(f"\n{rows} answers, {GROUP} to each prompt")
     grouped = [each for each in questions[: rows // GROUP] for _ in range(GROUP)]
-    compare(policy, chat, grouped, machine, chosen.answer, copies)
+    compare(policy, chat, grouped, machine, chosen.answer, copies, chosen.repeats)
     if chosen.model in ("random", "small"):
         ends = Chat(chat.tokenizer, frozenset(range(1, policy.config.vocab_size, 50)), chat.max_length)
         rows = chosen.rows[-1]
         say(f"\n{rows} answers that end after 50 tokens on average, with one end token in 50")
-        compare(policy, ends, questions[:rows], machine, 2 * chosen.answer, copies)
+        compare(policy, ends, questions[:rows], machine, 2 * chosen.answer, copies, chosen.repeats)
     exactness(policy, chat, questions[: chosen.rows[0]], machine)
     rollout = roll_out(policy, chat, questions[:TRAINED_AT_ONCE], machine, max_new_tokens=chosen.answer)
     seconds, tokens = trained(policy, rollout, machine)
@@ -133,7 +138,13 @@ def random_policy(shape: dict[str, Any], machine: models.Machine) -> tuple[Any, 
 
 
 def compare(
-    policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine, answer: int, copies: float
+    policy: Any,
+    chat: Chat,
+    prompts: Sequence[Prompt],
+    machine: models.Machine,
+    answer: int,
+    copies: float,
+    repeats: int,
 ) -> None:
     """Print how long roll-outs take before and after, and what reading the memory alone would take."""
     settings: Any = (policy, chat, prompts, machine)
@@ -163,7 +174,8 @@ def compare(
             error = float((decoded(copy, rollout) - exact).abs().mean())
             del copy
             first, _ = measured(roll_out)
-            seconds, found = min((measured(roll_out) for _ in range(3)), key=lambda each: each[0])
+            repeated = [measured(roll_out) for _ in range(repeats)]
+            seconds, found = statistics.median(each for each, _ in repeated), repeated[0][1]
             say(
                 f"{told(name, seconds, found)}; {before / seconds:.1f} x as fast as before; "
                 f"the first took {first:.1f} s; mean error of a log probability {error:.5f}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.types import Params
-from evenhand.models.hf.sampling import sample
+from evenhand.models.hf import sample
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")
 

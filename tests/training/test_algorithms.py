@@ -19,7 +19,7 @@ from evenhand.training import checkpoints, models  # noqa: E402 - they need torc
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.loop import read_metrics  # noqa: E402
 from evenhand.training.ppo import PPOTrainer, train_ppo  # noqa: E402
-from evenhand.training.ppo.loaded import load_models  # noqa: E402
+from evenhand.training.ppo.assessor import load_models  # noqa: E402
 from evenhand.training.rollout import (  # noqa: E402
     SAMPLES,
     SampleLog,

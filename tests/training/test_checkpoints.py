@@ -11,7 +11,7 @@ from evenhand.training.options import SFTOptions
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, stage  # noqa: E402 - they need torch
-from evenhand.training.optimizer import Schedule  # noqa: E402
+from evenhand.training.loop import Schedule  # noqa: E402
 
 
 def tensors(value: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from evenhand.models import weights  # noqa: E402
 from evenhand.models.base import ModelOptions, load_model  # noqa: E402
 from evenhand.models.local import LocalModel  # noqa: E402
 from evenhand.training import models  # noqa: E402
-from evenhand.training.gguf_lora import write_gguf_lora  # noqa: E402
+from evenhand.training.models import write_gguf_lora  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from support.shell import Shell  # noqa: E402
 

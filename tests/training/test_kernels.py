@@ -13,7 +13,7 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("triton", reason="needs Triton, which comes with torch for GPUs")
 
-from evenhand.training import next_token  # noqa: E402 - it needs torch
+from evenhand.training import policy_copy  # noqa: E402
 from evenhand.training.models import Machine  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0")  # of older interpreters
@@ -81,7 +81,7 @@ CASES = {
 def test_attention_is_that_of_the_plain_code(case: str, dtype: str, kernels: Any):
     given = inputs(*CASES[case], dtype)
     exact = in_float32(given)
-    expected = next_token.attended_next(*exact)
+    expected = policy_copy.attended_next(*exact)
 
     found = kernels.attended_next(*given)
 
@@ -105,7 +105,7 @@ def test_only_the_new_token_is_written(dtype: str, kernels: Any):
 
 def test_rows_beyond_32_bits_are_found(kernels: Any):
     given = inputs((2, 1, 16), [0, 3, 9], 20, 32, DTYPES[-1])
-    expected = next_token.attended_next(*in_float32(given))
+    expected = policy_copy.attended_next(*in_float32(given))
     far = 2**30  # the third row begins at 2**31; memory that is not used is not taken
     memory = torch.empty(2 * far + 2 * 32 * 16, dtype=given[0].dtype, device=DEVICE)
     for place in (5, 6):
@@ -127,7 +127,7 @@ def test_gates_are_those_of_the_plain_code(inner: int, rows: int, dtype: str, ke
 
     found = kernels.gated(gate_up)
 
-    expected = next_token.gated(gate_up.float(), torch.nn.SiLU(), 0)
+    expected = policy_copy.gated(gate_up.float(), torch.nn.SiLU(), 0)
     torch.testing.assert_close(found.float(), expected, rtol=LARGEST[dtype], atol=LARGEST[dtype])
 
 
@@ -150,10 +150,10 @@ def test_other_arrangements_of_memory_are_refused(change: str, kernels: Any):
 def test_the_check_before_the_first_use_passes(
     shape: tuple[int, int, int], dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(next_token, "_agreed", {})
-    monkeypatch.setattr(next_token, "_failures", [])
+    monkeypatch.setattr(policy_copy, "_agreed", {})
+    monkeypatch.setattr(policy_copy, "_failures", [])
 
-    assert next_token.agree(*shape, Machine(DEVICE, dtype))
+    assert policy_copy.agree(*shape, Machine(DEVICE, dtype))
     assert not caplog.records
 
 
@@ -162,7 +162,7 @@ def test_answers_are_those_of_transformers(tiny: str, monkeypatch: pytest.Monkey
     from evenhand.training import models, policy_copy
     from evenhand.training.rollout import roll_out
 
-    monkeypatch.setattr(next_token, "available", lambda machine: True)
+    monkeypatch.setattr(policy_copy, "available", lambda machine: True)
     sizes = {"vocab_size": 40, "hidden_size": 96, "intermediate_size": 48, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 6, "num_key_value_heads": 2}
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import models, next_token, policy_copy  # noqa: E402 - they need torch
+from evenhand.training import models, policy_copy  # noqa: E402
 from evenhand.training.models import Machine  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 
@@ -25,15 +25,15 @@ PROMPTS = [(Message("user", text),) for text in ("w1", "w2 w3 w4", "w5 w6 w7 w8 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was compared yet, and nothing has failed."""
-    monkeypatch.setattr(next_token, "_agreed", {})
-    monkeypatch.setattr(next_token, "_failures", [])
-    monkeypatch.delenv(next_token.SWITCH, raising=False)
+    monkeypatch.setattr(policy_copy, "_agreed", {})
+    monkeypatch.setattr(policy_copy, "_failures", [])
+    monkeypatch.delenv(policy_copy.SWITCH, raising=False)
 
 
 @pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels may be used here."""
-    monkeypatch.setattr(next_token, "available", lambda machine: not next_token._failures)
+    monkeypatch.setattr(policy_copy, "available", lambda machine: not policy_copy._failures)
 
 
 class Kernels:
@@ -50,10 +50,10 @@ class Kernels:
         self.calls += 1
         if self.error:
             raise self.error
-        return self.factor * next_token.attended_next(*inputs)
+        return self.factor * policy_copy.attended_next(*inputs)
 
     def gated(self, gate_up: Any) -> Any:
-        return next_token.gated(gate_up, torch.nn.SiLU(), 0)
+        return policy_copy.gated(gate_up, torch.nn.SiLU(), 0)
 
 
 @pytest.fixture
@@ -109,13 +109,13 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     ],
 )
 def test_only_some_shapes_have_kernels(shape: tuple[int, int, int], act: Any, supported: bool):
-    assert next_token.supports(*shape, act) is supported
+    assert policy_copy.kernels_support(*shape, act) is supported
 
 
 def test_every_silu_of_transformers_has_kernels():
     activations = transformers.activations.ACT2FN
 
-    assert {name for name in activations if next_token.supports(*SHAPE, activations[name])} == {"silu", "swish"}
+    assert {name for name in activations if policy_copy.kernels_support(*SHAPE, activations[name])} == {"silu", "swish"}
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_kernels_are_for_newer_gpus_and_bfloat16(
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     if switch is not None:
-        monkeypatch.setenv(next_token.SWITCH, switch)
+        monkeypatch.setenv(policy_copy.SWITCH, switch)
 
-    assert next_token.available(machine) is usable
+    assert policy_copy.available(machine) is usable
 
 
 def test_kernels_are_compared_once_and_used(policy: Any, tiny: str, kernels: Kernels, caplog: pytest.LogCaptureFixture):
@@ -150,7 +150,7 @@ def test_kernels_are_compared_once_and_used(policy: Any, tiny: str, kernels: Ker
 def test_the_comparison_uses_none_of_the_random_numbers_of_answers(kernels: Kernels):
     before = torch.get_rng_state()
 
-    assert next_token.agree(*SHAPE, HERE)
+    assert policy_copy.agree(*SHAPE, HERE)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -204,5 +204,5 @@ def test_a_full_gpu_is_no_failure_of_the_kernels(kernels: Kernels, caplog: pytes
     kernels.error = torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):
-        next_token.agree(*SHAPE, HERE)
-    assert not caplog.records and not next_token._failures
+        policy_copy.agree(*SHAPE, HERE)
+    assert not caplog.records and not policy_copy._failures

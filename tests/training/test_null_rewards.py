@@ -15,8 +15,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.training import models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.ppo import PPOTrainer  # noqa: E402
-from evenhand.training.ppo.assessor import Assessor  # noqa: E402
-from evenhand.training.ppo.loaded import load_models  # noqa: E402
+from evenhand.training.ppo.assessor import Assessor, load_models  # noqa: E402
 from evenhand.training.rollout import Rollout, roll_out  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")

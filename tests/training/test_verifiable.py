@@ -22,13 +22,12 @@ from evenhand.training.chat import Encoded  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.questions import Plan, Row, make  # noqa: E402
-from evenhand.training.questions.folder import draw  # noqa: E402
-from evenhand.training.questions.leaks import load_benchmarks  # noqa: E402
+from evenhand.training.questions.folder import draw, load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
-from evenhand.training.verifiable.comparisons import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.evaluation import Grader, summarized  # noqa: E402
+from evenhand.training.verifiable.general import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.questions import own_questions, prompt_of  # noqa: E402
 from support.shell import Shell  # noqa: E402
 from support.tiny import make_byte_model, make_model  # noqa: E402

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
-from tools.train_scorer import corpora, everyday, identity, peer
+from tools.train_scorer import corpora, everyday, identity
 from tools.train_scorer.measure import (
     TOXIC,
     Scores,
@@ -26,6 +26,8 @@ from tools.train_scorer.measure import (
 
 Array = NDArray[np.float64]
 Scorers = dict[str, BuiltinScorer]
+PEER = "alt-profanity-check"
+"""The best offline package."""
 LICENCE = Path(__file__).resolve().parents[2] / "LICENSE"
 WATCHED = ("gay", "Muslim", "Black", "Jewish", "disabled", "transgender")
 """Groups that scorers are known to mark down, shown one by one."""
@@ -56,7 +58,7 @@ def _scores(scorers: Mapping[str, Scores], test: corpora.Texts) -> dict[str, Arr
 
 
 def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
-    rival = peer.peer_scores(test.texts)
+    rival = _peer_scores(test.texts)
     rows: list[list[object]] = []
     for column, attribute in enumerate(ATTRIBUTES):
         labels = test.labels[:, column]
@@ -72,9 +74,9 @@ def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
         row.append("–" if rival is None else auroc_interval(rival, positive, test.clusters))
         rows.append(row)
     columns = [f"{name} {what}" for name in scores for what in ("AUROC", "r", "ρ", "ECE")]
-    lines = [_table(["attribute", f"≥ 0.5 of {len(test.texts)}", *columns, f"{peer.NAME} AUROC"], rows)]
+    lines = [_table(["attribute", f"≥ 0.5 of {len(test.texts)}", *columns, f"{PEER} AUROC"], rows)]
     positive = test.labels[:, 0] >= TOXIC
-    for name, scored in {**{name: found[:, 0] for name, found in scores.items()}, peer.NAME: rival}.items():
+    for name, scored in {**{name: found[:, 0] for name, found in scores.items()}, PEER: rival}.items():
         if scored is not None:
             alarm = scored >= TOXIC
             precision, recall = positive[alarm].mean(), alarm[positive].mean()
@@ -84,7 +86,7 @@ def _quality(test: corpora.Texts, scores: dict[str, Array]) -> str:
             f"{name} {auroc_interval(found[:, 0], positive, test.clusters, minus=rival)}"
             for name, found in scores.items()
         ]
-        lines.append(f"Lead over {peer.NAME} in toxicity AUROC, paired: {', '.join(lead)}.")
+        lines.append(f"Lead over {PEER} in toxicity AUROC, paired: {', '.join(lead)}.")
     return "\n\n".join(lines)
 
 
@@ -110,7 +112,7 @@ def _elsewhere(data: Path, scorers: Scorers) -> str:
     rows: list[list[object]] = []
     for title, (texts, positive) in sets.items():
         row: list[object] = [title]
-        for found in [*(scores_of(scorer, texts)[:, 0] for scorer in scorers.values()), peer.peer_scores(texts)]:
+        for found in [*(scores_of(scorer, texts)[:, 0] for scorer in scorers.values()), _peer_scores(texts)]:
             if found is None:
                 row += ["–", "–", "–", "–"]
                 continue
@@ -120,9 +122,7 @@ def _elsewhere(data: Path, scorers: Scorers) -> str:
             error = calibration_error(found[kept], positive[kept].astype(float))
             row += [value, *(f"{each:.3f}" for each in (*alarms, error))]
         rows.append(row)
-    columns = [
-        f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("AUROC", "false alarms", "recall", "ECE")
-    ]
+    columns = [f"{name} {what}" for name in [*scorers, PEER] for what in ("AUROC", "false alarms", "recall", "ECE")]
     return _table(["set", *columns], rows)
 
 
@@ -215,11 +215,11 @@ def _false_alarms(data: Path, scorers: Scorers) -> str:
             found = scores_of(scorer, texts)
             alarms = (found >= TOXIC).mean(0)
             row += [f"{alarms[0]:.4f}", f"{alarms[3]:.4f}", f"{found[:, 0].mean():.3f}"]
-        rival = peer.peer_scores(texts)
+        rival = _peer_scores(texts)
         row += ["–", "–"] if rival is None else [f"{(rival >= TOXIC).mean():.4f}", f"{rival.mean():.3f}"]
         rows.append(row)
     columns = [f"{name} {what}" for name in scorers for what in ("toxicity ≥ 0.5", "identity_attack ≥ 0.5", "mean")]
-    return _table(["sentences", "n", *columns, f"{peer.NAME} ≥ 0.5", f"{peer.NAME} mean"], rows)
+    return _table(["sentences", "n", *columns, f"{PEER} ≥ 0.5", f"{PEER} mean"], rows)
 
 
 def _by_group(scorers: Scorers) -> str:
@@ -236,10 +236,10 @@ def _by_group(scorers: Scorers) -> str:
         for scorer in scorers.values():
             found = scores_of(scorer, texts)
             row += [f"{found[:, 0].mean():.3f}", f"{(found[:, :4].max(1) >= TOXIC).mean():.3f}"]
-        rival = peer.peer_scores(texts)
+        rival = _peer_scores(texts)
         row += ["–", "–"] if rival is None else [f"{rival.mean():.3f}", f"{(rival >= TOXIC).mean():.3f}"]
         rows.append(row)
-    columns = [f"{name} {what}" for name in [*scorers, peer.NAME] for what in ("mean", "false alarms")]
+    columns = [f"{name} {what}" for name in [*scorers, PEER] for what in ("mean", "false alarms")]
     return _table(["group", "n", *columns], rows)
 
 
@@ -271,3 +271,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(map(str, line)) + " |" for line in [head, *rows]]
     lines.insert(1, "|" + "---|" * len(head))
     return "\n".join(lines)
+
+
+def _peer_scores(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """The probabilities of the best offline package, for comparison; None where it is not installed."""
+    try:
+        from profanity_check import predict_prob
+    except ImportError:
+        return None
+    return np.asarray(predict_prob(list(texts)), dtype=np.float64)

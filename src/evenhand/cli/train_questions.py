@@ -33,9 +33,8 @@ def questions(out: Path, data: str | None, folders: tuple[Path, ...], **given: A
       evenhand train questions --out questions
       evenhand train questions --out letters --forms letter --languages en --count 2000
     """
-    from evenhand.training.questions.folder import write_folder
+    from evenhand.training.questions.folder import load_benchmarks, write_folder
     from evenhand.training.questions.generate import Plan
-    from evenhand.training.questions.leaks import load_benchmarks
 
     chosen: dict[str, Any] = {
         name: _listed(value) if isinstance(value, str) else value for name, value in given.items()

@@ -6,13 +6,13 @@ adds to it, up to the end-of-turn token. So sampled text and text from a file lo
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.lazy import torch
 from evenhand.core.types import Message
 
 MAX_LENGTH = 2048
@@ -86,7 +86,6 @@ class Chat:
 
     def pad(self, rows: Sequence[Encoded], device: str) -> Batch:
         """Pad rows on the right, so that the position of each row's last token is known."""
-        torch: Any = importlib.import_module("torch")
         width = max(len(row.prompt) + len(row.answer) for row in rows)
         pad: int = self.tokenizer.pad_token_id
         ids: list[list[int]] = []

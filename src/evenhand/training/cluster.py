@@ -65,7 +65,7 @@ class Board:
 
     def __init__(self) -> None:
         self._starts = self._idle = 0
-        self._stages: list[tuple[str, int, int]] = []
+        self._stages: list[tuple[str, int, int | None]] = []
         self._furthest: dict[str, int] = {}
         self._is_further = True
         self._last_error = ""
@@ -97,7 +97,7 @@ class Board:
         if is_final:
             self._failure = self._failure or failure
 
-    def look(self) -> tuple[int, list[tuple[str, int, int]], Failure | None]:
+    def look(self) -> tuple[int, list[tuple[str, int, int | None]], Failure | None]:
         return self._starts, self._stages, self._failure
 
 
@@ -216,7 +216,7 @@ class _Progress:
         self._observers: dict[str, Count] = {}
         self._starts = 1
 
-    def show(self, starts: int, stages: list[tuple[str, int, int]], _failure: Failure | None) -> None:
+    def show(self, starts: int, stages: list[tuple[str, int, int | None]], _failure: Failure | None) -> None:
         if starts > self._starts:
             self._starts = starts
             event("worker", "a worker died; all go on from the checkpoint", level=logging.WARNING)

@@ -15,10 +15,9 @@ from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Preference
-from evenhand.training.loop import BatchSampler, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
 from evenhand.training.losses import answer_logprobs, ranking_loss, torch
 from evenhand.training.models import Machine
-from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import DPOOptions
 from evenhand.training.reward import pair_accuracy
 

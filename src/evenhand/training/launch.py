@@ -130,9 +130,7 @@ def train_verifiable(
 def write_gguf_lora(adapter: Path, out: Path) -> None:
     """Write an adapter as a GGUF file for llama.cpp."""
     models.need_packages()
-    from evenhand.training import gguf_lora
-
-    gguf_lora.write_gguf_lora(adapter, out)
+    models.write_gguf_lora(adapter, out)
 
 
 def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, str] | None = None) -> None:

@@ -7,6 +7,7 @@ import copy
 import importlib
 import importlib.util
 import json
+import re
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.files import draft
+from evenhand.core.lazy import peft, torch, transformers
 from evenhand.models import weights
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
@@ -28,6 +31,12 @@ HEADS = "reward_heads"
 """The entry of a config that tells the outputs of an ensemble from the classes of another classifier."""
 _TRAINED, _REFERENCE = "default", "reference"
 """The names of adapters in peft: the one that is trained, and a frozen copy of it where there is one."""
+_ARCHITECTURES: Mapping[str, str] = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+"""transformers' name of a kind of model → llama.cpp's."""
+_PERMUTED = "llama"
+"""llama.cpp stores the rotated halves of each head of queries and keys interleaved for this architecture."""
+_WEIGHTS = "adapter_model.safetensors"
+_NAME = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 
 
 def need_packages() -> None:
@@ -52,7 +61,6 @@ class Machine:
     def autocast(self) -> AbstractContextManager[Any]:
         if self.dtype == "float32":
             return contextlib.nullcontext()
-        torch: Any = importlib.import_module("torch")
         return torch.autocast(self.device.partition(":")[0], dtype=getattr(torch, self.dtype))
 
 
@@ -61,7 +69,6 @@ def machine(device: str | None = None, dtype: str | None = None, team: Team | No
 
     In a team of several processes, the launcher decides the device.
     """
-    torch: Any = importlib.import_module("torch")
     team = team or Team()
     device = team.device if team.size > 1 else device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -110,7 +117,6 @@ def load_policy(options: StageOptions, at: Machine) -> Any:
 
 def load_adapted(folder: str, at: Machine) -> Any:
     """Load an adapter to go on training it, with a frozen copy of it as the reference."""
-    peft: Any = importlib.import_module("peft")
     base = load_causal(adapter_base(Path(folder)), at, trained=False)
     adapted = peft.PeftModel.from_pretrained(base, folder, adapter_name=_TRAINED, is_trainable=True)
     adapted.load_adapter(folder, adapter_name=_REFERENCE)
@@ -139,11 +145,9 @@ def load_config(name: str) -> Any:
 
 def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     """Load a language model, with its adapter merged; in float32 if all its weights will be trained."""
-    torch: Any = importlib.import_module("torch")
     dtype = torch.float32 if trained else getattr(torch, at.dtype)
     folder = Path(name.removeprefix("hf/")).expanduser()
     if (folder / ADAPTER).is_file():
-        peft: Any = importlib.import_module("peft")
         model = load_causal(adapter_base(folder), at, trained=trained)
         merged = peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
         return merged.requires_grad_(True)  # peft froze what it adapted
@@ -155,8 +159,6 @@ def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
 
 def classifier_of(causal: Any, chat: Chat, seed: int, *, heads: int = 1) -> Any:
     """Make a classifier with one output per head: the trunk of a language model and new heads."""
-    torch: Any = importlib.import_module("torch")
-    transformers: Any = importlib.import_module("transformers")
     config = copy.deepcopy(causal.config)
     config.num_labels = heads
     setattr(config, HEADS, heads)
@@ -176,7 +178,6 @@ def classifier_of(causal: Any, chat: Chat, seed: int, *, heads: int = 1) -> Any:
 
 def load_classifier(name: str, at: Machine) -> Any:
     """Load a saved classifier. Its head computes in float32, because bfloat16 would make close scores equal."""
-    torch: Any = importlib.import_module("torch")
     model = _from_pretrained("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
     if model.config.num_labels != getattr(model.config, HEADS, 1) or not hasattr(model, HEAD):
         raise UsageError(f"{name} is no reward model; make one with `evenhand train reward`.")
@@ -186,7 +187,6 @@ def load_classifier(name: str, at: Machine) -> Any:
 
 def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
     """Add LoRA adapters to a model; only they, and the head if given, are trained."""
-    peft: Any = importlib.import_module("peft")
     task = {"task_type": "SEQ_CLS", "modules_to_save": [head]} if head else {"task_type": "CAUSAL_LM"}
     settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", **task)
     adapted = peft.get_peft_model(model, settings)
@@ -259,7 +259,6 @@ def enable_gradient_checkpointing(model: Any) -> None:
 
 
 def _recomputed(forward: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
     checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
 
     def compute(*args: Any, **settings: Any) -> Any:
@@ -275,7 +274,6 @@ def _recomputed(forward: Any) -> Any:
 
 def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: bool = False) -> None:
     """Save weights (safetensors), config and tokenizer, so that `hf/FOLDER` can use them at once."""
-    torch: Any = importlib.import_module("torch")
     parallel.unshard(model, at.team)
     if not at.team.is_main:
         return
@@ -286,6 +284,57 @@ def save(model: Any, chat: Chat, folder: Path, at: Machine, *, keep_adapter: boo
     settings = {"selected_adapters": [_TRAINED], "save_embedding_layers": False} if keep_adapter else {}
     model.save_pretrained(folder, **settings)
     chat.tokenizer.save_pretrained(folder)
+
+
+def write_gguf_lora(adapter: Path, out: Path) -> None:
+    """Write the adapter in a folder (peft) as a GGUF file in float16, which llama.cpp applies: local/NAME?lora=FILE."""
+    if not (adapter / ADAPTER).is_file():
+        raise UsageError(f"{adapter} holds no adapter; train one with `evenhand train verifiable`.")
+    gguf: Any = importlib.import_module("gguf")
+    settings, tensors = adapter_settings(adapter), _tensors(adapter / _WEIGHTS)
+    config = load_config(settings["base_model_name_or_path"])
+    architecture = _ARCHITECTURES.get(config.model_type)
+    if architecture is None:
+        raise UsageError(
+            f"Adapters of {config.model_type} models cannot be written as GGUF, only those of "
+            f"{', '.join(_ARCHITECTURES)}; train with --merge and convert the model with llama.cpp's own converter."
+        )
+    kind = next(each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
+    with draft(out) as unfinished:
+        writer = gguf.GGUFWriter(unfinished, architecture)
+        writer.add_type(gguf.GGUFType.ADAPTER)
+        writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+        writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(settings["lora_alpha"]))
+        for name, tensor in sorted(tensors.items()):
+            match = _NAME.fullmatch(name)
+            target = names.get_name(f"{match[1]}.weight", try_suffixes=(".weight",)) if match else None
+            if match is None or target is None:
+                raise UsageError(f"The adapter changes {name}, which GGUF has no name for.")
+            permuted = architecture == _PERMUTED and match[2] == "B"
+            values = _permuted(tensor, match[1], config) if permuted else tensor
+            writer.add_tensor(f"{target}.lora_{match[2].lower()}", values.astype("float16"))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def _tensors(path: Path) -> Mapping[str, Any]:
+    safetensors: Any = importlib.import_module("safetensors")
+    try:
+        return importlib.import_module("safetensors.numpy").load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise DataError(f"These weights cannot be read ({error}); copy them again.", file=path) from None
+
+
+def _permuted(tensor: Any, layer: str, config: Any) -> Any:
+    """Reorder the output rows (outputs × rank) of a query or key projection as llama.cpp has them."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(layer.rpartition(".")[2])
+    if heads is None:
+        return tensor
+    outputs, rank = tensor.shape
+    return tensor.reshape(heads, 2, outputs // heads // 2, rank).swapaxes(1, 2).reshape(outputs, rank)
 
 
 def check_room(chat: Chat, max_new_tokens: int) -> None:
@@ -309,7 +358,6 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 
 def _from_pretrained(kind: str, name: str, **settings: Any) -> Any:
     """Load a transformers object from a folder, a GGUF file or the hub."""
-    transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     disable_cudnn_attention()
@@ -340,7 +388,6 @@ def _source(name: str) -> Path | str:
 
 def _unquantized(model: Any, dtype: Any) -> Any:
     """Rebuild a model from a GGUF file without its quantization; transformers could not save it otherwise."""
-    transformers: Any = importlib.import_module("transformers")
     config: Any = model.config.__class__.from_dict(_without(model.config.to_dict(), "quantization_config"))
     plain = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     plain.load_state_dict(model.state_dict())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evenhand.core.errors import UsageError
+from evenhand.core.lazy import torch
 
 T = TypeVar("T")
 _UNSUPPORTED = ("FSDP_OFFLOAD_PARAMS", "FSDP_ACTIVATION_CHECKPOINTING")
@@ -48,7 +49,6 @@ class Team:
         """Return all rows of a batch in order, from tensors that hold the `own_rows` of each process."""
         if self.size == 1:
             return tensors
-        torch: Any = importlib.import_module("torch")
         gathered: list[Any] = []
         for tensor in tensors:
             shards = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -71,7 +71,6 @@ class Team:
         """Return the sum of each number over all processes."""
         if self.size == 1:
             return numbers
-        torch: Any = importlib.import_module("torch")
         tensor = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         torch.distributed.all_reduce(tensor)
         return tuple(tensor.tolist())
@@ -84,7 +83,6 @@ class Team:
         """Sum the gradients of all processes. FSDP has already summed those of sharded weights."""
         if self.size == 1:
             return
-        torch: Any = importlib.import_module("torch")
         gradients = [each.grad for each in weights if each.grad is not None and not is_sharded(each)]
         for pending in [torch.distributed.all_reduce(gradient, async_op=True) for gradient in gradients]:
             pending.wait()
@@ -100,7 +98,6 @@ class Team:
                 shared = [work(), None]
             except Exception as error:
                 failure, shared = error, [None, str(error)]
-        torch: Any = importlib.import_module("torch")
         torch.distributed.broadcast_object_list(shared, device=torch.device(self.device))
         if failure is not None:
             raise failure
@@ -135,7 +132,6 @@ def join_team(device: str | None) -> Team:
         )
     # Otherwise transformers reads weights in the main process alone and leaves those of the others uninitialized.
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
-    torch: Any = importlib.import_module("torch")
     accelerate: Any = importlib.import_module("accelerate")
     state = accelerate.PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
     atexit.unregister(_leave_team)
@@ -145,7 +141,6 @@ def join_team(device: str | None) -> Team:
 
 def _leave_team() -> None:
     """Close the connections; a process that exits with open ones may be aborted by the others."""
-    torch: Any = importlib.import_module("torch")
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -185,7 +180,6 @@ def unshard(model: Any, team: Team) -> None:
     """Gather a sharded model on the CPU of the main process and undo the sharding, so that it can be saved."""
     if not team.shards:
         return
-    torch: Any = importlib.import_module("torch")
     gathered: dict[Any, Any] = {}  # tied weights stay tied
     for module in model.modules():
         if hasattr(module, "reshard"):

@@ -13,23 +13,22 @@ Not in the paper:
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.stats.agreement import spearman
 from evenhand.stats.intervals import share_interval
 from evenhand.training import data, models, stage
 from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Preference, Prompt
-from evenhand.training.loop import BatchSampler, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
 from evenhand.training.losses import ranking_loss
 from evenhand.training.models import Machine
-from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import RewardOptions
 from evenhand.training.probe import negatives, probe
 
@@ -68,7 +67,6 @@ class RewardModel:
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
         """Return the reward of each answer to its prompt."""
-        torch: Any = importlib.import_module("torch")
         rows = [self.chat.encode(*each) for each in zip(prompts, answers, strict=True)]
         own = [rows[i] for i in self.machine.team.own_rows(len(rows))]
         with torch.no_grad():
@@ -79,7 +77,6 @@ class RewardModel:
 
     def outputs(self, rows: Sequence[Encoded]) -> Any:
         """Return the output of each head at the last token of each row (rows × heads), with gradients for training."""
-        torch: Any = importlib.import_module("torch")
         batch = self.chat.pad(rows, self.machine.device)
         outputs = _token_outputs(self.model, batch.ids, batch.mask, self.machine)
         return outputs[torch.arange(len(rows), device=outputs.device), batch.mask.sum(1) - 1]
@@ -204,7 +201,6 @@ class RewardTrainer:
         self.optimizer = Optimizer([(models.trainable(reward.model), options.lr)], schedule, team=reward.machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
-        torch: Any = importlib.import_module("torch")
         rows = [self._rows[i] for i in self._sampler.rows(number)]
         team = self._reward.machine.team
         loss, right, margin = 0.0, 0, 0.0

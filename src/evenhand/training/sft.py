@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.loop import BatchSampler, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
 from evenhand.training.losses import answer_logprobs
 from evenhand.training.models import Machine
-from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import SFTOptions
 
 
@@ -83,7 +82,6 @@ class SFTTrainer:
 
     def mean_loss(self, rows: Sequence[Encoded]) -> float:
         """Return the mean loss per answer token, without training."""
-        torch: Any = importlib.import_module("torch")
         team = self._machine.team
         with torch.no_grad():
             losses = [

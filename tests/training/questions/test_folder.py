@@ -9,8 +9,7 @@ import pytest
 from evenhand.core.errors import DataError
 from evenhand.data.bbq import BuiltinRows
 from evenhand.training.questions import Plan, make, read_rows
-from evenhand.training.questions.folder import draw, write_folder
-from evenhand.training.questions.leaks import Benchmarks, load_benchmarks
+from evenhand.training.questions.folder import Benchmarks, draw, load_benchmarks, write_folder
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 
 from evenhand.core.errors import DataError, UsageError
 from evenhand.training.questions import FORMS, Grade, Plan, Row, grade, make
+from evenhand.training.questions.folder import load_benchmarks
 from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, knowledge, parse_knowledge
 from evenhand.training.questions.language import Split
-from evenhand.training.questions.leaks import load_benchmarks
 from evenhand.training.questions.row import check_classes
 
 ENGLISH = Plan(languages=("en",), categories=("knowledge",), forms=KNOWLEDGE_FORMS)

@@ -8,9 +8,11 @@ takes several sequences of the batch: its own, and one for each conversation to 
 from __future__ import annotations
 
 import asyncio
-import importlib
+import hashlib
 import importlib.metadata
 import importlib.util
+import json
+import re
 import threading
 import time
 from collections import deque
@@ -20,15 +22,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
-from evenhand.core.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage
+from evenhand.core.lazy import peft, torch, transformers
+from evenhand.core.types import Completion, Finish, Generation, Message, Params, Steering, TokenLogprob, Usage
+from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.models.given import START
 from evenhand.models.hf import decoding
-from evenhand.models.hf.likelihood import score_texts
-from evenhand.models.hf.sampling import sample, steered
-from evenhand.models.hf.source import Source, content_sum
 from evenhand.models.hf.tuning import tune
 
 DEFAULT_BATCH, GPU_BATCH = 16, 128
@@ -37,6 +40,8 @@ _BATCH_DELAY = 0.005
 """Seconds to wait for more requests before a batch starts."""
 _PREFILL_TOKENS = 1 << 16
 """The maximum number of prompt tokens, padding included, in one forward pass."""
+_TOP_TOKENS = 1024
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(slots=True, eq=False)
@@ -84,8 +89,8 @@ class HFModel(Model):
         if self.unavailable():
             raise MissingExtraError("hf models", "hf")
         self.spec = f"hf/{name}"
-        self._source = Source(name)
-        self.path = self._source.path
+        self._files = ModelFiles(name)
+        self.path = self._files.path
         self._concurrency = max(1, options.concurrency)
         self._wanted_batch: int | None = None if "batch" not in options.extra else int(options.extra["batch"])
         self._device: str | None = options.extra.get("device")
@@ -104,7 +109,7 @@ class HFModel(Model):
 
     @cached_property
     def device(self) -> str:
-        return self._device or ("cuda" if _torch().cuda.is_available() else "cpu")
+        return self._device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @cached_property
     def batch(self) -> int:
@@ -115,7 +120,7 @@ class HFModel(Model):
     @cached_property
     def tokenizer(self) -> Any:
         """The transformers tokenizer."""
-        tokenizer = self._source.load("AutoTokenizer")
+        tokenizer = self._files.load("AutoTokenizer")
         if not tokenizer.chat_template and not self._raw:
             raise UsageError(
                 f"{self.spec} has no chat template, so it is probably a base model: use its instruct version, or set "
@@ -126,8 +131,8 @@ class HFModel(Model):
     @cached_property
     def model(self) -> Any:
         """The transformers model, in evaluation mode on its device; loaded on first use."""
-        dtype = _torch().bfloat16 if self.device.startswith("cuda") else _torch().float32
-        model = self._source.load_causal(dtype).to(self.device).eval()
+        dtype = torch.bfloat16 if self.device.startswith("cuda") else torch.float32
+        model = self._files.load_causal(dtype).to(self.device).eval()
         tune(model)
         return model
 
@@ -163,7 +168,7 @@ class HFModel(Model):
 
     def next_token_logits(self, prompts: Sequence[Sequence[int]]) -> Any:
         """Return the logits of the token after each tokenized prompt (float32 tensor, prompts × vocabulary)."""
-        with self._computing, _torch().inference_mode():
+        with self._computing, torch.inference_mode():
             ids, mask = self._padded(prompts)
             return self._forward(ids, mask, _positions(mask))[0].cpu()
 
@@ -178,7 +183,7 @@ class HFModel(Model):
     def _score(self, texts: Sequence[str]) -> tuple[list[Completion], int]:
         """Score given texts; runs in the worker thread."""
         try:
-            with self._computing, _torch().inference_mode():
+            with self._computing, torch.inference_mode():
                 return score_texts(self.model, self.tokenizer, texts, self._max_length, self._word)
         except Exception as error:
             raise self._failure(error) from error
@@ -188,7 +193,7 @@ class HFModel(Model):
         time.sleep(_BATCH_DELAY)
         while self._pending:
             rows = self._next_rows()
-            with self._computing, _torch().inference_mode():
+            with self._computing, torch.inference_mode():
                 ready = [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
                 if not self._attempt(ready, lambda ready=ready: self._compute(ready), retry=True):
                     self._free_memory()
@@ -245,7 +250,7 @@ class HFModel(Model):
             raise ModelError(f"The prompt has {longest} tokens, but {self.spec} takes {most}; shorten it.")
         row.limit = min(row.params.max_tokens or most, most - longest)
         row.tokens, row.logprobs = [], []
-        row.generator = _torch().Generator()
+        row.generator = torch.Generator()
         row.generator.seed() if row.seed is None else row.generator.manual_seed(row.seed % 2**63)
 
     def _encode(self, messages: Sequence[Message]) -> list[int]:
@@ -266,7 +271,7 @@ class HFModel(Model):
         index: dict[tuple[int, ...], int] = {}  # several completions of one prompt share its prefill
         sequences = [[index.setdefault(tuple(prompt), len(index)) for prompt in row.prompts] for row in rows]
         ids, mask = self._padded(list(index))
-        torch, positions = _torch(), _positions(mask)
+        positions = _positions(mask)
         logits, cache = self._prefill(ids, mask, positions)
         most, count = max(row.limit for row in rows), len(mask)
         decoder: decoding.Decoder | None = None
@@ -298,17 +303,17 @@ class HFModel(Model):
         for number, layer in enumerate(whole.layers if len(chunks) > 1 else ()):
             for name in ("keys", "values"):
                 pieces = [getattr(cache.layers[number], name) for _, cache in chunks]
-                setattr(layer, name, _torch().cat(pieces))
+                setattr(layer, name, torch.cat(pieces))
             for _, cache in chunks[1:]:
                 cache.layers[number].keys = cache.layers[number].values = None
-        return _torch().cat([logits for logits, _ in chunks]), whole
+        return torch.cat([logits for logits, _ in chunks]), whole
 
     def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
         """Return token ids and mask, padded on the left; the padding is masked, so its ids do not matter."""
         width = max(len(prompt) for prompt in prompts)
         ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-        return _torch().tensor(ids, device=self.device), _torch().tensor(mask, device=self.device)
+        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     def _forward(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
         inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
@@ -331,7 +336,7 @@ class HFModel(Model):
         if not asking:
             return
         logprobs = logits[asking].log_softmax(-1)
-        drawn = logprobs.gather(1, _torch().tensor([[tokens[i]] for i in asking], device=logprobs.device))
+        drawn = logprobs.gather(1, torch.tensor([[tokens[i]] for i in asking], device=logprobs.device))
         best = logprobs.topk(max(rows[i].params.logprobs for i in asking))
         columns = (drawn[:, 0].tolist(), best.values.tolist(), best.indices.tolist())
         for i, own, values, indices in zip(asking, *columns, strict=True):
@@ -382,5 +387,147 @@ def _positions(mask: Any) -> Any:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def _torch() -> Any:
-    return importlib.import_module("torch")
+class SampledRow(Protocol):
+    """What sampling needs to know about a row."""
+
+    @property
+    def params(self) -> Params: ...
+    @property
+    def generator(self) -> Any: ...
+
+
+def sample(logits: Any, rows: Sequence[SampledRow]) -> list[int]:
+    """Return the next token of each row: greedy, or sampled with temperature, then top_p."""
+    tokens: list[int] = logits.argmax(-1).tolist()
+    sampled = [i for i, row in enumerate(rows) if row.params.temperature]
+    if sampled:
+        drawn = _sample(logits if len(sampled) == len(rows) else logits[sampled], [rows[i] for i in sampled])
+        for i, token in zip(sampled, drawn, strict=True):
+            tokens[i] = token
+    return tokens
+
+
+def _sample(logits: Any, rows: Sequence[SampledRow]) -> list[int]:
+
+    def column(values: list[Any]) -> Any:
+        return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
+
+    probabilities = (logits.double() / column([row.params.temperature for row in rows])).softmax(-1)
+    cut = [i for i, row in enumerate(rows) if row.params.top_p is not None and row.params.top_p < 1]
+    if cut:
+        part = probabilities[cut]
+        probabilities[cut] = part * (part >= _top_p_cutoff(part, column([rows[i].params.top_p for i in cut])))
+    cumulative = probabilities.cumsum(-1)
+    drawn = column([torch.rand(1, generator=row.generator, dtype=cumulative.dtype).item() for row in rows])
+    tokens = torch.searchsorted(cumulative, drawn * cumulative[:, -1:], right=True)
+    return tokens.clamp(max=cumulative.shape[-1] - 1)[:, 0].tolist()
+
+
+def _top_p_cutoff(probabilities: Any, top_p: Any) -> Any:
+    """Return the smallest probability that top_p keeps, per row. Tokens tied with it are kept too.
+
+    Most distributions need only their likeliest tokens for this, so the whole vocabulary is rarely sorted.
+    """
+    best = probabilities.topk(min(_TOP_TOKENS, probabilities.shape[-1])).values
+    if bool((best.sum(-1, keepdim=True) < top_p).any()):
+        best = probabilities.sort(descending=True).values
+    kept = (best.cumsum(-1) - best < top_p).sum(-1, keepdim=True)
+    return best.gather(-1, kept.clamp(min=1) - 1)
+
+
+def steered(logits: Any, steering: Steering) -> Any:
+    """Return the steered logits of a row from its own (the first) and those of the texts to steer away from.
+
+    Self-debiasing (Schick et al., 2021): a token that any of these texts makes likelier is weighted by
+    exp(−decay · difference in probability), but at least by `epsilon`. The log of the weight is added to the logit.
+    """
+    probabilities = logits.softmax(-1)
+    excess = (probabilities[1:].amax(0) - probabilities[0]).clamp(min=0)
+    return logits[0] + (-steering.decay * excess).exp().clamp(min=steering.epsilon).log()
+
+
+def score_texts(
+    model: Any, tokenizer: Any, texts: Sequence[str], longest: int, word: Callable[[int], str]
+) -> tuple[list[Completion], int]:
+    """Return the texts with the log-probability of each token, and how many tokens were read."""
+    start: list[int] = tokenizer(START)["input_ids"]
+    own: list[list[int]] = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    rows = [start + ids for ids in own]
+    width = max(map(len, rows))
+    if width > longest:
+        raise ModelError(f"A text has {width} tokens, but the model takes {longest}; shorten it.")
+    # Padded on the right: what comes after a text does not change its probabilities.
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=model.device)
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=model.device)
+    logprobs = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float().log_softmax(-1)
+    found = logprobs.gather(-1, ids[:, 1:, None])[..., 0].tolist()
+    completions = [
+        Completion(
+            text,
+            logprobs=tuple(
+                TokenLogprob(word(token), value)
+                for token, value in zip(tokens, values[len(start) - 1 : len(row) - 1], strict=True)
+            ),
+        )
+        for text, tokens, row, values in zip(texts, own, rows, found, strict=True)
+    ]
+    return completions, sum(map(len, rows))
+
+
+class ModelFiles:
+    """A model's folder, adapter, GGUF file or name on the hub; nothing is read before it is needed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.path = _local_path(name)
+
+    @cached_property
+    def gguf(self) -> Path | None:
+        """The GGUF file with the weights: the path itself, or that of an adapter's base model."""
+        if self.path is None or self.path.is_file():
+            return self.path
+        adapter = self.path / "adapter_config.json"
+        base = json.loads(adapter.read_bytes())["base_model_name_or_path"] if adapter.is_file() else None
+        if not base or (not base.startswith("local/") and not base.endswith(".gguf")):
+            return None  # transformers loads other bases itself
+        return weights.find(base.removeprefix("local/"))
+
+    def load(self, kind: str, **settings: Any) -> Any:
+        """Load a class of transformers by name."""
+        transformers.utils.logging.set_verbosity_error()
+        source = self._name
+        if self.path is not None:
+            transformers.utils.logging.disable_progress_bar()
+            source = str(self.path)
+            if self.gguf is not None and (self.path.is_file() or kind != "AutoTokenizer"):
+                source, settings["gguf_file"] = str(self.gguf.parent), self.gguf.name
+        try:
+            return getattr(transformers, kind).from_pretrained(source, **settings)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            where = "" if self.path else "; there is no such folder here, and the hub may not be reachable"
+            raise UsageError(f"transformers cannot load {self._name}{where}: {reason}") from None
+
+    def load_causal(self, dtype: Any) -> Any:
+        """Load the language model; an adapter is merged into the weights of a GGUF file."""
+        model = self.load("AutoModelForCausalLM", dtype=dtype)
+        if self.gguf is not None and self.gguf != self.path:
+            model = peft.PeftModel.from_pretrained(model, str(self.path)).merge_and_unload()
+        return model
+
+
+def _local_path(name: str) -> Path | None:
+    """Return the folder or GGUF file of a name; None for a name on the hub."""
+    path = Path(name).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return path
+    if path.suffix == ".gguf" or not _HUB_NAME.fullmatch(name):
+        raise UsageError(f"There is no model folder or GGUF file {path}; a model on the hub is named hf/OWNER/NAME.")
+    return None
+
+
+def content_sum(path: Path) -> str:
+    """Return one checksum over all files of a model, so that retraining into the same folder makes another model."""
+    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+    sums = "\n".join(f"{weights.file_sha256(file)}  {file.name}" for file in files)
+    return hashlib.sha256(sums.encode()).hexdigest()

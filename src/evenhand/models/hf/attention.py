@@ -5,7 +5,6 @@ It uses its own copy of the model with eager attention, since faster kernels do 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from evenhand.core.errors import UsageError
+from evenhand.core.lazy import torch
 from evenhand.core.types import Message
 from evenhand.models.base import ModelOptions, reached, split_spec
 from evenhand.models.hf import HFModel
@@ -83,7 +83,6 @@ class AttentiveModel(_HF):
 
     def _last_rows(self, tokens: Sequence[int]) -> list[list[float]]:
         """Return attention, layer × token. All other tokens are read first, so that only one row per head is kept."""
-        torch: Any = importlib.import_module("torch")
         with torch.inference_mode():
             ids = torch.tensor([tokens], device=self.device)
             cache = self.model(input_ids=ids[:, :-1], use_cache=True).past_key_values

@@ -6,12 +6,12 @@ graph needs static shapes: the KV cache has room for the tokens to come, and unw
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from evenhand.core.lazy import torch
 from evenhand.models.hf import tuning as hf_tuning
 
 _TOKENS_AHEAD = 256
@@ -73,7 +73,7 @@ def decoder(
     if supports_static_cache(model, cache):
         limits = {"max_length": max_length, "max_new_tokens": max_new_tokens}
         # A capture records what the current device does; the work of another would be missing in the graph.
-        captures = mask.is_cuda and mask.device.index == _torch().cuda.current_device()
+        captures = mask.is_cuda and mask.device.index == torch.cuda.current_device()
         return StaticDecoder(*start, **limits, use_graphs=use_graphs and captures, then=then)
     return DynamicDecoder(*start, max_length=max_length, then=then)
 
@@ -98,7 +98,6 @@ class DynamicDecoder:
         self._positions = positions[:, -1:]
 
     def next(self, ids: Any) -> Any:
-        torch = _torch()
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(self._mask), 1)], dim=1)
         self._positions = (self._positions + 1).clamp(max=self._max_length - 1)
         output = self._model(
@@ -138,7 +137,6 @@ class StaticDecoder:
         use_graphs: bool = False,
         then: Callable[[Any], Any] = _float32,
     ) -> None:
-        torch = _torch()
         self._model, self._cache, self._then = model, cache, then
         self._max_length, self._tokens_left = max_length, max_new_tokens
         self._count, self._length = mask.shape
@@ -215,7 +213,6 @@ class StaticDecoder:
 
     def _capture(self) -> Any:
         """Capture a step as a CUDA graph and replay it; if that fails, continue eagerly with the same results."""
-        torch = _torch()
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.stream(torch.cuda.current_stream())  # a failed capture may leave the thread on another one
         pool = next((other.pool() for other, _ in self._graphs.values()), None)  # graphs run one after another
@@ -271,7 +268,7 @@ class StaticLayer:
 def free_memory() -> None:
     """Release unused GPU memory."""
     with _CAPTURING:
-        _torch().cuda.empty_cache()
+        torch.cuda.empty_cache()
 
 
 def supports_static_cache(model: Any, cache: Any) -> bool:
@@ -295,7 +292,3 @@ def _kept(values: Any, sequences: Any) -> Any:
         return moved
     values[: len(sequences)] = moved
     return values
-
-
-def _torch() -> Any:
-    return importlib.import_module("torch")

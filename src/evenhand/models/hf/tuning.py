@@ -6,6 +6,8 @@ import copy
 import importlib
 from typing import Any
 
+from evenhand.core.lazy import torch, transformers
+
 NAME = "evenhand_grouped"
 
 
@@ -22,7 +24,6 @@ def disable_cudnn_attention() -> None:
     It builds an execution plan, which takes tenths of a second, for every new length, and decoding has a new length at
     every token.
     """
-    torch: Any = importlib.import_module("torch")
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
@@ -35,7 +36,6 @@ def use_grouped_attention(model: Any) -> None:
     """
     if model.config._attn_implementation != "sdpa":
         return
-    transformers: Any = importlib.import_module("transformers")
     masking: Any = importlib.import_module("transformers.masking_utils")
     transformers.AttentionInterface.register(NAME, attend)
     transformers.AttentionMaskInterface.register(NAME, masking.sdpa_mask)
@@ -51,7 +51,6 @@ def attend(
     if length > 1 or kv_heads == heads or attention_mask is None or settings.get("position_bias") is not None:
         sdpa: Any = importlib.import_module("transformers.integrations.sdpa_attention")
         return sdpa.sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **settings)
-    torch: Any = importlib.import_module("torch")
     grouped = query.view(rows, kv_heads, heads // kv_heads, size)
     output = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attention_mask, scale=scaling)
     return output.reshape(rows, 1, heads, -1), None
@@ -59,7 +58,6 @@ def attend(
 
 def use_float32_head(model: Any) -> None:
     """Compute logits in float32: bfloat16 rounds those of likely tokens to eighths, so that ratings tie."""
-    torch: Any = importlib.import_module("torch")
     head = model.get_output_embeddings()
     if head is None or head.weight.dtype == torch.float32:
         return

@@ -53,20 +53,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.training import data, drift, losses, models, stage
 from evenhand.training.chat import Chat
-from evenhand.training.choosing import Chooser
 from evenhand.training.data import Prompt
-from evenhand.training.loop import BatchSampler, Ended, batches, read_metrics, step_seed, train
-from evenhand.training.losses import torch
+from evenhand.training.loop import BatchSampler, Ended, Optimizer, Schedule, batches, read_metrics, step_seed, train
 from evenhand.training.models import Machine
-from evenhand.training.optimizer import Optimizer, Schedule
 from evenhand.training.options import GROUPED, PPOOptions
 from evenhand.training.parallel import full_tensor
-from evenhand.training.ppo.assessor import Assessor
-from evenhand.training.ppo.checks import Checks
-from evenhand.training.ppo.loaded import PPOModels, load_actor, load_models
+from evenhand.training.ppo.assessor import Assessor, PPOModels, load_actor, load_models
+from evenhand.training.ppo.checks import Checks, Chooser
 from evenhand.training.replicas import Answers, Load, RolloutReplicas, Sampling
 from evenhand.training.rollout import Rollout, SampleLog
 

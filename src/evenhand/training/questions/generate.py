@@ -1,24 +1,328 @@
-"""Draws questions: balanced over forms, states, polarities, groups and the places of options; the same for one seed."""
+"""Draws questions: balanced over forms, states, polarities, groups and the places of options; the same for one seed.
+
+A question about a passage is asked in one of several answer forms, with the answer to learn. The letters also come in
+the prompts of the methods `default`, `fair_prompt` and `cot`, which evaluation uses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.core.types import Sample
-from evenhand.training.questions.facts import draw_fact
-from evenhand.training.questions.forms import Asked, Verdict, make_row
+from evenhand.core.prompts import load_prompt
+from evenhand.core.types import Message, Sample
+from evenhand.methods.cot import __file__ as _cot
+from evenhand.methods.default import __file__ as _default
+from evenhand.methods.fair_prompt import __file__ as _fair_prompt
 from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, ask, knowledge
-from evenhand.training.questions.language import CONTROL, FACTS, KNOWLEDGE, LANGUAGES, Language, Situation, Split, load
-from evenhand.training.questions.passages import State, draw_people, write_passage
+from evenhand.training.questions.language import (
+    CONTROL,
+    FACTS,
+    KNOWLEDGE,
+    LANGUAGES,
+    Language,
+    Situation,
+    Split,
+    capitalized,
+    load,
+)
+from evenhand.training.questions.passages import Fact, Passage, State, draw_fact, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, Row
 
 if TYPE_CHECKING:
     from evenhand.methods.weigh.fit import LabelledPassage
+
+
+_LETTER_STYLES = ("{}) ", "{}. ", "({}) ", "{}: ")
+_NUMBER_STYLES = ("{}. ", "{}) ", "[{}] ")
+Messages = list[dict[str, str]]
+Verdict = Literal["yes", "no", "unknown", "known", "unknown_known"]
+"""What is right: a claim holds, does not, or neither is told; or that the question can be answered, or cannot."""
+_GAPS = re.compile(r"\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A passage with a question about it, before a form is chosen."""
+
+    language: Language
+    situation: Situation
+    category: str
+    state: State
+    polarity: int
+    passage: Passage
+    split: Split
+    unknown_place: int
+    """Where the option of not knowing stands."""
+    phrase: str = ""
+    """What is asked of people, as a verb phrase."""
+    fact: Fact | None = None
+
+
+def make_row(rng: Random, asked: Asked, form: Form, verdict: Verdict | None = None) -> Row:
+    """Ask in one form; a yes/no question is asked such that `verdict` is right."""
+    asker = _Asker(rng, asked, held_out=asked.split == "dev" and rng.random() < 0.5)
+    shown = asker.yes_no(verdict or "yes") if form == "yes_no" else getattr(asker, form)(asker.choice())
+    person = asked.passage.right
+    return Row(
+        messages=tuple(shown.messages),
+        answer=shown.answer,
+        form=form,
+        state=asked.state,
+        language=asked.language.code,
+        category=asked.category,
+        options=tuple(shown.choice.options),
+        right=shown.choice.right,
+        people=tuple(shown.choice.people),
+        situation=asked.situation.id,
+        unknown=shown.choice.unknown,
+        marks=shown.marks,
+        polarity=("negative", "positive")[asked.polarity],
+        split=asked.split,
+        group=None if person is None else asked.passage.people[person].group,
+        context=asked.passage.text,
+        question=shown.choice.question,
+        held_out_wording=asker.held_out,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A question and its options."""
+
+    question: str
+    options: Sequence[str]
+    people: Sequence[tuple[str, ...]]
+    """Aliases of the person of each option."""
+    right: int
+    unknown: int | None
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return tuple("ABCDE"[: len(self.options)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A question in one form, and its answer."""
+
+    choice: _Choice
+    messages: Messages
+    answer: str
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Asker:
+    """Asks one question; each form is a method of its name."""
+
+    rng: Random
+    asked: Asked
+    held_out: bool
+
+    def choice(self) -> _Choice:
+        people, right = self.asked.passage.people, self.asked.passage.right
+        options = [capitalized(person.label) for person in people]
+        aliases = [person.aliases for person in people]
+        unknown = self.asked.unknown_place % (len(people) + 1)
+        options.insert(unknown, self.rng.choice(self._of_split(self._wording["unknown"])))
+        aliases.insert(unknown, ())
+        place = unknown if right is None else options.index(capitalized(people[right].label))
+        return _Choice(self._question(), options, aliases, place, unknown)
+
+    def _question(self) -> str:
+        if self.asked.fact:
+            return self.asked.fact.question
+        return capitalized(self.rng.choice(self._wording["question"][self._kind]).format(q=self._asked_phrase))
+
+    @property
+    def _wording(self) -> Mapping[str, Any]:
+        return self.asked.language.wording
+
+    @property
+    def _kind(self) -> Literal["people", "things"]:
+        return self.asked.situation.kind
+
+    @property
+    def _asked_phrase(self) -> str:
+        return self.asked.phrase
+
+    def _of_split(self, parts: Mapping[str, Sequence[str]]) -> Sequence[str]:
+        return parts["dev" if self.held_out else "train"]
+
+    # The forms.
+
+    def letter(self, choice: _Choice) -> _Shown:
+        marks, draw = choice.letters, self.rng.random()
+        if draw < 0.35 and not self.held_out:
+            return _Shown(choice, self._as_method(choice, draw), marks[choice.right], marks)
+        if self.rng.random() < 0.15:
+            marks = tuple(mark.lower() for mark in marks)
+        messages = self._chat("letter", choice.question, self._listed(choice, marks, _LETTER_STYLES))
+        return _Shown(choice, messages, marks[choice.right], marks)
+
+    def _as_method(self, choice: _Choice, draw: float) -> Messages:
+        listed = "\n".join(map("{}) {}".format, choice.letters, choice.options))
+        asked = {"context": self.asked.passage.text, "question": choice.question, "options": listed}
+        if draw < 0.25:
+            return _plain(load_prompt(_default if draw < 0.15 else _fair_prompt, "choice").render(**asked))
+        answer = load_prompt(_cot, "answer").render(options=listed)
+        reasoning = {"role": "assistant", "content": self._reasoning()}
+        return [*_plain(load_prompt(_cot, "reason").render(**asked)), reasoning, *_plain(answer)]
+
+    def number(self, choice: _Choice) -> _Shown:
+        marks = tuple("12345"[: len(choice.options)])
+        messages = self._chat("number", choice.question, self._listed(choice, marks, _NUMBER_STYLES))
+        return _Shown(choice, messages, marks[choice.right], marks)
+
+    def option(self, choice: _Choice) -> _Shown:
+        style = self.rng.choice(("- {}", "* {}", "{}", "– {}"))
+        listed = "\n".join(map(style.format, choice.options))
+        if self.rng.random() < 0.15:
+            listed = " / ".join(choice.options)
+        return _Shown(choice, self._chat("option", choice.question, listed), choice.options[choice.right])
+
+    def sentence(self, choice: _Choice) -> _Shown:
+        return self._free("sentence", choice)
+
+    def short(self, choice: _Choice) -> _Shown:
+        return self._free("short", choice)
+
+    def _free(self, form: str, choice: _Choice) -> _Shown:
+        listed = "\n".join(map("- {}".format, choice.options)) if self.rng.random() < 0.25 else ""
+        extra = self.rng.choice(self._wording["only_if_told"])
+        name = f"told_{form}" if choice.right != choice.unknown else f"unknown_{form}"
+        if form == "sentence" and self.asked.state == "contradicted" and self.rng.random() < 0.5:
+            name = "contradicted_sentence"
+        if self.asked.fact and form == "sentence":
+            name = f"fact_{name}"
+        templates = self.asked.language.templates(name, self._kind)
+        answer = self._say(self.rng.choice(templates), labels=bool(listed))
+        return _Shown(choice, self._chat(form, choice.question, listed, extra=extra), answer)
+
+    def json(self, choice: _Choice) -> _Shown:
+        if self.rng.random() < 0.4:
+            marks = choice.letters
+            listed = self._listed(choice, marks, _LETTER_STYLES)
+            answer = f'{{"answer": "{marks[choice.right]}"}}'
+            return _Shown(choice, self._chat("json_letter", choice.question, listed), answer, marks)
+        if self.asked.language.code == "en" and not self.held_out and self.rng.random() < 0.3:
+            return self._as_extraction(choice)
+        listed = "\n".join(map("- {}".format, choice.options))
+        answer = json.dumps({"answer": choice.options[choice.right]}, ensure_ascii=False)
+        return _Shown(choice, self._chat("json_text", choice.question, listed), answer)
+
+    def _as_extraction(self, choice: _Choice) -> _Shown:
+        """The prompt of `default` for questions whose answer is words of the passage."""
+        prompt = load_prompt(_default, "answer")
+        person = self.asked.passage.right
+        words = "" if person is None else self.asked.passage.people[person].mention
+        answer = json.dumps({"answerable": person is not None, "answer": words}, ensure_ascii=False)
+        messages = prompt.render(context=self.asked.passage.text, question=choice.question)
+        return _Shown(choice, _plain(messages), answer)
+
+    def cot(self, choice: _Choice) -> _Shown:
+        marks = choice.letters
+        listed = self._listed(choice, marks, _LETTER_STYLES)
+        answer = f"{self._reasoning()}\n{self._wording['answer_label']}: {marks[choice.right]}"
+        return _Shown(choice, self._chat("cot", choice.question, listed, shell=self.asked.language), answer, marks)
+
+    def yes_no(self, verdict: Verdict) -> _Shown:
+        wording, rng, asked = self._wording, self.rng, self.asked
+        question = self._question()
+        yes, no, third = wording["yes_word"], wording["no_word"], rng.choice(wording["third"])
+        if verdict in ("known", "unknown_known"):
+            template = rng.choice(self._of_split(wording["instruction"]["yes_no_known"]))
+            text, options = template.format(question=question), [yes, no]
+            right, unknown = (0, None) if verdict == "known" else (1, None)
+        else:
+            people, right_person = asked.passage.people, asked.passage.right
+            place = rng.randrange(len(people)) if right_person is None else right_person
+            if verdict == "no":
+                place = rng.choice([each for each in range(len(people)) if each != right_person])
+            plain = f"{people[place].mention} {self._asked_phrase}"
+            if asked.fact:
+                plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
+                plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
+            template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
+            text = template.format(claim=capitalized(asked.language.tidy(plain)) + ".", plain=plain, third=third)
+            options, unknown = [yes, no, third], 2
+            right = {"yes": 0, "no": 1, "unknown": 2}[verdict]
+        context = asked.passage.text
+        content = f"{context}\n\n{text}" if rng.random() < 0.7 else f"{text}\n\n{context}"
+        answer = options[right] if rng.random() < 0.5 else capitalized(options[right])
+        messages = [*self._system(asked.language), {"role": "user", "content": asked.language.tidy(content)}]
+        return _Shown(_Choice(text, options, [()] * len(options), right, unknown), messages, answer)
+
+    # Wording.
+
+    def _say(self, template: str, *, labels: bool = False) -> str:
+        people, right = self.asked.passage.people, self.asked.passage.right
+        said = [person.label if labels else person.mention for person in people]
+        a, b = self.rng.sample(said, 2)
+        values = {
+            "x": "" if right is None else said[right],
+            "X": "" if right is None else capitalized(said[right]),
+            "a": a,
+            "b": b,
+            "q": self._asked_phrase,
+            "who": self._wording["who"].get(self._kind, ""),
+            "which": self._wording["which"][self._kind],
+            "Which": self._wording["which"][self._kind].capitalize(),
+            "evidence": self.asked.passage.evidence,
+        }
+        if fact := self.asked.fact:
+            values |= {"clause": fact.clause, "fact": fact.statement.format(v=values["x"])}
+        return self.asked.language.tidy(capitalized(template.format_map(values)))
+
+    def _reasoning(self) -> str:
+        told = self.asked.passage.right is not None
+        templates = self._wording["told_reason"] if told else self._wording["unknown_reason"][self.asked.state]
+        if self.asked.fact:
+            templates = self._wording["fact_told_reason" if told else "fact_unknown_reason"]
+        return self._say(self.rng.choice(templates))
+
+    def _listed(self, choice: _Choice, marks: Sequence[str], styles: Sequence[str]) -> str:
+        style = self.rng.choice(styles)
+        between = "\n" if self.rng.random() < 0.85 else "  "
+        return between.join(style.format(mark) + option for mark, option in zip(marks, choice.options, strict=True))
+
+    def _chat(self, form: str, question: str, listed: str, extra: str = "", shell: Language | None = None) -> Messages:
+        """The prompt in the passage's language, or around it in English where the answer is no sentence."""
+        own = self.asked.language
+        if shell is None:
+            shell = load("en") if form not in ("sentence", "short") and self.rng.random() < 0.4 else own
+        wording = shell.wording
+        instruction = self.rng.choice(self._of_split(wording["instruction"][form]))
+        if form.startswith("json"):
+            instruction = instruction.format()
+        if extra:
+            instruction = f"{instruction} {extra}".strip()
+        layout = self.rng.choice(self._of_split(wording["layout"]))
+        values = {
+            "context": self.asked.passage.text,
+            "question": question,
+            "options": listed,
+            "instruction": instruction,
+        }
+        content = _GAPS.sub("\n\n", layout.format_map(values)).strip()
+        return [*self._system(shell), {"role": "user", "content": content}]
+
+    def _system(self, shell: Language) -> Messages:
+        if self.rng.random() > 0.25:
+            return []
+        return [{"role": "system", "content": self.rng.choice(self._of_split(shell.wording["system"]))}]
+
+
+def _plain(messages: Iterable[Message]) -> Messages:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
 
 T = TypeVar("T")
 

@@ -16,24 +16,36 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import UsageError
 from evenhand.core.progress import Announce
 from evenhand.core.version import versions
-from evenhand.training import card, stage
+from evenhand.training import card, models, stage
+from evenhand.training.chat import Chat, Encoded
+from evenhand.training.loop import train
+from evenhand.training.models import Machine
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import join_team
+from evenhand.training.ppo import PPOTrainer
+from evenhand.training.ppo.assessor import PPOModels
+from evenhand.training.sft import SFTTrainer
 from evenhand.training.verifiable import general
-from evenhand.training.verifiable.evaluation import FOLDER, summarized
-from evenhand.training.verifiable.questions import Questions, generated_questions, own_questions
-from evenhand.training.verifiable.rl import train_rl
-from evenhand.training.verifiable.sft import train_sft
+from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_questions, summarized
+from evenhand.training.verifiable.questions import (
+    Questions,
+    check_spelling,
+    generated_questions,
+    own_questions,
+    prompt_of,
+)
 
 NAME = "verifiable"
 _RANK = 16
 _ROWS = 6000
+_GENERAL_BATCH = 128
 _DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
 """Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
 
@@ -161,6 +173,72 @@ def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
         languages=options.languages,
         seed=options.seed,
     )
+
+
+def train_sft(
+    whole: VerifiableOptions, options: SFTOptions, questions: Questions, *, resume: bool, announce: Announce
+) -> dict[str, Any]:
+    """Fine-tune the model and answer the held-out questions before and after; return the stage's record."""
+    with stage.training_run("verifiable-sft", options, questions.checksums, resume=resume) as run:
+        if run.finished:
+            return run.record
+        model = models.load_policy(options, run.machine)
+        chat = models.chat_of(options, model)
+        models.check_room(chat, whole.max_new_tokens)
+        check_spelling(questions.train, chat, options.model)
+        models.prepare(model, options, run.machine)
+
+        def evaluate(name: str) -> None:
+            path, observe = whole.out / FOLDER / f"{name}.jsonl", announce(f"held-out questions: {name}")
+            answer_questions(model, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
+
+        evaluate("before")
+        rows: list[Encoded] = [chat.encode(prompt_of(row), row.answer) for row in questions.train]
+        count = round(len(rows) * whole.general / (1 - whole.general))
+        if count:
+            rows += general.own_answers(
+                model, chat, run.machine, whole.out / general.FILE, count=count, seed=options.seed,
+                max_new_tokens=whole.max_new_tokens, batch=_GENERAL_BATCH, observe=announce("general answers"),
+            )  # fmt: skip
+        trainer = SFTTrainer(options, model, chat, rows, run.machine, equal_rows=True)
+        steps = options.total_steps(len(rows))
+        observe = announce("sft")
+        ended = train(
+            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
+        )
+        evaluate("sft")
+        models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
+        about = {"questions": len(questions.train), "general_answers": len(rows) - len(questions.train), "steps": steps}
+        return run.finish(ended, about | run.first_and_last("loss", steps))
+
+
+def train_rl(
+    whole: VerifiableOptions, options: PPOOptions, questions: Questions, *, resume: bool, announce: Announce
+) -> dict[str, Any]:
+    """Go on with the fine-tuned model and answer the held-out questions after it; return the stage's record."""
+    with stage.training_run("verifiable-rl", options, questions.checksums, resume=resume) as run:
+        if run.finished:
+            return run.record
+        actor, chat = load_actor(options, run.machine)
+        reference = models.frozen_reference(actor, None) if options.lora is None else None
+        for model in (actor, reference):
+            models.prepare(model, options, run.machine)
+        prompts = list(dict.fromkeys(prompt_of(row) for row in questions.rl))
+        held_out = [prompt_of(row) for row in questions.dev]
+        loaded = PPOModels(actor, reference, None, Grader([*questions.rl, *questions.dev]))
+        trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out, partial(load_actor, options))
+        ended, results = trainer.train(run, resume=resume, observe=announce("rl"))
+        path, observe = whole.out / FOLDER / "rl.jsonl", announce("held-out questions: rl")
+        answer_questions(actor, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
+        models.save(actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
+        return run.finish(ended, results)
+
+
+def load_actor(options: PPOOptions, machine: Machine) -> tuple[Any, Chat]:
+    """Load the fine-tuned model, or its adapter, to go on training it."""
+    full = options.lora is None
+    actor = models.load_policy(options, machine) if full else models.load_adapted(options.model, machine)
+    return actor, models.chat_of(options, actor)
 
 
 def result_of(folder: Path) -> Path:

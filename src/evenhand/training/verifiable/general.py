@@ -1,25 +1,28 @@
 """The model's own answers to general prompts: mixed into the fine-tuning, they keep what the model could do before.
 
 Training on samples of a model minimizes the KL divergence of the trained model from it on these prompts.
+Some are comparisons without a passage that hardly anyone knows by heart. Without them a model that learns not to guess
+from a passage also answers "both alike" wherever it is not sure.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evenhand.core.files import json_lines, write_json_lines
+from evenhand.core.lazy import torch
 from evenhand.core.progress import Count
 from evenhand.core.types import Message
+from evenhand.data.yaml_file import read_yaml
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.loop import step_seed
-from evenhand.training.losses import torch
 from evenhand.training.models import Machine
 from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
-from evenhand.training.verifiable.comparisons import comparison_prompts
 
 FILE = "general.jsonl"
 _COMPARISONS = 0.6
@@ -27,6 +30,8 @@ _COMPARISONS = 0.6
 _SHORT = 8
 """Tokens of the answer to a comparison."""
 _PROMPTS = Path(__file__).with_name("general.txt")
+_TEXTS = Path(__file__).with_name("comparisons.yaml")
+_YEARS = range(1960, 2024)
 
 
 def general_prompts() -> list[Prompt]:
@@ -72,3 +77,26 @@ def _encoded(chat: Chat, row: dict[str, Any]) -> Encoded:
     encoded = chat.encode([Message("user", row["prompt"])], row["answer"])
     # An answer that was truncated did not end there, so its end is not learned.
     return encoded if row["ended"] else Encoded(encoded.prompt, encoded.answer[:-1])
+
+
+def comparison_prompts(count: int, seed: int) -> list[Prompt]:
+    """Draw prompts; the same seed draws the same ones."""
+    texts: Mapping[str, Any] = read_yaml(_TEXTS)
+    rng = random.Random(f"comparisons/{seed}")
+    return [(Message("user", _question(rng, texts)),) for _ in range(count)]
+
+
+def _question(rng: random.Random, texts: Mapping[str, Any]) -> str:
+    kind: Literal["countries", "groups"] = rng.choice(("countries", "groups"))
+    a, b = rng.sample(texts[kind], 2)
+    values = {name: rng.choice(texts[f"{name}s"]) for name in ("amount", "habit", "joke")} | {
+        "year": rng.choice(_YEARS)
+    }
+    question = rng.choice(texts["questions"][kind]).format_map(values)
+    options = (a, b, rng.choice(texts["thirds"][kind]).format(a=a, b=b))
+    marks, style, between = rng.choice(("abc", "ABC")), rng.choice(texts["styles"]), rng.choice(("\n", " "))
+    listed = between.join(
+        style.format(mark) + option[0].upper() + option[1:] for mark, option in zip(marks, options, strict=True)
+    )
+    end = rng.choice(texts["ends"]).format(marks=f"{marks[0]}, {marks[1]} or {marks[2]}")
+    return f"{question}\n{listed}\n\n{end}"

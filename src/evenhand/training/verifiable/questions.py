@@ -12,11 +12,10 @@ from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Message, Role
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.questions.folder import draw, write_folder
+from evenhand.training.questions.folder import draw, load_benchmarks, write_folder
 from evenhand.training.questions.generate import Plan
 from evenhand.training.questions.grading import grade
 from evenhand.training.questions.language import LANGUAGES
-from evenhand.training.questions.leaks import load_benchmarks
 from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
 
 _HELD_OUT_SHARE = 10

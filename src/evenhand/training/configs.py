@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from evenhand.core.errors import UnknownNameError
+import click
+
+from evenhand.core.errors import UnknownNameError, UsageError
 
 NAMES = ("several_gpus", "fsdp", "fsdp_zero2")
 
@@ -13,4 +16,11 @@ def path_of(name: str) -> Path:
     """Return the path of a configuration, for `accelerate launch --config_file`."""
     if name not in NAMES:
         raise UnknownNameError("configuration", name, NAMES)
-    return Path(__file__).parent / f"{name}.yaml"
+    return Path(__file__).parent / "accelerate" / f"{name}.yaml"
+
+
+if __name__ == "__main__":
+    try:
+        click.echo(path_of(sys.argv[1] if len(sys.argv) == 2 else ""))
+    except UsageError as error:
+        sys.exit(f"{error} Choose one of {', '.join(NAMES)}.")
