@@ -1,8 +1,8 @@
 """Roll-outs, training and the `hf/` engine in tokens per second, next to the limits of the device they run on.
 
 `python bench/training.py MODEL [--answer TOKENS] [--prompt WORDS] [--rows N,N] [--engine N,N]`; meant for a GPU that
-does nothing else. MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the shape of a 1.5B model, which needs no files
-(`small` for a CPU). The engine is measured with `hf/NAME` only.
+does nothing else. MODEL is `hf/NAME` or `local/builtin`, or `random` for random weights in the shape of a 1.5B model,
+which needs no files (`small` for a CPU). The engine is measured with `hf/NAME` only.
 
 Two limits are measured first: how fast the device multiplies matrices in bfloat16, and how fast it copies memory. The
 bound of a roll-out is the time to read all weights once for each token, and the keys and values of all answers so far.
