@@ -12,27 +12,28 @@ from pydantic import Field, SkipValidation
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.options import taking
-from evenhand.core.progress import Count, Progress, ignore
+from evenhand.core.progress import Count, Listener, Progress, ignore
 from evenhand.core.prompts import read_templates
 from evenhand.methods import GUARD_METHOD
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
-from evenhand.runs.plan import Plan, default_folder, make_plan
+from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.request import PlanRequest
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.results import StudyResult
 from evenhand.studies.show import shown_samples
 from evenhand.studies.study import study
+from evenhand.training.debates import DebateRequest, run_debate
 
 if TYPE_CHECKING:
     from evenhand.annotate.judges import JudgesAgainstPeople
-    from evenhand.core.progress import Listener
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy, InputPolicy
     from evenhand.judging.pairs import PairFindings
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
+    from evenhand.papers.base import PaperOptions
     from evenhand.papers.making import PaperResult
     from evenhand.runs.rescore import Rescored
     from evenhand.training.launch import Stage, TrainingRecord
@@ -273,203 +274,77 @@ def check_judges(
 @aio.facade
 def paper(
     name: str,
+    options: PaperOptions | None = None,
     *,
     models: Sequence[AnyModel] = (),
-    out: str | Path | None = None,
-    limit: int | None = None,
-    builtin: bool = False,
-    data: str | Path | None = None,
-    seed: int = 0,
-    scorers: Sequence[str] = (),
-    completions: int | None = None,
-    search: str | None = None,
-    accept: float | None = None,
-    look: bool = False,
-    domain: bool = False,
-    judge: str | None = None,
-    trained: Mapping[str, str] | None = None,
-    pairs: str | Path | None = None,
-    bias: Sequence[str] = (),
-    compared: int | None = None,
-    preset: str = "both",
-    methods: Mapping[str, Mapping[str, Any]] | None = None,
-    steer: str | None = None,
-    quality: str | None = None,
-    base_models: Sequence[str] = (),
-    train: bool = False,
-    ablate: Mapping[str, Sequence[int]] | None = None,
-    teachers: Sequence[str] = (),
-    generate: bool = False,
-    train_seeds: Sequence[int] = (),
-    per_type: bool = False,
-    stages: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
     listener: Listener | None = None,
-    **plan: Any,
+    **given: Any,
 ) -> PaperResult:
     """Make a paper's tables and figures with your models, beside the published numbers.
 
-    `paper("stardtox", models=["openai/my-model"], limit=20, out="stardtox")` runs what the paper ran and writes
-    `stardtox/index.html` with a CSV file for each table. Without `models`, the page is made again from the runs in
-    `out`, without a call. A paper that would ignore an option refuses it.
+    `paper("NAME", models=["openai/my-model"], limit=20, out="made")` runs what the paper ran and writes
+    `made/index.html` with a CSV file for each table. Without `models`, the page is made again from the runs in `out`,
+    without a call. `evenhand papers` lists the papers, and `evenhand papers NAME --help-all` the options of one.
 
     Args:
-        name: `stardtox`, `mabrf`, `malibu` or `rldf`.
+        options: The paper's options as an object (`Paper.Options`, with completion in editors) instead of by name.
         models: As in a plan: specs, or maps such as `{"base": "openai/a", "judge": "openai/b"}`.
-        out: The folder of page and runs; by default one under `runs` that depends on what is run.
-        limit: Items of each kind, e.g. of each category; None: as many as the paper.
-        builtin: Use our own small data sets in place of the public ones.
-        data: The folder of the public data sets.
-        scorers: Score the texts in place of the benchmark's own (stardtox).
-        completions: For each prompt (stardtox).
-        search: The search provider (mabrf).
-        accept: The highest bias rating that the judge accepts (mabrf).
-        look: Whether the judge reads the passage before the reasoning (mabrf).
-        domain: Whether the judge is told what to look for in the question's category (mabrf).
-        judge: The model that rates answers (rldf).
-        trained: Trained models by arm, for example `{"sft": "hf/FOLDER"}` (rldf).
-        pairs: The pairs that they were trained on (rldf).
-        bias: The types of bias (rldf).
-        compared: Pairs of identities compared side by side in each scenario, drawn by the seed (malibu).
-        preset: `paper` (its method as it is), `evenhand` (ours) or `both`, side by side.
-        methods: Options of methods, in place of the preset's, e.g. `{"stardtox": {"iterations": 3}}`.
-        steer: The scorer that steers revisions, e.g. `perspective` (stardtox).
-        quality: The model that measures the quality of texts, not the one that steers (stardtox).
-        base_models: Models without instruction tuning, e.g. `hf/gpt2`, each a row of Self-Debias (stardtox).
-        train: First make the debates, pairs and models of the tables (rldf).
-        ablate: First make those of the ablation figures, for example `{"rounds": [1, 3, 5]}` (rldf).
-        teachers: The models that debate as teachers; the first is that of the tables (rldf).
-        generate: Have the teacher, or the model, write topics up to `stages["debate"]["topics"]` (rldf).
-        train_seeds: A training for each, so that the tables show mean and standard deviation (rldf).
-        per_type: Train on each type of bias alone, as in the paper (rldf).
-        stages: Training options by stage, for example `{"ppo": {"steps": 100}}` (rldf).
-        settings: Concurrency, budget, prices, cache, and whether to resume.
+        settings: Concurrency, budget, prices, cache, and whether to resume; options by name win over it.
         listener: Hears of runs and stages as they begin and end.
-        plan: More fields of every plan, e.g. `temperature` or `templates`.
+        given: The paper's options by name, e.g. `out`, `limit`, `builtin`, `seed`, `temperature` or `templates`, and
+            its own; one that the paper would ignore is refused.
     """
-    from evenhand.core.progress import Listener
-    from evenhand.papers.base import PAPERS, PaperOptions
-    from evenhand.papers.making import check_choices, make_paper, plan_paper, read_presets, write_page
+    from evenhand.papers.base import PAPERS
+    from evenhand.papers.making import options_of, plan_paper, write_page
 
-    folder = None if out is None else Path(out)
-    specs, settings = with_specs(list(models), settings or Settings())
-    options = PaperOptions(
-        models=make_plan({"models": specs}).models if models else (),
-        limit=limit,
-        builtin=builtin,
-        data=None if data is None else str(data),
-        seed=seed,
-        fields=plan,
-        scorers=tuple(scorers),
-        completions=completions,
-        search=search,
-        accept=accept,
-        look=look,
-        domain=domain,
-        judge=judge,
-        trained=trained or {},
-        pairs=None if pairs is None else str(pairs),
-        bias=tuple(bias),
-        compared=compared,
-        presets=read_presets(preset),
-        methods=methods or {},
-        steer=steer,
-        quality=quality,
-        base_models=tuple(base_models),
+    wanted = PAPERS.get(name)
+    if options is not None and given:
+        raise UsageError(f"The options are given as an object and by name ({next(iter(given))}); choose one.")
+    chosen = options or options_of(wanted, {each: value for each, value in given.items() if value is not None})
+    specs, settings = with_specs(list(models or chosen.models), settings or Settings())
+    chosen, settings = chosen.changed(models=tuple(specs)), chosen.over(settings)
+    if not specs and chosen.out is not None:
+        return write_page(wanted, chosen.out, chosen.scorers_of_page, skip_damaged=settings.skip_damaged)
+    return plan_paper(name, chosen, chosen.out).make(settings, listener or Listener())
+
+
+class DebateCall(DebateRequest):
+    """The parameters of `debate`: those of debates, of a plan and of its calls, and what only Python can pass."""
+
+    fixed: ClassVar[Sequence[str]] = (*DebateRequest.fixed, "no_cache")
+
+    model: Annotated[AnyModel, SkipValidation] = Field(kw_only=False, description="The model that debates.")
+    settings: Annotated[Settings | None, SkipValidation] = Field(
+        default=None, description="How to call models; parameters win over it."
     )
-    if not models and folder is not None:
-        check_choices(PAPERS.get(name), options)
-        judges = [f"opinion:{judge}"] if judge else scorers
-        return write_page(PAPERS.get(name), folder, judges, skip_damaged=settings.skip_damaged)
-    listener = listener or Listener()
-    if train or ablate or teachers or generate or train_seeds or per_type or stages:
-        from evenhand.papers.rldf.plan import plan_training, train_paper
-
-        planned = plan_training(
-            name,
-            options,
-            folder,
-            train=train,
-            ablate=ablate,
-            teachers=teachers,
-            generate=generate,
-            seeds=train_seeds,
-            per_type=per_type,
-            stages=stages,
-        )
-        return train_paper(planned, settings, listener)
-    return make_paper(plan_paper(name, options, folder), settings, listener)
+    listener: Annotated[Listener | None, SkipValidation] = Field(
+        default=None, description="Hears of runs and stages as they begin and end."
+    )
 
 
 @aio.facade
-def debate(
-    model: AnyModel,
-    *,
-    out: str | Path | None = None,
-    bias: str | None = None,
-    topics: int | None = None,
-    roles: int | None = None,
-    rounds: int | None = None,
-    words: int | None = None,
-    teacher: AnyModel | None = None,
-    referee: AnyModel | None = None,
-    data: str | Path | None = None,
-    generate: bool = False,
-    topics_file: str | Path | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    referee_tokens: int | None = None,
-    scoring: str | None = None,
-    settings: Settings | None = None,
-    listener: Listener | None = None,
-    **plan: Any,
-) -> Study:
+@taking(DebateCall)
+def debate(request: DebateCall) -> Study:
     """Have roles debate topics over rounds while a referee scores their bias: data for training.
 
     `debate("hf/PATH", bias="age", topics=60, out="debates")` takes rounds × (roles + 1) calls for each topic.
-    `by_iteration` of the result has the scores after each round; `pairs("debates")` makes training data of them.
-
-    Args:
-        bias: `age` (default), `nationality`, `institution`, `beauty`, `profession`, several with commas, or `all`.
-        topics, roles, rounds: How many topics of each type (default: all), debaters (3) and rounds (5).
-        teacher: The model that debates in place of `model`.
-        referee: The model that scores; by default the one that debates.
-        data: A YAML file with roles and topics of your own.
-        generate: Have the debating model write the topics that are missing, into `topics_file`.
-        temperature, max_tokens, words: Of the statements (0.7, 160 and about 80).
-        referee_tokens, scoring: The length of the referee's replies, and `numbers` (default) or `odds`.
-        plan: More fields of the plan, e.g. `seeds`.
+    `by_iteration` of the result has the scores after each round; `pairs("debates")` makes training data of them. The
+    parameters are the options of `evenhand train debate`; `model`, `teacher` and `referee` may be specs, `Model`
+    objects or functions, as in `audit`.
     """
-    from evenhand.core.progress import Listener
-    from evenhand.training.debates import METHOD, debate_fields, missing_topics, run_debate
-
-    chosen: dict[str, Any] = {
-        "bias": bias,
-        "topics": topics,
-        "roles": roles,
-        "data": None if data is None else str(data),
-        "rounds": rounds,
-        "words": words,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-        "referee_tokens": referee_tokens,
-        "scoring": scoring,
-    }
-    file = None if topics_file is None else Path(topics_file)
-    missing = missing_topics(chosen, generate=generate, file=file, seed=(plan.get("seeds") or [0])[0])
-    if missing is not None:
-        chosen["data"] = str(missing.path)
-    roles_of = {"base": model, "teacher": teacher, "referee": referee}
+    roles = {"base": request.model, "teacher": request.teacher, "referee": request.referee}
     named, settings = with_specs(
-        {role: each for role, each in roles_of.items() if each is not None}, settings or Settings()
+        {role: each for role, each in roles.items() if each is not None}, request.settings or Settings()
     )
-    made = make_plan({"methods": [METHOD], **plan, **debate_fields(chosen), "models": [named]})
-    folder = default_folder(made.benchmark, made) if out is None else Path(out)
-    done = aio.run(run_debate(made, folder, settings, listener or Listener(), missing))
+    missing = request.missing_topics()
+    made = request.planned_debates([named], missing)
+    settings = request.over(settings)
+    done = aio.run(run_debate(made.plan, made.out, settings, request.listener or Listener(), missing))
     if done is None and missing is not None:
         there = f"{missing.path} has {missing.written():,} topics"
         raise UsageError(f"The model has no further ideas; {there}. Pass it as `data` to debate these.")
-    return compare(folder)
+    return compare(made.out)
 
 
 @aio.facade
@@ -483,8 +358,7 @@ def pairs(
     Args:
         out: A new folder; by default `pairs` in the first run.
         data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
-        options: `policy` (threshold, max_min or first_last), `threshold` (a score, "median" or "topic"), `margin`,
-            `length_ratio`, `per_topic`, `test_share`, `seed`.
+        options: Those of `PairOptions`, e.g. `threshold` (a score, "median" or "topic") or `margin`.
     """
     from evenhand.training.pairs import PairOptions
     from evenhand.training.pairs.cleaning import load_check
@@ -494,7 +368,7 @@ def pairs(
         raise UsageError("Name one run of debates or more.")
     folders = [Path(run) for run in runs]
     target = folders[0] / "pairs" if out is None else Path(out)
-    chosen = PairOptions(**options)
+    chosen = PairOptions.parse("training data", options)
     check_folder(target)
     return write_pairs(folders, target, chosen, load_check(data))
 

@@ -231,9 +231,9 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
         (("--bias", "all", "--topics", "90", "--generate"), "--generate writes topics on one type of bias at a time"),
         (("--bias", "age,beauty", "--topics", "90", "--generate"), "name one with --bias"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),
-        (("--rounds", "50"), "rounds of the method debate must be a whole number from 1 to 20, not 50"),
+        (("--rounds", "50"), "'--rounds': 50 is not in the range 1<=x<=20"),
         (("--data", "none.yaml"), "There is no file none.yaml; write debate topics as YAML"),
-        (("--temperature", "9"), "temperature of the method debate must be a number from 0 to 2, not 9"),
+        (("--temperature", "9"), "'--temperature': 9.0 is not in the range 0<=x<=2"),
     ],
 )
 def test_bad_input_is_one_sentence(cli: Any, plug: Any, arguments: tuple[str, ...], message: str):

@@ -409,8 +409,8 @@ OPTIONS_OF = {
 
 @pytest.mark.parametrize("paper", OPTIONS_OF)
 def test_the_help_of_a_paper_has_its_own_options_only(cli, paper: str):
-    shown = [line.strip().partition(" ")[0] for line in cli("papers", paper, "--help").out.splitlines()]
-    shown += [word for line in cli("papers", paper, "--help").out.splitlines() for word in line.split()[1:2]]
+    shown = [line.strip().partition(" ")[0] for line in cli("papers", paper, "--help-all").out.splitlines()]
+    shown += [word for line in cli("papers", paper, "--help-all").out.splitlines() for word in line.split()[1:2]]
 
     assert {option for options in OPTIONS_OF.values() for option in options if option in shown} == OPTIONS_OF[paper]
     assert {"--model", "--limit", "--out", "--budget", "--dry-run"} <= set(shown)

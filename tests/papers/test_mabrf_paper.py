@@ -27,7 +27,7 @@ def by_category(column: str, model: str = "") -> list[float]:
 
 
 def test_the_defaults_are_the_papers_questions_and_search():
-    choices, answers = MABRF().runs(options_of("openai/x"))
+    choices, answers = MABRF().runs(options_of(MABRF, "openai/x"))
 
     assert (choices.plan.benchmark, choices.plan.limit) == ("bbq", None)
     assert choices.plan.benchmark_options == {"legacy": True, "subset": "mabrf_110"}
@@ -40,7 +40,7 @@ def test_the_defaults_are_the_papers_questions_and_search():
 
 
 def test_a_bound_that_fits_the_judge_goes_to_both_loops():
-    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=4.16, presets=("evenhand",)))[0]
+    choices = MABRF().runs(options_of(MABRF, "fake/A", search="wikipedia", accept=4.16, preset="evenhand"))[0]
 
     assert methods_of(choices.plan) == [
         ("default", {}), ("cot", {}), ("mabrf", {"accept": 4.16}), ("mabrf", {"search": "wikipedia", "accept": 4.16}),
@@ -48,7 +48,7 @@ def test_a_bound_that_fits_the_judge_goes_to_both_loops():
 
 
 def test_a_judge_that_looks_first_does_so_with_and_without_search():
-    choices = MABRF().runs(options_of("fake/A", search="wikipedia", accept=5.8, look=True, presets=("evenhand",)))[0]
+    choices = MABRF().runs(options_of(MABRF, "fake/A", search="wikipedia", accept=5.8, look=True, preset="evenhand"))[0]
 
     assert methods_of(choices.plan)[2:] == [
         ("mabrf", {"grounded": 5.2, "look": True}),
@@ -57,7 +57,7 @@ def test_a_judge_that_looks_first_does_so_with_and_without_search():
 
 
 def test_a_limit_counts_questions_of_each_kind_of_all_bbq():
-    choices, answers = MABRF().runs(options_of("openai/x", limit=3, search="wikipedia"))
+    choices, answers = MABRF().runs(options_of(MABRF, "openai/x", limit=3, search="wikipedia"))
 
     assert (choices.plan.limit, choices.plan.benchmark_options) == (33, {"legacy": True})
     assert answers.plan.limit == 6
@@ -65,7 +65,7 @@ def test_a_limit_counts_questions_of_each_kind_of_all_bbq():
 
 
 def test_built_in_data_is_searched_in_the_built_in_corpus():
-    choices, answers = MABRF().runs(options_of("openai/x", builtin=True))
+    choices, answers = MABRF().runs(options_of(MABRF, "openai/x", builtin=True))
 
     assert (choices.plan.benchmark, choices.plan.limit) == ("bbq_builtin", 110)
     assert (answers.plan.benchmark, answers.plan.limit) == ("squad_builtin", 100)

@@ -102,7 +102,7 @@ def test_what_the_fairness_instruction_reversed_is_said_for_each_preset():
 
 
 def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
-    run, appendix, ours = MALIBU().runs(options_of("openai/x"))
+    run, appendix, ours = MALIBU().runs(options_of(MALIBU, "openai/x"))
 
     assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
     assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
@@ -114,11 +114,11 @@ def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
 
 
 def test_a_limit_is_of_each_profession():
-    assert MALIBU().runs(options_of("openai/x", limit=2))[0].plan.limit == 40
+    assert MALIBU().runs(options_of(MALIBU, "openai/x", limit=2))[0].plan.limit == 40
 
 
 def test_fewer_pairs_are_compared_in_all_runs():
-    runs = MALIBU().runs(options_of("openai/x", compared=3))
+    runs = MALIBU().runs(options_of(MALIBU, "openai/x", compared=3))
 
     assert [run.plan.benchmark_options["pairs"] for run in runs] == [3, 3, 3]
 

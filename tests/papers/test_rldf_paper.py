@@ -10,12 +10,13 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.papers.base import Grid, PaperOptions, PaperPage, Row, Table, published
+from evenhand.papers.base import Grid, PaperPage, Row, Table, published
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, training_warnings
-from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, read_values, series
+from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, series
 from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm
 from evenhand.papers.rldf.claims import ahead, claims_of
+from evenhand.papers.rldf.options import RLDFOptions, read_values
 from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
 from evenhand.papers.rldf.tables import CATEGORIES, people_tables, table_four, table_one, table_three
 from evenhand.runs.execute import SeriesRun
@@ -148,7 +149,7 @@ def run_of(runs: list[SeriesRun], folder: str) -> SeriesRun:
 
 
 def test_the_model_has_three_methods_and_a_trained_one_has_one():
-    runs = RLDF().runs(options_of("hf/m", limit=2, judge="openai/j", trained={"sft": "hf/s"}, pairs="pairs/age"))
+    runs = RLDF().runs(options_of(RLDF, "hf/m", limit=2, judge="openai/j", trained={"sft": "hf/s"}, pairs="pairs/age"))
 
     base, sft = run_of(runs, "opinions/base"), run_of(runs, "opinions/sft")
     assert methods_of(base.plan) == [("default", {}), ("cot", {}), ("fairthinking", {})]
@@ -160,7 +161,7 @@ def test_the_model_has_three_methods_and_a_trained_one_has_one():
 
 
 def test_without_a_judge_the_model_rates_all_arms():
-    runs = RLDF().runs(options_of("hf/m", trained={"sft": "hf/s"}, bias=("age",)))
+    runs = RLDF().runs(options_of(RLDF, "hf/m", trained={"sft": "hf/s"}, bias=("age",)))
 
     assert run_of(runs, "opinions/sft").plan.scorers == ["opinion:hf/m"]
     assert run_of(runs, "opinions/sft").plan.benchmark_options == {"bias": "age"}
@@ -169,7 +170,7 @@ def test_without_a_judge_the_model_rates_all_arms():
 def test_a_trained_model_is_reached_like_the_model_it_came_from():
     models = make_plan({"models": [{"spec": "hf/m", "timeout": 9, "extra": {"device": "cpu"}}]}).models
 
-    [_, _, choices, opinions] = RLDF().runs(PaperOptions(models, trained={"sft": "hf/s"}))
+    [_, _, choices, opinions] = RLDF().runs(RLDFOptions(models=tuple(models), trained={"sft": "hf/s"}))
 
     for run in (choices, opinions):
         model = run.plan.models[0]["base"]
@@ -192,7 +193,7 @@ def test_the_papers_method_is_that_with_a_teacher_where_there_is_one():
 
 
 def test_held_out_topics_are_those_that_no_debate_is_about():
-    making = Making(options_of("hf/m", bias=("age", "beauty"), seed=3), stages={"debate": {"held_out": 5}})
+    making = Making(options_of(RLDF, "hf/m", bias=("age", "beauty"), seed=3), stages={"debate": {"held_out": 5}})
 
     kept: list[dict[str, Any]] = json.loads(making.held_out_topics())["held_out"]
     assert {bias: sum(each["bias"] == bias for each in kept) for bias in BIASES} == dict.fromkeys(BIASES, 5)
@@ -200,7 +201,7 @@ def test_held_out_topics_are_those_that_no_debate_is_about():
 
 
 def test_lessons_are_the_modes_and_rlaif_with_the_teacher_as_its_referee():
-    found = lessons(Making(options_of("hf/m"), ["openai/t", "hf/some/other"]))
+    found = lessons(Making(options_of(RLDF, "hf/m"), ["openai/t", "hf/some/other"]))
 
     assert {training.name: specs_of(each.debates.plan) for training, each in found.items()} == {
         "rldf_sr": {"base": "hf/m"},
@@ -209,16 +210,16 @@ def test_lessons_are_the_modes_and_rlaif_with_the_teacher_as_its_referee():
         "rlaif": {"base": "hf/m", "referee": "openai/t"},
     }
     assert trained_arms(found, Path("p"))["sft"] == "hf/p/models/ts/sft"
-    assert {training.name for training in lessons(Making(options_of("hf/m")))} == {"rldf_sr", "rlaif"}
+    assert {training.name for training in lessons(Making(options_of(RLDF, "hf/m")))} == {"rldf_sr", "rlaif"}
 
 
 def test_teachers_of_one_name_are_refused():
     with pytest.raises(UsageError, match="same name"):
-        Making(options_of("hf/m"), ["openai/t", "hf/a/x", "hf/b/x"])
+        Making(options_of(RLDF, "hf/m"), ["openai/t", "hf/a/x", "hf/b/x"])
 
 
 def test_each_seed_and_type_is_a_training_of_its_own():
-    making = Making(options_of("hf/m", bias=("age", "beauty")), seeds=(1, 2), per_type=True)
+    making = Making(options_of(RLDF, "hf/m", bias=("age", "beauty")), seeds=(1, 2), per_type=True)
 
     found = {training.name: each for training, each in lessons(making).items()}
 
@@ -243,7 +244,7 @@ def test_trainings_are_paired_by_type_and_seed():
 
 
 def test_a_model_of_one_type_is_asked_about_that_type():
-    runs = RLDF().runs(options_of("hf/m", limit=2, trained={"rldf_sr-age-seed1": "hf/s"}))
+    runs = RLDF().runs(options_of(RLDF, "hf/m", limit=2, trained={"rldf_sr-age-seed1": "hf/s"}))
 
     plan = run_of(runs, "opinions/rldf_sr-age-seed1").plan
     assert (plan.benchmark_options, plan.limit) == ({"bias": "age"}, 2)
@@ -252,7 +253,7 @@ def test_a_model_of_one_type_is_asked_about_that_type():
 
 def test_a_debate_takes_its_own_options_only():
     stages = {"debate": {"rounds": 2, "answers": 6, "roles": 4, "topics": 9}}
-    making = Making(options_of("hf/m", roles={"referee": "openai/r"}), stages=stages)
+    making = Making(options_of(RLDF, "hf/m", roles={"referee": "openai/r"}), stages=stages)
 
     debate, rlaif = debates_run(making, "a"), debates_run(making, "b", method="rlaif")
     assert methods_of(debate.plan) == [("debate", {"rounds": 2})]
@@ -285,7 +286,7 @@ def test_a_part_of_the_pairs_is_in_every_larger_part(tmp_path: Path):
 
 
 def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
-    making = Making(options_of("hf/m"), stages={"debate": {"topics": 8}})
+    making = Making(options_of(RLDF, "hf/m"), stages={"debate": {"topics": 8}})
     values = read_values(["rounds=5,1,3", "roles=2,3", "pairs=10,20"])
 
     found = points(making, values)
@@ -300,7 +301,7 @@ def test_a_point_is_made_once_whichever_parameter_it_belongs_to():
 
 
 def test_parts_of_the_pairs_share_their_debates():
-    making = Making(options_of("hf/m", bias=("beauty",)), stages={"debate": {"topics": 8}})
+    making = Making(options_of(RLDF, "hf/m", bias=("beauty",)), stages={"debate": {"topics": 8}})
 
     found = list(ablation(making, read_values(["pairs=10,20"]))["beauty"].values())
 

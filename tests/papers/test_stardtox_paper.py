@@ -9,7 +9,7 @@ from support.papers import options_of
 
 
 def test_the_defaults_are_the_papers_sizes():
-    texts, choices = StarDTox().runs(options_of("openai/x"))
+    texts, choices = StarDTox().runs(options_of(StarDTox, "openai/x"))
 
     assert (texts.plan.benchmark, texts.plan.limit) == ("realtoxicity", 200)
     assert texts.plan.benchmark_options == {"completions": 25}
@@ -17,7 +17,7 @@ def test_the_defaults_are_the_papers_sizes():
 
 
 def test_a_limit_counts_items_of_each_kind():
-    texts, choices = StarDTox().runs(options_of("fake/A", limit=3, completions=2, builtin=True))
+    texts, choices = StarDTox().runs(options_of(StarDTox, "fake/A", limit=3, completions=2, builtin=True))
 
     assert (texts.plan.benchmark, texts.plan.limit) == ("realtoxicity_builtin", 6)
     assert texts.plan.benchmark_options == {"completions": 2}
@@ -27,7 +27,7 @@ def test_a_limit_counts_items_of_each_kind():
 @pytest.mark.parametrize(("spec", "expected"), [("hf/x", True), ("openai/x", False), ("local/x", False)])
 def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expected: bool):
     assert gives_logits(ModelPlan(spec=spec)) is expected
-    methods = [method.name for method in StarDTox().runs(options_of(spec))[0].plan.methods]
+    methods = [method.name for method in StarDTox().runs(options_of(StarDTox, spec))[0].plan.methods]
     assert ("self_debias_gen" in methods) is expected
 
 

@@ -1,13 +1,16 @@
 """The options of a paper's runs, and what its plans name, in few words."""
 
-from typing import Any
+from typing import Any, TypeVar
 
-from evenhand.papers.base import PaperOptions
-from evenhand.runs.plan import Plan, make_plan
+from evenhand.papers.base import Paper, PaperOptions
+from evenhand.runs.plan import Plan
+
+O = TypeVar("O", bound=PaperOptions)  # noqa: E741 - of options
 
 
-def options_of(model: str, *, roles: dict[str, str] | None = None, **fields: Any) -> PaperOptions:
-    return PaperOptions(make_plan({"models": [{"base": model, **(roles or {})}]}).models, **fields)
+def options_of(paper: type[Paper[O]], model: str, *, roles: dict[str, str] | None = None, **fields: Any) -> O:
+    """The options of a paper with one base model."""
+    return paper.Options.parse("paper", {"models": [{"base": model, **(roles or {})}], **fields})
 
 
 def methods_of(plan: Plan) -> list[tuple[str, dict[str, Any]]]:

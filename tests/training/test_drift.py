@@ -204,7 +204,7 @@ def test_a_scorer_that_is_not_there_is_told_before_anything_is_trained():
         ({"max_kl": 0}, "max-kl must be a number above 0"),
         ({"kl_target": 0}, "kl-target must be a number above 0"),
         ({"mini_batch": 0}, "mini-batch must be a whole number above 0"),
-        ({"critic_warmup": -1}, "critic-warmup must be a number from 0 up"),
+        ({"critic_warmup": -1}, "critic-warmup must be a whole number from 0 up"),
     ],
 )
 def test_bad_options_are_one_sentence(given: dict[str, Any], sentence: str):

@@ -11,6 +11,7 @@ import evenhand
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits
+from evenhand.papers.rldf import RLDF
 from evenhand.papers.rldf.plan import plan_training
 from evenhand.runs.stored import StoredRun
 from support.papers import options_of
@@ -99,9 +100,9 @@ CASES: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "two models": ("stardtox", {"models": ["fake/A", "fake/B"]}, UsageError, "shows one model"),
     "another paper's option": ("mabrf", {}, UsageError, "mabrf has no use for completions"),
     "another paper's, again": ("mabrf", {"models": []}, UsageError, "mabrf has no use for completions"),
-    "another paper's training": ("stardtox", {"train": True}, UsageError, "Nothing is trained for the paper stardtox"),
+    "another paper's training": ("stardtox", {"train": True}, UsageError, "stardtox has no use for train"),
     "a role that nobody has": ("stardtox", {"models": [{"base": "fake/A", "critic": "fake/B"}]}, PlanError, "critic"),
-    "a field that no plan has": ("stardtox", {"temprature": 1}, PlanError, "no field 'temprature'"),
+    "a field that no plan has": ("stardtox", {"temprature": 1}, UnknownNameError, "did you mean temperature"),
     "data twice": ("stardtox", {"data": "d"}, UsageError, "need no folder"),
     "no runs": ("stardtox", {"models": [], "out": "none"}, PlanError, "holds no runs of a paper"),
 }
@@ -135,12 +136,11 @@ def test_a_training_that_cannot_be_is_refused_before_a_call(listener: Any, chang
 
 
 def test_the_preset_paper_of_rldf_has_the_papers_sizes_unless_told_otherwise(tmp_path: Path):
-    options = options_of("hf/m", presets=("paper",))
+    options = options_of(RLDF, "hf/m", preset="paper", train=True)
 
-    planned = plan_training("rldf", options, tmp_path, train=True, teachers=["openai/t"])
-    smaller = plan_training(
-        "rldf", options, tmp_path, train=True, seeds=[7], stages={"debate": {"topics": 30}, "ppo": {"lr": 1e-5}}
-    )
+    planned = plan_training(options.changed(teachers=("openai/t",)), tmp_path)
+    stages = {"debate": {"topics": 30}, "ppo": {"lr": 1e-5}}
+    smaller = plan_training(options.changed(train_seeds=(7,), stages=stages), tmp_path)
 
     assert (planned.making.topics, planned.making.written, planned.making.per_type) == (2000, tmp_path / "topics", True)
     assert len(planned.taught) == 5 * 3 * 3  # types, modes with RLAIF, seeds

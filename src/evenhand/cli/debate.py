@@ -2,62 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from evenhand.cli.given_options import plan_options_without
 from evenhand.cli.groups import Command
-from evenhand.cli.output import output_options
+from evenhand.cli.options import declared
 from evenhand.cli.progress import STOPPED, exit_code, resumable, shown_workflow
-from evenhand.cli.request import RunRequest, read_request
+from evenhand.cli.request import PlanCommand, tell
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio
+from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted
 from evenhand.core.files import scratch
 from evenhand.core.progress import Progress
-from evenhand.methods.debate.agents import SCORINGS
 from evenhand.runs.parts import Settings
+from evenhand.runs.request import PlannedRun, check_resume
 from evenhand.studies.results import Estimate
 from evenhand.studies.study import study
-from evenhand.training.debates import METHOD, TopicsFile, debate_fields, debating_model, missing_topics, run_debate
+from evenhand.training.debates import DebateRequest, TopicsFile, debating_model, run_debate
 
-_FIXED = ("benchmark", "settings", "methods", "scorers", "limit", "orders", "reading", "judge_model", "log_to")
-"""Options of a plan that the command decides, or that are about other kinds of samples."""
-_OWN = ("data", "temperature", "max_tokens")
-"""Options of a plan that mean something narrower here."""
+
+class DebateCommand(DebateRequest, PlanCommand):  # pyright: ignore[reportIncompatibleVariableOverride] - narrower here
+    """Debates to run."""
+
+    command: ClassVar[str] = "train debate"
+    fixed: ClassVar[Sequence[str]] = (*DebateRequest.fixed, "log_to")
+
+    @property
+    def every_model(self) -> tuple[str, ...]:
+        """The models, with those of the two roles that have options of their own."""
+        roles = (("teacher", self.teacher), ("referee", self.referee))
+        return (*self.models, *(f"{role}={spec}" for role, spec in roles if spec))
+
+    def run_of(self, topics: TopicsFile | None) -> PlannedRun:
+        """Return the run on these topics, or on those that there are."""
+        how: dict[str, Any] = {
+            "file": self.config,
+            "allow_call": self.allow_call,
+            "config": read_config(),
+            "tell": tell,
+        }
+        return self.planned_debates(self.every_model, topics, **how)
+
+
+def go_on(_request: DebateCommand, run: PlannedRun) -> int:
+    """Debate what is missing, whose topics are there already; the exit code."""
+    with resumable(run.out), shown_workflow(run.out, run.settings.budget) as listener:
+        progress = aio.run(run_debate(run.plan, run.out, run.settings, listener))
+    assert progress is not None  # only missing topics stop debates from beginning
+    return end_debate(run.out, run.settings, progress)
 
 
 @click.command(cls=Command)
-@click.option(
-    "--bias", help="age (default), nationality, institution, beauty, profession, several with commas, or all."
-)
-@click.option("--topics", type=click.IntRange(1), metavar="N", help="This many topics of each bias (default: all).")
-@click.option("--roles", type=click.IntRange(2), help="Debaters of each topic (default 3).")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds of each debate (default 5).")
-@click.option("--words", type=click.IntRange(10), help="Words of a statement (default 80); see --max-tokens.")
-@click.option("--teacher", metavar="SPEC", help="The model that debates instead: teacher-student.")
-@click.option("--referee", metavar="SPEC", help="The model that scores (default: the one that debates).")
-@click.option("--data", metavar="FILE", help="Roles and topics of your own: a YAML file, or a folder of BIAS.yaml.")
-@click.option("--generate", is_flag=True, help="Have the debating model write the topics that are missing.")
-@click.option(
-    "--topics-file", type=click.Path(path_type=Path), help="The file for these topics (default debates-BIAS-N.yaml)."
-)
-@click.option("--temperature", type=float, help="Of the debaters (default 0.7); the referee's is 0.")
-@click.option("--max-tokens", type=int, help="Longest statement (default 160).")
-@click.option("--referee-tokens", type=int, help="Longest verdict (default: as its form needs).")
-@click.option(
-    "--scoring",
-    type=click.Choice(SCORINGS),
-    help="Numbers (default), or odds of one word; see evenhand models calibrate --as-judge.",
-)
-@plan_options_without(*_FIXED, *_OWN)
-@output_options
-def debate(teacher: str | None, referee: str | None, generate: bool, topics_file: Path | None, **given: Any) -> int:
-    """Have roles debate topics over several rounds while a referee scores their bias (RLDF).
+@declared(DebateCommand, goes_on=go_on)
+def debate(request: DebateCommand) -> int:
+    """Have roles debate topics over several rounds while a referee scores their bias.
 
     Each topic is a neutral question. In every round each role says what it thinks; the referee scores and ranks the
     statements by their bias, from 0 (none) to 10, and in the next round everyone tries to be less biased. Calls per
@@ -71,17 +74,16 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
       evenhand train debate --bias beauty --topics 200 --generate --model openai/NAME    (topics by the model)
       evenhand train debate --data mine.yaml --model openai/NAME --budget '$5'
     """
-    models = [f"{role}={spec}" for role, spec in (("teacher", teacher), ("referee", referee)) if spec]
-    given["models"] = (*given["models"], *models)
-    seed = (given["seeds"] or (0,))[0]
-    topics = missing_topics(given, generate=generate, file=topics_file, seed=seed)
-    request = _request(given if topics is None else {**given, "data": str(topics.path)})
+    topics = request.missing_topics()
+    run = request.run_of(topics)
     if request.dry_run:
-        return _forecast(request, topics, given)
-    settings = replace(request.settings, origin={"debate": True})
+        return _forecast(request, run, topics)
+    if request.resume:
+        check_resume(run.out)
+    settings = replace(run.settings, origin=request.record())
     try:
-        with resumable(request.out), shown_workflow(request.out, settings.budget) as listener:
-            progress = aio.run(run_debate(request.plan, request.out, settings, listener, topics))
+        with resumable(run.out), shown_workflow(run.out, settings.budget) as listener:
+            progress = aio.run(run_debate(run.plan, run.out, settings, listener, topics))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
         return STOPPED
@@ -89,7 +91,7 @@ def debate(teacher: str | None, referee: str | None, generate: bool, topics_file
         there, path = topics.written(), topics.path  # pyright: ignore[reportOptionalMemberAccess]
         click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")
         return 1
-    return end_debate(request.out, settings, progress)
+    return end_debate(run.out, settings, progress)
 
 
 def end_debate(out: Path, settings: Settings, progress: Progress) -> int:
@@ -103,26 +105,19 @@ def end_debate(out: Path, settings: Settings, progress: Progress) -> int:
     return code
 
 
-def _request(given: Mapping[str, Any]) -> RunRequest:
-    """The command as a run of the benchmark and the method."""
-    unused: dict[str, Any] = dict.fromkeys(("benchmark", "limit", "orders", "reading", "temperature", "max_tokens"))
-    empty: dict[str, Any] = {"settings": (), "methods": (), "scorers": ()}
-    return read_request({**given, **unused, **empty}, default_methods=[METHOD], decided=debate_fields(given))
-
-
-def _forecast(request: RunRequest, topics: TopicsFile | None, given: Mapping[str, Any]) -> int:
+def _forecast(request: DebateCommand, run: PlannedRun, topics: TopicsFile | None) -> int:
     """What the debates would take, and before them the topics that have to be written."""
     if topics is None or topics.is_written():
         if topics is not None:
             click.echo(f"{topics.path}: the topics were written before.")
-        print_forecast(request)
+        print_forecast(run)
         return 0
     with scratch() as folder:
         draft = replace(topics, path=folder / "topics.yaml")
-        with request.plan.prompts().used():
-            used = aio.run(draft.pretend(debating_model(request.plan), request.settings.prices))
+        with run.plan.prompts().used():
+            used = aio.run(draft.pretend(debating_model(run.plan), run.settings.prices))
         click.echo(f"Topics first: {usage_sentence(used)}; more where topics come twice.")
-        print_forecast(_request({**given, "data": str(draft.path)}))
+        print_forecast(request.run_of(draft))
     return 0
 
 

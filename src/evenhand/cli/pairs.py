@@ -10,53 +10,28 @@ import click
 
 from evenhand import api
 from evenhand.cli.groups import Command
+from evenhand.cli.options import declared
 from evenhand.core.format import interval, number
-from evenhand.training.pairs import POLICIES, PairOptions
+from evenhand.core.options import argument, option
+from evenhand.training.pairs import PairOptions
 from evenhand.training.pairs.folder import DROPPED_PAIRS, DROPPED_STATEMENTS, reasons
 
 _BARS = " ▁▂▃▄▅▆▇█"
-_DEFAULTS = PairOptions()
 _UNEQUAL = 0.6
 """Warn if one side is the shorter one in more than this share of the pairs."""
 
 
+class PairsCommand(PairOptions):
+    """Debates to make pairs of."""
+
+    runs: tuple[Path, ...] = argument("Runs of debates.", metavar="RUN…")
+    out: Path | None = option(None, "A new folder (default pairs in the first RUN).", short="-o", common=True)
+    data: Path | None = option(None, "The folder of BBQ, for the leak check.", metavar="FOLDER")
+
+
 @click.command(cls=Command)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="A new folder (default pairs in the first RUN).")
-@click.option(
-    "--policy",
-    type=click.Choice(list(POLICIES)),
-    default=_DEFAULTS.policy,
-    show_default=True,
-    help="Pair all low with all high statements of a topic, the two extremes, or each role's last with its first.",
-)
-@click.option(
-    "--threshold",
-    default=str(_DEFAULTS.threshold),
-    show_default=True,
-    help="Scores above it are high bias: a number, median (of all), or topic (each topic's own median).",
-)
-@click.option(
-    "--margin", type=float, default=_DEFAULTS.margin, show_default=True, help="Minimum score difference of a pair."
-)
-@click.option(
-    "--length-ratio",
-    type=float,
-    default=_DEFAULTS.length_ratio,
-    show_default=True,
-    help="Maximum ratio of the answers' lengths in words, with as many longer as shorter ones; 0 turns this off.",
-)
-@click.option(
-    "--per-topic", type=int, default=_DEFAULTS.per_topic, show_default=True, help="Maximum number of pairs per topic."
-)
-@click.option(
-    "--test-share", type=float, default=_DEFAULTS.test_share, show_default=True, help="Share of topics held out."
-)
-@click.option(
-    "--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Seed of the choice of held-out topics."
-)
-@click.option("--data", type=click.Path(path_type=Path), help="The folder of BBQ, for the leak check.")
-def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: Any) -> None:
+@declared(PairsCommand)
+def pairs(request: PairsCommand) -> None:
     """Make preference pairs and low-bias answers from the debates in RUN…, split by topic.
 
     \b
@@ -71,21 +46,13 @@ def pairs(runs: Sequence[Path], out: Path | None, data: Path | None, **given: An
       evenhand train pairs runs/debate-* --out pairs/all --per-topic 4
       evenhand train pairs runs/debate-age --threshold median --margin 0.5 --length-ratio 1.2
     """
-    given["threshold"] = _number_or_text(given["threshold"])
-    out = out or runs[0] / "pairs"
-    about = api.pairs(*runs, out=out, data=data, **given)
+    out = request.out or request.runs[0] / "pairs"
+    about = api.pairs(*request.runs, out=out, data=request.data, **request.given(PairOptions))
     _print_rounds(about["rounds"], about["threshold"])
     _print_counts(about)
     if about["leaks"]["unchecked"]:
         click.echo(about["leaks"]["unchecked"])
     click.echo(f"Written: {out}. Next: evenhand train recipe {out} --model MODEL --out FOLDER")
-
-
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _print_rounds(rounds: Sequence[Mapping[str, Any]], threshold: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import orjson
@@ -21,7 +21,6 @@ from evenhand.cli.options import Declaration, declaration_of, declared
 from evenhand.cli.output import OutputFields
 from evenhand.cli.progress import resumable, shown_workflow
 from evenhand.cli.request import AllowCallOption, MaxFailedOption, SkipDamagedOption
-from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
 from evenhand.core.files import cache_folder
@@ -111,14 +110,6 @@ def _resume_run(request: ResumeCommand) -> int:
         **({"budget": Limits.parse(request.budget)} if request.budget else {}),
         **{name: value for name in ("concurrency", "max_failed") if (value := getattr(request, name)) is not None},
     )
-    if "debate" in settings.origin:
-        from evenhand.cli.debate import end_debate
-        from evenhand.training.debates import run_debate
-
-        with resumable(request.run), shown_workflow(request.run, settings.budget) as listener:
-            progress = aio.run(run_debate(stored.plan, request.run, settings, listener))
-        assert progress is not None  # only missing topics stop debates from beginning
-        return end_debate(request.run, settings, progress)
     asked = read_asked(settings.origin)
     goes_on = asked.declaration().goes_on
     assert goes_on is not None
@@ -132,8 +123,6 @@ def _resume_folder(request: ResumeCommand) -> int:
         raise UsageError(
             f"{request.run} does not say how its runs were made; repeat the command with --resume, or name one run."
         )
-    if (made := _resume_paper(request, file)) is not None:
-        return made
     try:
         asked = read_asked(orjson.loads(file.read_bytes()))
         again: Request = asked.request()
@@ -146,28 +135,6 @@ def _resume_folder(request: ResumeCommand) -> int:
     names = {"budget", "concurrency", "retry_failed", "max_failed", "skip_damaged"} & type(again).model_fields.keys()
     changed = {name: value for name in names if (value := getattr(request, name))}
     return asked.declaration().body(again.changed(**changed, out=request.run, resume=True))
-
-
-def _resume_paper(request: ResumeCommand, file: Path) -> int | None:
-    """Go on with a paper as version 0.2 kept it."""
-    from evenhand.cli.paper import make
-    from evenhand.papers.base import PAPERS
-
-    try:
-        command: dict[str, Any] = orjson.loads(file.read_bytes())
-        if "suite" in command or "asked" in command:
-            return None
-        given: dict[str, Any] = command["given"]
-        lists = {name: tuple(cast("list[Any]", each)) for name, each in given.items() if isinstance(each, list)}
-        kept = {**given, **lists}
-        paper = PAPERS.get(command["paper"])
-    except (ValueError, LookupError, AttributeError, TypeError, UsageError) as error:
-        raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
-    if not request.allow_call:
-        check_no_call(kept, file)
-    changed = {name: value for name, value in request.given().items() if value and name not in ("run", "allow_call")}
-    paths = {"out": request.run, "cache": Path(given["cache"]) if given["cache"] else None}
-    return make(paper, {"retry_failed": False, **kept, **changed, **paths, "resume": True, "dry_run": False})
 
 
 def read_asked(stored: Mapping[str, Any]) -> Asked:
@@ -203,7 +170,7 @@ def _renamed(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
     kind = Asked(command, {}).declaration().request
     fields: dict[str, Any] = {}
     for old, value in given.items():
-        name = old if old in kind.model_fields else _OLD_FIELDS.get(old, old)
+        name = old if old in kind.model_fields else {**_OLD_FIELDS, **kind.former}.get(old, old)
         if name in kind.model_fields and value not in (None, [], False, ""):
             read = kind.face(name).read
             fields[name] = read(value) if read is not None and isinstance(value, list | str) else value

@@ -2,90 +2,105 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, cast
 
 import yaml
+from pydantic import BeforeValidator, model_validator
+from typing_extensions import TypeVar
 
-from evenhand.core.options import DEFAULT_PRESET, PRESET
+from evenhand.core.errors import UsageError
+from evenhand.core.fields import PlanFields
+from evenhand.core.options import DEFAULT_PRESET, PRESET, Request, Text, option
 from evenhand.core.registry import Registry
+from evenhand.core.specs import read_spec, roles_and_specs
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
 from evenhand.papers.claims import Claim
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
+from evenhand.runs.request import JudgeFields, ModelsRequest, RunFields, TemplatesField
 from evenhand.studies.results import Estimate, StudyResult
 
+if TYPE_CHECKING:
+    from evenhand.core.progress import Listener
+    from evenhand.core.types import Usage
+    from evenhand.models.budget import Price
+    from evenhand.papers.making import PaperResult
+    from evenhand.runs.parts import Settings
+
 _UNSET = ModelPlan.model_fields
+_DECIDED = ("benchmark", "benchmark_options", "seeds", "scorers", "limit")
+"""Fields of a plan that the paper decides."""
 PAPER_PRESET = "paper"
 PRESETS = (PAPER_PRESET, DEFAULT_PRESET)
 """The settings of the paper, and ours."""
+BOTH = "both"
+"""Stands for all presets."""
 REPRODUCIBLE = "Can it be reproduced?"
 """Heading of the column that says why published numbers cannot be reproduced."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaperOptions:
-    """The user's choices for a paper's runs; None means as in the paper."""
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else (value,)
 
-    models: Sequence[Assignment]
-    """For each base model, the models by role, as in a plan."""
-    limit: int | None = None
-    """Items of each kind (category, band, …)."""
-    builtin: bool = False
-    """Whether to use our own data sets instead of the public ones."""
-    data: str | None = None
-    """The folder of the public data sets."""
-    seed: int = 0
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """More fields of every plan, e.g. temperature."""
-    scorers: tuple[str, ...] = ()
-    """Scorers of the texts, instead of the benchmark's own."""
-    completions: int | None = None
-    search: str | None = None
-    """The spec of the search provider."""
-    accept: float | None = None
-    """Reasoning with a bias below this, from 1 to 10, is accepted."""
-    look: bool = False
-    """Whether the judge first says if the passage has the answer."""
-    domain: bool = False
-    """Whether the judge is told what to look for in the question's category."""
-    judge: str | None = None
-    """The spec of the model that rates answers."""
-    trained: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arm → spec of a trained model."""
-    pairs: str | None = None
-    """The file or folder with the topics held out from training."""
-    bias: tuple[str, ...] = ()
-    """Types of bias; empty for all."""
-    compared: int | None = None
-    """Pairs of identities that each scenario compares side by side, drawn by the seed; None for all."""
-    presets: tuple[str, ...] = PRESETS
-    """The presets that the paper's methods are run with."""
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """Method → the user's options of it, which win over presets and over the paper's choices."""
-    quality: str | None = None
-    """The spec of the model that measures the quality of texts."""
-    steer: str | None = None
-    """The spec of the scorer that steers revisions."""
-    base_models: tuple[str, ...] = ()
-    """Specs of models without instruction tuning, which continue a bare prompt."""
+
+class PaperOptions(PlanFields, TemplatesField, ModelsRequest, RunFields):
+    """The options of every paper; each paper extends them with its own. What is not given is as in the paper."""
+
+    section: ClassVar[str] = "Options"
+    fixed: ClassVar[Sequence[str]] = ("benchmark", "benchmark_options", "seeds", "scorers")
+    several_models: ClassVar[bool] = False
+    """Whether the page shows several base models side by side."""
+
+    models: Annotated[tuple[Any, ...], BeforeValidator(_listed)] = option(
+        (), "The model, or one for a role.", flag="--model", short="-m", metavar="[ROLE=]SPEC", common=True
+    )
+    limit: int | None = option(
+        None, "Items of each kind, e.g. category (default: the paper's).", short="-n", ge=1, common=True
+    )
+    builtin: bool = option(False, "Our own data sets, with nothing to download.", common=True)
+    data: Text | None = option(None, "The folder of the public data sets.", metavar="FOLDER")
+    seed: int = option(0, "Draws the items.")
+    out: Path | None = option(
+        None, "For page, CSV files and runs (default runs/paper-NAME-…).", short="-o", common=True
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.builtin and self.data:
+            raise UsageError("The built-in data sets need no folder; remove --data, or --builtin.")
+        return self
+
+    @property
+    def assigned(self) -> list[Assignment]:
+        """For each base model, the models by role, as in a plan; empty if none is named."""
+        judge = self.judge if isinstance(self, JudgeFields) else None
+        texts = [each for each in self.models if isinstance(each, str)]
+        named = len(texts) < len(self.models) or any(role == "base" for role, _ in roles_and_specs(texts))
+        return self.with_models({}, self.models, judge).models if named else []
 
     @property
     def model(self) -> ModelPlan:
         """The first base model; its features decide which methods are run."""
-        return self.models[0]["base"]
+        return self.assigned[0]["base"]
 
-    def by_preset(self, name: str, options: Mapping[str, Any] | None = None) -> list[MethodPlan]:
-        """Returns the method with these options, once for each preset."""
-        given = dict(options or {})
-        named = [{} if each == DEFAULT_PRESET else {PRESET: each} for each in self.presets]
-        return [MethodPlan(name=name, options={**preset, **given}) for preset in named]
+    @property
+    def scorers_of_page(self) -> Sequence[str]:
+        """Scorers whose stored scores the page shows instead of those of the planned ones."""
+        return ()
+
+    @property
+    def asked_of_methods(self) -> Mapping[str, Mapping[str, Any]]:
+        """Method → the user's options of it, where the paper takes some."""
+        return self.methods if isinstance(self, MethodOptionsField) else {}
 
     def reached_alike(self, spec: str) -> ModelPlan:
         """Returns another model with the base model's connection settings, where it has none of its own."""
@@ -117,18 +132,22 @@ class PaperOptions:
             is_public: Whether the benchmark's data is a public set, for which the user may name a folder.
         """
         named = [MethodPlan(name=each) if isinstance(each, str) else each for each in methods]
-        chosen = [
-            MethodPlan(name=each.name, options={**each.options, **self.methods.get(each.name, {})}) for each in named
-        ]
+        asked = self.asked_of_methods
+        chosen = [MethodPlan(name=each.name, options={**each.options, **asked.get(each.name, {})}) for each in named]
         roles = {"base", *(role for each in chosen for role in METHODS.get(each.name).roles)}
+        assigned = self.assigned
         own = [
             {role: model for role, model in each.items() if (JUDGE if is_judge(role) else role) in roles}
-            for each in self.models
+            for each in assigned
         ]
         data = {"data": self.data} if self.data and is_public else {}
         return make_plan(
             {
-                **self.fields,
+                **{
+                    name: value
+                    for name, value in self.given(PlanFields, TemplatesField).items()
+                    if name not in _DECIDED
+                },
                 "benchmark": benchmark,
                 "benchmark_options": {**(options or {}), **data},
                 "methods": chosen,
@@ -137,8 +156,38 @@ class PaperOptions:
                 "limit": limit,
                 "scorers": list(scorers) or None,
             },
-            self._reach() if self.models else None,
+            self._reach() if assigned else None,
         )
+
+
+class PresetField(Request):
+    """A paper whose method is run with the paper's settings, with ours, or both."""
+
+    preset: Literal["paper", "evenhand", "both"] = option(
+        BOTH, "The paper's method as it is, ours, or both side by side.", common=True
+    )
+
+    @property
+    def chosen_presets(self) -> tuple[str, ...]:
+        """The presets that the paper's methods are run with."""
+        return PRESETS if self.preset == BOTH else (self.preset,)
+
+    def by_preset(self, name: str, options: Mapping[str, Any] | None = None) -> list[MethodPlan]:
+        """Returns the method with these options, once for each preset."""
+        named = [{} if each == DEFAULT_PRESET else {PRESET: each} for each in self.chosen_presets]
+        return [MethodPlan(name=name, options={**preset, **(options or {})}) for preset in named]
+
+
+class MethodOptionsField(Request):
+    """A paper whose methods take options of the user, which win over presets and over the paper's choices."""
+
+    methods: Mapping[str, Mapping[str, Any]] = option(
+        {},
+        "Options of one of the paper's methods, in place of the preset's.",
+        flag="--method",
+        metavar="NAME:KEY=VALUE,…",
+        read=lambda texts: dict(map(read_spec, texts)),
+    )
 
 
 def preset_of(key: ArmKey) -> str:
@@ -276,52 +325,69 @@ class PaperPage:
     cases_title: str = "Cases"
 
 
-Choice = Literal[
-    "models",
-    "scorers",
-    "completions",
-    "search",
-    "accept",
-    "look",
-    "domain",
-    "judge",
-    "trained",
-    "pairs",
-    "bias",
-    "compared",
-    "training",
-    "presets",
-    "methods",
-    "steer",
-    "quality",
-    "base_models",
-]
-"""Fields of `PaperOptions`. `models`: several base models, side by side. `training`: models can be trained for it."""
+class PlannedPaper(Protocol):
+    """What is to be done for a paper."""
 
-
-class Paper(Protocol):
-    """A paper whose results can be reproduced."""
-
-    name: str
-    title: str
-    folders: tuple[str, ...]
-    """The folders of its runs, in display order; `*` matches any name."""
-    takes: frozenset[Choice]
-    """The options that this paper supports, besides those of all papers."""
-
-    def runs(self, options: PaperOptions) -> Sequence[SeriesRun]:
-        """Returns the runs that the paper needs."""
+    @property
+    def folder(self) -> Path:
+        """For page, CSV files and runs."""
         ...
 
+    def forecast(self, prices: Mapping[str, Price]) -> AbstractContextManager[tuple[Sequence[SeriesRun], Usage]]:
+        """The runs, and at least what is used before they can begin; valid inside the context."""
+        ...
+
+    @property
+    def preparation(self) -> str:
+        """A sentence about what is used before the runs can begin, with {usage} in it."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a forecast says of what cannot be counted in calls."""
+        ...
+
+    def make(self, settings: Settings, listener: Listener) -> PaperResult:
+        """Do what is missing within one budget and write the page."""
+        ...
+
+
+PaperOptionsT = TypeVar("PaperOptionsT", bound=PaperOptions, default=PaperOptions)
+
+
+class Paper(ABC, Generic[PaperOptionsT]):
+    """A paper whose results can be reproduced."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    folders: ClassVar[tuple[str, ...]]
+    """The folders of its runs, in display order; `*` matches any name."""
+    Options: type[PaperOptionsT]
+    """Its own options, and those of every paper."""
+    examples: ClassVar[tuple[str, ...]] = ()
+    """More examples for its help: what follows `evenhand papers NAME`."""
+
+    @abstractmethod
+    def runs(self, options: PaperOptionsT) -> Sequence[SeriesRun]:
+        """Returns the runs that the paper needs."""
+
+    @abstractmethod
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the tables and figures from the existing run folders; missing runs leave cells empty.
 
         `scorers` selects stored scores to use instead of the planned scorers' scores.
         """
-        ...
+
+    def planned(self, options: PaperOptionsT, out: Path | None) -> PlannedPaper | None:
+        """Returns what is to be done where that is more than the runs; None if the runs are all."""
+        del options, out
+        return None
 
 
-PAPERS: Registry[Paper] = Registry("paper", package="evenhand.papers")
+PAPERS: Registry[Paper[Any]] = Registry("paper", package="evenhand.papers")
 
 
 @dataclass(frozen=True, slots=True)

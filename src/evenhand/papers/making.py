@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.files import write_text
 from evenhand.core.format import plural
 from evenhand.core.progress import Listener
+from evenhand.core.types import Usage
 from evenhand.core.untrusted import clean
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
-from evenhand.papers.base import PAPERS, PRESETS, Choice, Grid, Paper, PaperOptions, PaperPage
+from evenhand.models.budget import Price
+from evenhand.papers.base import (
+    PAPERS,
+    Grid,
+    Paper,
+    PaperOptions,
+    PaperPage,
+    PlannedPaper,
+)
 from evenhand.papers.claims import Claim
 from evenhand.papers.page import grid_table, paper_page, write_csv_files
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
@@ -31,21 +40,8 @@ from evenhand.show.page import details, sentences
 from evenhand.show.table import Tabular, notebook_html
 from evenhand.show.view import view_of
 
-_CHOICES: tuple[Choice, ...] = tuple(name for name in get_args(Choice) if name not in ("models", "training", "presets"))
-"""Options that only some papers take."""
-BOTH = "both"
-"""Stands for all presets."""
 CLAIMS = "claims"
 """The table of claims."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedPaper:
-    """The runs of a paper and their folder."""
-
-    paper: Paper
-    runs: Sequence[SeriesRun]
-    folder: Path
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,35 +125,60 @@ def _grid_html(grid: Grid) -> Html:
     return tag("div", tag("p", grid.name) if grid.name else None, notebook_html(grid_table(grid.name, grid)))
 
 
-def read_presets(text: str) -> tuple[str, ...]:
-    """The presets that `paper`, `evenhand` or `both` stands for."""
-    named = {**{each: (each,) for each in PRESETS}, BOTH: PRESETS}
-    if text not in named:
-        raise UnknownNameError("preset of papers", text, named)
-    return named[text]
+@dataclass(frozen=True, slots=True)
+class PlannedRuns:
+    """The runs of a paper, checked, and their folder."""
+
+    paper: Paper[Any]
+    runs: Sequence[SeriesRun]
+    folder: Path
+    preparation: str = ""
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    @contextmanager
+    def forecast(self, prices: Mapping[str, Price]) -> Generator[tuple[Sequence[SeriesRun], Usage]]:
+        """The runs, which need nothing before them."""
+        del prices
+        yield self.runs, Usage()
+
+    def make(self, settings: Settings, listener: Listener) -> PaperResult:
+        """Run all pending samples within one budget and write the page."""
+        check_runs(self.runs, self.folder, settings)
+        left = aio.run(run_all(self.runs, self.folder, settings, listener))
+        result = write_page(self.paper, self.folder, skip_damaged=settings.skip_damaged)
+        return replace(result, stopped=left is None)
+
+
+def options_of(paper: Paper[Any], given: Mapping[str, Any]) -> PaperOptions:
+    """Return the paper's options; one that it would ignore is refused."""
+    for name in given:
+        if name not in paper.Options.offered() and is_of_another(paper, name):
+            raise UsageError(f"The paper {paper.name} has no use for {name}; remove it.")
+    return paper.Options.parse(f"paper {paper.name}", given)
+
+
+def is_of_another(paper: Paper[Any], word: str) -> bool:
+    """Whether another paper has an option of this name or flag."""
+    others = [PAPERS.get(name).Options for name in PAPERS.names() if name != paper.name]
+    return any(word in (name, each.face(name).flag) for each in others for name in each.offered())
 
 
 def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
-    """Return the runs that the paper needs, without reading or calling anything."""
+    """Return what is to be done for the paper, without reading or calling anything."""
     paper = PAPERS.get(name)
-    check_options(paper, options)
-    if "training" in paper.takes and options.presets != PRESETS:
-        raise UsageError(f"The presets of the paper {name} are about what is trained; add --train, or remove it.")
+    check_models(options)
+    if (more := paper.planned(options, out)) is not None:
+        return more
     runs = paper.runs(options)
     check_roles(runs, options)
     check_methods(runs, options)
-    return PlannedPaper(paper, runs, out or default_folder(f"paper-{name}", *(run.plan for run in runs)))
+    return PlannedRuns(paper, runs, out or default_folder(f"paper-{name}", *(run.plan for run in runs)))
 
 
-def make_paper(planned: PlannedPaper, settings: Settings, listener: Listener) -> PaperResult:
-    """Run all pending samples within one budget and write the page."""
-    check_runs(planned.runs, planned.folder, settings)
-    left = aio.run(run_all(planned.runs, planned.folder, settings, listener))
-    result = write_page(planned.paper, planned.folder, skip_damaged=settings.skip_damaged)
-    return replace(result, stopped=left is None)
-
-
-def write_page(paper: Paper, folder: Path, scorers: Sequence[str] = (), *, skip_damaged: bool = False) -> PaperResult:
+def write_page(
+    paper: Paper[Any], folder: Path, scorers: Sequence[str] = (), *, skip_damaged: bool = False
+) -> PaperResult:
     """Page and CSV files from the runs in `folder`, without a call; `scorers` count instead of the planned ones."""
     found = [path for name in paper.folders for path in sorted(folder.glob(name)) if (path / FILE_NAME).is_file()]
     if not found:
@@ -182,39 +203,26 @@ def _nothing_measured(runs: Sequence[Path]) -> str | None:
     return f"Nothing was measured: no sample has a grade. Reasons: {'; '.join(dict.fromkeys(reasons))}."
 
 
-def check_choices(paper: Paper, options: PaperOptions) -> None:
-    """Refuse options that the paper would ignore."""
-    for name in _CHOICES:
-        if getattr(options, name) and name not in paper.takes:
-            raise UsageError(f"The paper {paper.name} has no use for {name}; remove it.")
-
-
-def check_options(paper: Paper, options: PaperOptions) -> None:
-    """Refuse options that the paper would ignore or that contradict each other."""
-    check_choices(paper, options)
-    if not options.models:
+def check_models(options: PaperOptions) -> None:
+    """Refuse too few models, and more than the page can show."""
+    count = len(options.assigned)
+    if not count:
         raise PlanError("No model is named; pass --model, e.g. --model local/builtin.")
-    if len(options.models) > 1 and "models" not in paper.takes:
+    if count > 1 and not options.several_models:
         raise UsageError("A page of this paper shows one model; make one for each, or name the second as judge=SPEC.")
-    if options.presets != PRESETS and "presets" not in paper.takes:
-        raise UsageError(f"The paper {paper.name} has no presets; remove the preset.")
-    if options.builtin and options.data:
-        raise UsageError("The built-in data sets need no folder; remove --data, or --builtin.")
-    if "," in (options.search or ""):
-        raise UsageError("A paper searches with one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
 
 
 def check_methods(runs: Sequence[SeriesRun], options: PaperOptions) -> None:
     """Refuse options of a method that no run has."""
     known = {method.name for run in runs for method in run.plan.methods}
-    for name in options.methods.keys() - known:
+    for name in options.asked_of_methods.keys() - known:
         raise UnknownNameError("method of this paper", name, sorted(known))
 
 
 def check_roles(runs: Sequence[SeriesRun], options: PaperOptions) -> None:
     """Refuse a model for a role that no run has."""
     known = {role for run in runs for method in run.plan.methods for role in METHODS.get(method.name).roles}
-    for role in {role for models in options.models for role in models} - known - {"base"}:
+    for role in {role for models in options.assigned for role in models} - known - {"base"}:
         if is_judge(role) and JUDGE in known:
             continue
         raise PlanError(f"No method of this paper uses a model for the role {role!r}.")

@@ -52,16 +52,23 @@ class PlannedRun:
     """The report's file, if it is named."""
 
 
-class MethodFields(Request):
+class TemplatesField(Request):
+    """The prompts."""
+
+    section: ClassVar[str] = "Method"
+
+    templates: str | Path | None = option(
+        None, "Prompt files of your own; evenhand list methods NAME --prompts DIR writes some.", metavar="DIR"
+    )
+
+
+class MethodFields(TemplatesField):
     """What answers."""
 
     section: ClassVar[str] = "Method"
 
     methods: Several = option(
         (), "A method; repeat to compare.", flag="--method", metavar="NAME[:KEY=VALUE,…]", common=True
-    )
-    templates: str | Path | None = option(
-        None, "Prompt files of your own; evenhand list methods NAME --prompts DIR writes some.", metavar="DIR"
     )
 
 

@@ -104,7 +104,7 @@ def make_verifiable(
     whole = {name: value for name, value in options.items() if name in VerifiableOptions.__dataclass_fields__}
     shared = {name: value for name, value in options.items() if name not in whole}
     for name in shared:
-        if name not in StageOptions.__dataclass_fields__:
+        if name not in StageOptions.model_fields:
             raise UnknownNameError("option of verifiable", name, VerifiableOptions.__dataclass_fields__)
     chosen: dict[str, Any] = {**whole, **stages, "shared": shared}
     return VerifiableOptions(**(_smoke(chosen) if smoke else chosen))
@@ -136,7 +136,7 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
 def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, str] | None = None) -> None:
     """Check the names of options of single stages; `shown` are other names of the stages."""
     for stage, settings in own.items():
-        known = OPTIONS[stage].__dataclass_fields__ if stage in OPTIONS else {}
+        known = OPTIONS[stage].model_fields if stage in OPTIONS else {}
         name = (shown or {}).get(stage, stage)
         for option, value in settings.items():
             if option not in known or option in OF_THE_RECIPE:
@@ -162,8 +162,8 @@ def _checked(stage: str, options: Mapping[str, Any]) -> StageOptions:
     if stage not in OPTIONS:
         raise UnknownNameError("stage of training", stage, get_args(Stage))
     for name in options:
-        if name not in OPTIONS[stage].__dataclass_fields__:
-            raise UnknownNameError(f"option of {stage}", name, OPTIONS[stage].__dataclass_fields__)
+        if name not in OPTIONS[stage].model_fields:
+            raise UnknownNameError(f"option of {stage}", name, OPTIONS[stage].model_fields)
     return OPTIONS[stage](**options)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args, get_origin
+
+from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from evenhand.core.errors import UsageError
-from evenhand.core.specs import spec_parts
+from evenhand.core.options import Request, argument, bare_type, bounds_of, option
+from evenhand.core.specs import scalar, spec_parts
 from evenhand.scorers.base import SCORERS
 from evenhand.training.chat import MAX_LENGTH
 
@@ -32,45 +35,77 @@ def current_name(stage: str, option: str) -> str:
     return (_RENAMED_IN_PPO if stage == "ppo" else _RENAMED).get(option, option)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageOptions:
-    """Options of every stage."""
+def read_stage_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return options by stage, of texts STAGE.OPTION=VALUE; former names of options are replaced."""
+    stages: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        stage, _, name = key.partition(".")
+        if not equals:
+            raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.lr=1e-5, not {text!r}.")
+        stages.setdefault(stage, {})[current_name(stage, name)] = scalar(value)
+    return stages
 
-    model: str
-    """The model to start from: a folder, an adapter's folder, a GGUF file, a name on the hub, or local/NAME."""
-    data: Path
-    """A folder written by `evenhand train pairs`, or one of its files."""
-    out: Path
-    batch: int
-    lr: float
-    """Learning rate."""
-    micro_batch: int | None = None
-    """Rows computed at once. Gradients are accumulated over a batch, so this changes memory but not the result."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass instead of storing them: less memory, more time."""
-    epochs: float = 1
-    steps: int | None = None
-    """Number of steps; overrides `epochs`."""
-    max_length: int = MAX_LENGTH
-    """Tokens of a conversation."""
-    lora: int | None = None
-    """Rank of LoRA adapters; None trains all weights."""
-    keep_adapter: bool = False
-    """Save the adapter alone instead of merging it into the weights."""
-    dtype: Precision | None = None
-    """Precision of the computation; trained weights are always float32. None: bfloat16 on GPUs, else float32."""
-    device: str | None = None
-    seed: int = 0
-    save_every: int = 100
-    """Steps between checkpoints."""
-    chat_template: Path | None = None
-    pad_token: str | None = None
 
-    def __post_init__(self) -> None:
-        _check_counts(self, "batch", "micro_batch", "steps", "max_length", "lora", "save_every")
-        _check_amounts(self, "lr", "epochs")
+class CheckedOptions(Request):
+    """Options that refuse a wrong value by its name, also where they are made without `parse`."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_one_sentence(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0]) if first["loc"] else ""
+            if name not in cls.model_fields or first["type"] == "missing":
+                raise
+            allowed = _allowed(cls.model_fields[name])
+            raise UsageError(f"{name.replace('_', '-')} must be {allowed}, not {first['input']!r}.") from error
+
+
+class SharedOptions(CheckedOptions):
+    """Options that all stages share."""
+
+    model: str = option(
+        ...,
+        "The model to start from: a folder, an adapter's folder, a name on the hub, a .gguf file, or local/builtin.",
+        short="-m",
+        metavar="MODEL",
+        common=True,
+    )
+    data: Path = argument("A folder written by `evenhand train pairs`, or one of its files.", metavar="PAIRS")
+    out: Path = option(..., "A new folder for the model.", short="-o", metavar="FOLDER", common=True)
+    micro_batch: int | None = option(None, "Rows computed at once, to save memory; same result.", gt=0)
+    gradient_checkpointing: bool = option(False, "Less memory, more time; same result.")
+    max_length: int = option(
+        MAX_LENGTH, "Tokens of a conversation; prompts are truncated on the left.", gt=0, common=True
+    )
+    lora: int | None = option(None, "Rank of LoRA adapters (default: all weights are trained).", gt=0, common=True)
+    keep_adapter: bool = option(False, "With --lora: save the adapter alone, not merged.")
+    dtype: Precision | None = option(
+        None, "Precision of the computation; weights stay float32 (default: bfloat16 on a GPU, else float32)."
+    )
+    device: str | None = option(None, "cpu, cuda, cuda:1, … (default: a GPU if there is one).", common=True)
+    seed: int = option(0, "Seed of all random numbers.")
+    save_every: int = option(100, "Steps between checkpoints.", gt=0)
+    chat_template: Path | None = option(None, "A Jinja file, for a model without a chat template.")
+    pad_token: str | None = option(None, "A token of the tokenizer, if it has no padding token.")
+
+    @model_validator(mode="after")
+    def _has_an_adapter(self) -> Self:
         if self.keep_adapter and self.lora is None:
             raise UsageError("--keep-adapter works only with --lora.")
+        return self
+
+
+class StageOptions(SharedOptions):
+    """Options of every stage."""
+
+    batch: int = option(16, "Rows per step.", gt=0, common=True)
+    lr: float = option(2e-5, "Learning rate.", gt=0, common=True)
+    epochs: float = option(1, "Passes over the data.", gt=0, common=True)
+    steps: int | None = option(None, "Number of steps; overrides --epochs.", gt=0, common=True)
 
     def total_steps(self, rows: int) -> int:
         """Return the number of steps for this many rows of data."""
@@ -78,133 +113,102 @@ class StageOptions:
 
     def as_json(self) -> dict[str, Any]:
         """Return every option except `out` as a JSON value."""
-        values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        del values["out"]
-        return values
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name in type(self).model_fields
+            if name != "out"
+            for value in [getattr(self, name)]
+        }
 
 
-@dataclass(frozen=True, kw_only=True)
 class SFTOptions(StageOptions):
     """Supervised fine-tuning on low-bias answers."""
 
-    batch: int = 16
-    lr: float = 2e-5
 
-
-@dataclass(frozen=True, kw_only=True)
 class RewardOptions(StageOptions):
     """The reward model."""
 
-    batch: int = 32
-    lr: float = 3e-5
-    negatives: float = 0.1
-    """Pairs with an empty, cut or off-topic rejected answer that are added, as a share of the pairs."""
-    margin_weight: float = 0.0
-    """Weight of the referee's margin in the loss: rewards should differ by this much per point; 0 leaves it out."""
-    ensemble: int = 1
-    """Number of heads. With several, the reward is their mean minus their standard deviation."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_counts(self, "ensemble")
-        for name, most in (("negatives", 1), ("margin_weight", 10)):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= most:
-                raise UsageError(f"{name.replace('_', '-')} must be a number from 0 to {most}, not {value!r}.")
+    batch: int = option(32, "Rows per step.", gt=0, common=True)
+    lr: float = option(3e-5, "Learning rate.", gt=0, common=True)
+    negatives: float = option(
+        0.1, "Share of added pairs with an empty, cut or off-topic answer.", ge=0, le=1, common=True
+    )
+    margin_weight: float = option(
+        0.0,
+        "Weight of the referee's margin in the loss: rewards should differ by this much per point; 0 leaves it out.",
+        ge=0,
+        le=10,
+    )
+    ensemble: int = option(
+        1, "Heads; with several, the reward is their mean minus their standard deviation.", gt=0, common=True
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class DPOOptions(StageOptions):
     """Direct preference optimization, which learns from the pairs without a reward model."""
 
-    batch: int = 16
-    lr: float = 1e-6
-    beta: float = 0.1
-    """DPO's β: the weight of the KL divergence from the reference."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_amounts(self, "beta")
+    lr: float = option(1e-6, "Learning rate.", gt=0, common=True)
+    beta: float = option(0.1, "DPO's β: the weight of the KL divergence from the reference.", gt=0, common=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class PPOOptions(StageOptions):
     """Proximal policy optimization against a reward model, and its variants without a critic."""
 
-    reward: str
-    """The folder of the reward model."""
-    algorithm: Algorithm = "ppo"
-    """How the baseline of an answer's advantage is estimated."""
-    answers: int | None = None
-    """Answers sampled per prompt, for rloo and grpo only (None: 4)."""
-    batch: int = 32
-    """Prompts per step, that is, per roll-out."""
-    mini_batch: int | None = 4
-    """Prompts per update; None: all of the roll-out."""
-    lr: float = 5e-6
-    critic_lr: float = 3e-5
-    critic_warmup: int | None = None
-    """Steps at the beginning that train only the critic (None: a tenth of the steps, at most 20)."""
-    ppo_epochs: int = 4
-    """Passes over each roll-out."""
-    max_new_tokens: int = 384
-    temperature: float = 1.0
-    reward_range: float = 3.0
-    """Rewards count in standard deviations of the reference's and saturate at ± this many; 0: as they are."""
-    kl_coefficient: float = 0.05
-    """β: the weight of the KL divergence from the reference."""
-    kl_in: KLPlace = "loss"
-    """Where the KL counts: per token in the loss, or summed in the reward."""
-    kl_target: float | None = None
-    """Nats per token; β is adapted after each step to reach it. None: β is constant."""
-    clip: float = 0.2
-    """ε: the clip range of probability ratios."""
-    value_clip: float = 1.0
-    """The clip range of the critic's values."""
-    gamma: float = 1.0
-    """Discount factor."""
-    lam: float = 1.0
-    """GAE's λ for the policy; the critic always learns whole returns (λ = 1)."""
-    rollout_replicas: int | None = None
-    """Copies of the policy on Ray that sample the answers; None: the trainer samples them."""
-    staleness: int | None = None
-    """How many updates old the weights of these copies may be (None: 0, the trainer waits for the answers)."""
-    save_every: int = 10
-    """Steps between checkpoints, and between checks of the limits below."""
-    drift_limits: bool = True
-    """Whether training stops and goes back to the last good checkpoint when answers leave the limits below."""
-    shortest: float = 0.6
-    """The lowest mean length, as a multiple of the reference's."""
-    longest: float = 1.6
-    """The highest mean length, as a multiple of the reference's."""
-    min_entropy: float = 0.3
-    """The lowest entropy per token, as a multiple of the reference's."""
-    max_kl: float = 0.3
-    """The highest KL divergence from the reference, in nats per token."""
-    max_openings: float = 0.3
-    """How far the share of answers with the most frequent opening may rise above the reference's."""
-    max_unfinished: float = 0.2
-    """How far the share of truncated answers may rise above the reference's."""
-    choose_by: str | None = None
-    """A scorer; the checkpoint whose answers to held-out prompts it scores best is kept. None: the last one."""
-    sample_every: int | None = None
-    """Steps between answers written to samples.jsonl (None: as `save_every`)."""
+    reward: str = option(..., "The folder of the reward model.", metavar="FOLDER", common=True)
+    algorithm: Algorithm = option("ppo", "How the baseline of an answer's advantage is estimated.", common=True)
+    answers: int | None = option(None, "Answers per prompt, for rloo and grpo (default 4).", gt=0, common=True)
+    batch: int = option(32, "Prompts per step, that is, per roll-out.", gt=0, common=True)
+    mini_batch: int | None = option(4, "Prompts per update.", gt=0)
+    lr: float = option(5e-6, "Learning rate.", gt=0, common=True)
+    critic_lr: float = option(3e-5, "Learning rate of the critic.", gt=0)
+    critic_warmup: int | None = option(
+        None, "First steps, which train only the critic (default: a tenth, at most 20).", ge=0
+    )
+    ppo_epochs: int = option(4, "Passes over each roll-out.", gt=0)
+    max_new_tokens: int = option(384, "Maximum length of an answer.", gt=0, common=True)
+    temperature: float = option(1.0, "Sampling temperature.", gt=0)
+    reward_range: float = option(
+        3.0, "Rewards count in SDs of the reference's and saturate at ± this many; 0: as they are.", ge=0
+    )
+    kl_coefficient: float = option(0.05, "β: the weight of the KL divergence from the reference.", common=True)
+    kl_in: KLPlace = option("loss", "Count the KL per token in the loss, or summed in the reward.")
+    kl_target: float | None = option(None, "Adapt the KL coefficient to this KL, in nats per token.", gt=0)
+    clip: float = option(0.2, "ε: the clip range of probability ratios.", gt=0)
+    value_clip: float = option(1.0, "Clip range of the critic's values.", gt=0)
+    gamma: float = option(1.0, "Discount factor.")
+    lam: float = option(1.0, "GAE's λ for the policy; the critic always learns whole returns (λ = 1).")
+    rollout_replicas: int | None = option(
+        None, "Sample answers by this many copies of the policy on Ray (default: the trainer does).", metavar="N", gt=0
+    )
+    staleness: int | None = option(
+        None, "With --rollout-replicas: how many updates old their weights may be (default 0: the trainer waits)."
+    )
+    save_every: int = option(10, "Steps between checkpoints, and between checks of the limits below.", gt=0)
+    drift_limits: bool = option(
+        True, "Stop and go back to the last good checkpoint when answers leave the limits below."
+    )
+    shortest: float = option(0.6, "Lowest mean length, in multiples of the reference's.", ge=0)
+    longest: float = option(1.6, "Highest mean length, in multiples of the reference's.", gt=0)
+    min_entropy: float = option(0.3, "Lowest entropy per token, in multiples of the reference's.", ge=0)
+    max_kl: float = option(0.3, "Highest KL from the reference, in nats per token.", gt=0)
+    max_openings: float = option(0.3, "Highest rise of the share of answers with the same opening.", ge=0)
+    max_unfinished: float = option(0.2, "Highest rise of the share of truncated answers.", ge=0)
+    choose_by: str | None = option(
+        None,
+        "Keep the checkpoint whose answers to held-out prompts this scorer rates best, e.g. opinion:JUDGE "
+        "(default: the last one).",
+        metavar="SCORER",
+    )
+    sample_every: int | None = option(
+        None, "Steps between answers written to samples.jsonl (default: as --save-every).", gt=0
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_counts(self, "mini_batch", "ppo_epochs", "max_new_tokens", "answers", "sample_every", "rollout_replicas")
-        _check_amounts(self, "critic_lr", "temperature", "clip", "value_clip", "kl_target", "longest", "max_kl")
-        _check_amounts(
-            self, "critic_warmup", "reward_range", "shortest", "min_entropy", "max_openings", "max_unfinished", least=0
-        )
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
         if self.max_new_tokens >= self.max_length:
             raise UsageError(
                 f"max-new-tokens ({self.max_new_tokens}) leaves no room for prompts in max-length ({self.max_length})."
             )
-        if self.algorithm not in get_args(Algorithm):
-            raise UsageError(f"algorithm must be one of {', '.join(get_args(Algorithm))}, not {self.algorithm!r}.")
-        if self.kl_in not in get_args(KLPlace):
-            raise UsageError(f"kl-in must be one of {', '.join(get_args(KLPlace))}, not {self.kl_in!r}.")
         if self.staleness not in (None, *range(17)):
             raise UsageError(f"staleness must be a whole number from 0 to 16, not {self.staleness!r}.")
         if self.staleness is not None and self.rollout_replicas is None:
@@ -215,6 +219,7 @@ class PPOOptions(StageOptions):
             raise UsageError(f"Several answers per prompt are for {' and '.join(GROUPED)}, not for {self.algorithm}.")
         if self.answers_per_prompt == 1 and self.algorithm in GROUPED:
             raise UsageError(f"{self.algorithm} compares the answers to a prompt, so it needs 2 or more.")
+        return self
 
     @property
     def answers_per_prompt(self) -> int:
@@ -241,19 +246,16 @@ def batch_count(rows: int, batch: int) -> int:
     return max(1, (2 * rows + batch) // (2 * batch))
 
 
-def _check_counts(options: StageOptions, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value!r}.")
-
-
-def _check_amounts(options: StageOptions, *names: str, least: int | None = None) -> None:
-    """Check for numbers from `least` up, or above 0; options whose default is None may be left at it."""
-    for name in names:
-        value = getattr(options, name)
-        if value is None and options.__dataclass_fields__[name].default is None:
-            continue
-        if not isinstance(value, int | float) or not (value > 0 if least is None else value >= least):
-            allowed = "above 0" if least is None else f"from {least} up"
-            raise UsageError(f"{name.replace('_', '-')} must be a number {allowed}, not {value!r}.")
+def _allowed(field: FieldInfo) -> str:
+    """Say what values a field may have."""
+    kind, bounds = bare_type(field.annotation), bounds_of(field)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    whole = "a whole number" if kind is int else "a number"
+    if kind not in (int, float):
+        return "true or false" if kind is bool else "a text"
+    if bounds.keys() == {"ge", "le"}:
+        return f"{whole} from {bounds['ge']} to {bounds['le']}"
+    return whole + (
+        f" above {bounds['gt']}" if "gt" in bounds else f" from {bounds['ge']} up" if "ge" in bounds else ""
+    )

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
+from pydantic import model_validator
+
+from evenhand.core.errors import UsageError
+from evenhand.core.options import option
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, published
+from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
 from evenhand.papers.mabrf.arms import NAME, PooledArm, models_in, pooled_arms
 from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.tables import (
@@ -26,6 +30,7 @@ from evenhand.papers.mabrf.tables import (
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan
+from evenhand.runs.request import JudgeFields
 from evenhand.runs.searching import OPTIONS
 from evenhand.studies.conclusions import conclusions
 from evenhand.studies.results import StudyResult
@@ -39,15 +44,38 @@ KINDS_OF_ANSWERS = 2
 """Answerable and unanswerable questions of SQuAD."""
 
 
-class MABRF:
+class MABRFOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
+    """The options of MABRF."""
+
+    several_models: ClassVar[bool] = True
+
+    search: str | None = option(None, "Where to search (default ddgs).", metavar="SPEC", common=True)
+    accept: float | None = option(
+        None,
+        "The judge accepts a reasoning below this bias; evenhand doctor finds the value.",
+        ge=1,
+        le=10,
+        common=True,
+    )
+    look: bool = option(False, "Let the judge read the passage first, if evenhand doctor says so.", common=True)
+    domain: bool = option(False, "Tell the judge what to look for in the question's category.")
+
+    @model_validator(mode="after")
+    def _one_provider(self) -> Self:
+        if "," in (self.search or ""):
+            raise UsageError("A paper searches with one provider, without a comma, e.g. wikipedia or corpus:FOLDER.")
+        return self
+
+
+class MABRF(Paper[MABRFOptions]):
     """Tables 1 to 5, Figure 4, the research questions and the claims for any models."""
 
     name = NAME
     title = "MABRF: Tables 1 to 5 (BBQ and SQuAD v2), Figure 4 and the research questions"
-    folders: tuple[str, ...] = (CHOICES, ANSWERS)
-    takes: frozenset[Choice] = frozenset({"presets", "methods", "models", "search", "accept", "look", "domain"})
+    folders = (CHOICES, ANSWERS)
+    Options = MABRFOptions
 
-    def runs(self, options: PaperOptions) -> list[SeriesRun]:
+    def runs(self, options: MABRFOptions) -> list[SeriesRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
         search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
         ending = BUILTIN if options.builtin else ""
@@ -100,7 +128,7 @@ def _failed_searches(folders: Mapping[str, Path]) -> list[str]:
     return [f"{name}: {warning}" for name, folder in folders.items() for warning in search_warnings(folder)]
 
 
-def _judged(options: PaperOptions) -> dict[str, Any]:
+def _judged(options: MABRFOptions) -> dict[str, Any]:
     """Returns the options that depend on the judge."""
     judged: dict[str, Any] = {name: True for name in ("look", "domain") if getattr(options, name)}
     if (accept := options.accept) is not None:

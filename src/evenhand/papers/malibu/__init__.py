@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from evenhand.core.format import plural
-from evenhand.core.options import DEFAULT_PRESET
+from evenhand.core.options import DEFAULT_PRESET, option
 from evenhand.panels.findings import PanelAudit
-from evenhand.papers.base import PAPER_PRESET, PAPERS, Choice, PaperOptions, PaperPage, published
+from evenhand.papers.base import (
+    PAPER_PRESET,
+    PAPERS,
+    MethodOptionsField,
+    Paper,
+    PaperOptions,
+    PaperPage,
+    PresetField,
+    published,
+)
 from evenhand.papers.malibu.claims import claims_of
 from evenhand.papers.malibu.tables import (
     NAME,
@@ -24,6 +33,7 @@ from evenhand.papers.malibu.tables import (
 )
 from evenhand.papers.reading import models_of, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
+from evenhand.runs.request import JudgeFields
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
@@ -42,15 +52,29 @@ PROFESSIONS = 20
 """Number of professions in our scenarios; the paper does not give its number."""
 
 
-class MALIBU:
+class MALIBUOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
+    """The options of MALIBU."""
+
+    several_models: ClassVar[bool] = True
+
+    compared: int | None = option(
+        None,
+        "Pairs of identities compared side by side in each scenario, drawn by the seed (default: all 13).",
+        metavar="N",
+        ge=1,
+        common=True,
+    )
+
+
+class MALIBU(Paper[MALIBUOptions]):
     """Figures 4, 5, 6 and 9 for any models."""
 
     name = NAME
     title = "MALIBU: Figures 4, 5, 6 and 9 and the chi-square tests"
-    folders: tuple[str, ...] = tuple(VERSIONS)
-    takes: frozenset[Choice] = frozenset({"models", "presets", "methods", "compared"})
+    folders = tuple(VERSIONS)
+    Options = MALIBUOptions
 
-    def runs(self, options: PaperOptions) -> list[SeriesRun]:
+    def runs(self, options: MALIBUOptions) -> list[SeriesRun]:
         """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
 
         The paper's also has the panel with the metrics of its appendix.
@@ -62,9 +86,9 @@ class MALIBU:
             return SeriesRun(folder, options.plan(NAME, methods, limit=limit, options={**settings, **drawn}))
 
         runs: list[SeriesRun] = []
-        if PAPER_PRESET in options.presets:
+        if PAPER_PRESET in options.chosen_presets:
             runs += [run(NAME, METHODS, SETTINGS), run(APPENDIX, (PANEL,), EARLIER)]
-        if DEFAULT_PRESET in options.presets:
+        if DEFAULT_PRESET in options.chosen_presets:
             runs.append(run(OURS, METHODS, {}))
         return runs
 

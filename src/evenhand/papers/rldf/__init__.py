@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import orjson
 
+from evenhand.core.errors import UsageError
 from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, Table, published
+from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PlannedPaper, Table, published
 from evenhand.papers.reading import BUILTIN
 from evenhand.papers.rldf.ablation import FOLDER, figure, figure_claims, read_ablation
 from evenhand.papers.rldf.arms import (
@@ -21,7 +22,6 @@ from evenhand.papers.rldf.arms import (
     METHODS,
     NAME,
     OPINIONS,
-    SCORER,
     UNSAID,
     Arms,
     Training,
@@ -29,6 +29,7 @@ from evenhand.papers.rldf.arms import (
     runs_of,
 )
 from evenhand.papers.rldf.claims import claims_of
+from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.papers.rldf.tables import (
     FILE,
     figure_five,
@@ -53,16 +54,31 @@ Runs = Mapping[str, Mapping[str, Path]]
 """Benchmark or ablation → arm → folder of its run."""
 
 
-class RLDF:
+class RLDF(Paper[RLDFOptions]):
     """Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 12 for any model."""
 
     name = NAME
     title = "RLDF: Tables 1 to 5, 8 to 10, 13 and 14 (BBQ, opinions, people) and Figures 5 to 12"
-    folders: tuple[str, ...] = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
-    takes: frozenset[Choice] = frozenset({"judge", "trained", "pairs", "bias", "training", "presets"})
+    folders = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
+    Options = RLDFOptions
+    examples = (
+        "--model hf/PATH --judge openai/NAME --trained rldf=hf/PPO --pairs PAIRS",
+        "--model hf/PATH --judge openai/NAME --train --teacher openai/OTHER --out rldf",
+        "--model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
+    )
 
-    def runs(self, options: PaperOptions) -> list[SeriesRun]:
+    def runs(self, options: RLDFOptions) -> list[SeriesRun]:
         return runs_of(options)
+
+    def planned(self, options: RLDFOptions, out: Path | None) -> PlannedPaper | None:
+        """Returns the trainings that are asked for; None to measure models that exist."""
+        if options.is_training:
+            from evenhand.papers.rldf.plan import plan_training
+
+            return plan_training(options, out)
+        if options.preset != BOTH:
+            raise UsageError(f"The presets of the paper {NAME} are about what is trained; add --train, or remove it.")
+        return None
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the page of the runs in `folders`; `scorers` are judges to use instead of those of the runs."""

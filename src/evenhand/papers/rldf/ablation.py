@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from evenhand.benchmarks.opinions import PAIRS_FILE
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Cell, Column, Grid, PaperOptions, Row, Table
+from evenhand.papers.base import Cell, Column, Grid, Row, Table
 from evenhand.papers.claims import Claim, untold
 from evenhand.papers.rldf.arms import BASE, DEFAULT, UNSAID, Arms, opinions_run, read_arms
 from evenhand.papers.rldf.claims import ahead
+from evenhand.papers.rldf.options import PARAMETERS, AblatedValues, RLDFOptions
 from evenhand.papers.rldf.steps import ROLES, ROUNDS, Lesson, Making, about_pairs, debates_run
 from evenhand.papers.rldf.tables import METRICS
 from evenhand.runs.execute import SeriesRun
 
 FOLDER = "ablate"
-Values = Mapping[str, Sequence[int]]
-"""Parameter → values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +48,7 @@ class AblationPoint:
         return cls(*(None if each is None else int(each) for each in found.groups())) if found else None  # pyright: ignore[reportArgumentType]
 
 
-PARAMETERS = tuple(each.name for each in fields(AblationPoint))
-
-
-def read_values(texts: Iterable[str]) -> Values:
-    """Parses PARAMETER=VALUE,VALUE,… to parameter → values."""
-    found: dict[str, Sequence[int]] = {}
-    for text in texts:
-        name, _, values = text.partition("=")
-        numbers = values.split(",")
-        if not all(re.fullmatch(r"\d+", each) for each in numbers):
-            raise _bad_values(text)
-        found[name] = [int(each) for each in numbers]
-    return checked_values(found)
-
-
-def checked_values(values: Values) -> Values:
-    """Returns the values of each parameter, sorted and without duplicates; rejects invalid ones."""
-    for name, numbers in values.items():
-        if name not in PARAMETERS or len(set(numbers)) < 2 or min(numbers) < 1:
-            raise _bad_values(f"{name}={','.join(map(str, numbers))}")
-    return {name: tuple(sorted(set(numbers))) for name, numbers in values.items()}
-
-
-def _bad_values(text: str) -> UsageError:
-    return UsageError(
-        f"--ablate takes {', '.join(PARAMETERS)} with two or more values, e.g. rounds=1,3,5, not {text!r}."
-    )
-
-
-def points(making: Making, values: Values) -> list[AblationPoint]:
+def points(making: Making, values: AblatedValues) -> list[AblationPoint]:
     """Returns the points that vary one parameter at a time, without duplicates."""
     wanted = making.of("debate")
     centre = AblationPoint(wanted.get("roles", ROLES), wanted.get("rounds", ROUNDS), making.topics)
@@ -88,7 +58,7 @@ def points(making: Making, values: Values) -> list[AblationPoint]:
     return list(dict.fromkeys(replace(centre, **{name: value}) for name, each in values.items() for value in each))
 
 
-def ablation(making: Making, values: Values) -> dict[str, dict[AblationPoint, Lesson]]:
+def ablation(making: Making, values: AblatedValues) -> dict[str, dict[AblationPoint, Lesson]]:
     """Returns type of bias → point → its training; as in the paper, each training is on one type."""
     wanted = points(making, values)
     return {bias: {point: _lesson(making.about(bias), bias, point) for point in wanted} for bias in making.biases}
@@ -105,12 +75,12 @@ def _lesson(making: Making, bias: str, point: AblationPoint) -> Lesson:
 
 
 def ablation_runs(
-    options: PaperOptions, found: Mapping[str, Mapping[AblationPoint, Lesson]], out: Path
+    options: RLDFOptions, found: Mapping[str, Mapping[AblationPoint, Lesson]], out: Path
 ) -> list[SeriesRun]:
     """Returns the opinion runs of the untrained model and of every trained one, by type of bias."""
     runs: list[SeriesRun] = []
     for bias, lessons in found.items():
-        about = replace(options, bias=(bias,))
+        about = options.changed(bias=(bias,))
         within = f"{FOLDER}/{bias}/opinions"
         runs.append(opinions_run(about, f"{within}/{BASE}", (DEFAULT,)))
         for point, each in lessons.items():

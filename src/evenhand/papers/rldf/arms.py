@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite
 from pathlib import Path
@@ -17,8 +17,8 @@ from evenhand.benchmarks.base import Metric, ratio
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.types import Record
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import PaperOptions
 from evenhand.papers.reading import BUILTIN
+from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment
 from evenhand.runs.stored import open_sources, walk
@@ -298,10 +298,9 @@ CATEGORIES = {
 }
 """The categories of BBQ in Table 1, and the paper's names for them."""
 CHOICES, OPINIONS = "bbq", "opinions"
-SCORER = "opinion"
 
 
-def runs_of(options: PaperOptions) -> list[SeriesRun]:
+def runs_of(options: RLDFOptions) -> list[SeriesRun]:
     """Returns the runs of BBQ and opinions for every arm."""
     check_biases(options.bias)
     runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
@@ -310,13 +309,13 @@ def runs_of(options: PaperOptions) -> list[SeriesRun]:
         runs.append(_choices(options, name, (DEFAULT,), models))
         bias = Training.named(name).bias
         # A model that was trained on one type of bias is asked about that type.
-        about = options if bias is None else replace(options, bias=(bias,))
+        about = options if bias is None else options.changed(bias=(bias,))
         runs.append(opinions_run(about, f"{OPINIONS}/{name}", (DEFAULT,), models))
     return runs
 
 
 def opinions_run(
-    options: PaperOptions, folder: str, methods: Sequence[str], models: Assignment | None = None
+    options: RLDFOptions, folder: str, methods: Sequence[str], models: Assignment | None = None
 ) -> SeriesRun:
     """Returns an opinions run on held-out topics; all arms have the same judge, so that ratings are comparable."""
     chosen = {"data": options.pairs} if options.pairs else {}
@@ -333,7 +332,7 @@ def opinions_run(
     return SeriesRun(folder, plan)
 
 
-def _choices(options: PaperOptions, arm: str, methods: Sequence[str], models: Assignment | None = None) -> SeriesRun:
+def _choices(options: RLDFOptions, arm: str, methods: Sequence[str], models: Assignment | None = None) -> SeriesRun:
     plan = options.plan(
         CHOICES + (BUILTIN if options.builtin else ""),
         methods,

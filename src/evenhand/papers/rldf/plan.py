@@ -15,10 +15,11 @@ from evenhand.core.progress import Listener
 from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
 from evenhand.models.budget import Price
-from evenhand.papers.base import PAPER_PRESET, PAPERS, PaperOptions
-from evenhand.papers.making import PaperResult, check_options, check_roles, write_page
-from evenhand.papers.rldf.ablation import AblationPoint, Values, ablation, ablation_runs, checked_values
-from evenhand.papers.rldf.arms import NAME, Training
+from evenhand.papers.base import PAPER_PRESET, PAPERS
+from evenhand.papers.making import PaperResult, check_roles, write_page
+from evenhand.papers.rldf.ablation import AblationPoint, ablation, ablation_runs
+from evenhand.papers.rldf.arms import NAME, Training, runs_of
+from evenhand.papers.rldf.options import AblatedValues, RLDFOptions, checked_values
 from evenhand.papers.rldf.steps import (
     TOPICS_FOLDER,
     Lesson,
@@ -56,8 +57,9 @@ class PlannedTraining:
     """The paper's two modes and RLAIF, by type of bias and seed where these are asked."""
     ablated: Mapping[str, Mapping[AblationPoint, Lesson]]
     """By type of bias."""
-    values: Values
+    values: AblatedValues
     """The values of the ablations."""
+    preparation: str = "Topics first: {usage}; more where topics come twice."
 
     @property
     def every(self) -> list[Lesson]:
@@ -77,8 +79,8 @@ class PlannedTraining:
     def measured(self, topics: Path) -> list[SeriesRun]:
         """Return the final runs, on the held-out topics."""
         trained = {**trained_arms(self.taught, self.folder), **self.making.options.trained}
-        options = replace(self.making.options, pairs=str(topics), trained=trained)
-        runs = PAPERS.get(NAME).runs(options) if self.taught else ()
+        options = self.making.options.changed(pairs=str(topics), trained=trained)
+        runs = runs_of(options) if self.taught else ()
         return [*runs, *ablation_runs(options, self.ablated, self.folder)]
 
     @property
@@ -99,94 +101,84 @@ class PlannedTraining:
         ]
 
     @contextmanager
-    def drafted(self, prices: Mapping[str, Price] | None = None) -> Generator[tuple[list[SeriesRun], Usage]]:
+    def forecast(self, prices: Mapping[str, Price]) -> Generator[tuple[list[SeriesRun], Usage]]:
         """Return all runs and the minimum usage of the topics, with drafts of topics in a temporary folder."""
         with scratch() as folder:
             usage, drafts = Usage(), self
             for file in self.topics_files(folder):
-                usage += aio.run(file.pretend(self.writer, prices or {}))
+                usage += aio.run(file.pretend(self.writer, prices))
             if self.making.written is not None:
                 drafts = _planned(replace(self.making, written=folder), self.folder, bool(self.taught), self.values)
             yield [*drafts.debates, *drafts.measured(write_held_out(drafts.making, folder))], usage
 
+    @property
+    def notes(self) -> list[str]:
+        """The trainings, which cannot be counted in calls."""
+        model = self.making.model
+        said = [f"Then {len(self.every)} trainings of {model} (sft, reward and ppo each), on the pairs of the debates:"]
+        for each in self.every:
+            plan = each.debates.plan
+            options = {**plan.methods[0].options, **plan.benchmark_options}
+            listed = ", ".join(f"{name}={value}" for name, value in options.items())
+            part = "" if each.part is None else f", {'at most ' if each.at_most else ''}{each.part:,} pairs"
+            said.append(f"  {self.folder / each.models}: {plan.methods[0].name}, {listed}{part}")
+        return said
 
-def plan_training(
-    name: str,
-    options: PaperOptions,
-    out: Path | None,
-    *,
-    train: bool = False,
-    ablate: Values | None = None,
-    teachers: Sequence[str] = (),
-    generate: bool = False,
-    seeds: Sequence[int] = (),
-    per_type: bool = False,
-    stages: Mapping[str, Mapping[str, Any]] | None = None,
-) -> PlannedTraining:
+    def make(self, settings: Settings, listener: Listener) -> PaperResult:
+        """Make what is missing, then run what the page is about, and write it.
+
+        Raises BudgetExhausted where the budget is used up before anything can be trained.
+        """
+        folder = self.folder
+        for warning in self.warnings:
+            listener.note(warning)
+        _check_training(self)
+        with self.forecast({}) as (runs, _):
+            check_runs(runs, folder, settings)
+        settings = replace(settings, budget=settings.budget.less(aio.run(_write_topics(self, settings, listener))))
+        measured = self.measured(write_held_out(self.making, folder))
+        left = aio.run(run_all(self.debates, folder, settings, listener))
+        if left is None:
+            raise BudgetExhausted("The budget was used up by the debates; go on with a larger one and --resume.")
+        missed = _teach(self, listener)
+        wanted = [run for run in measured if not _needs(run, missed)]
+        left = aio.run(run_all(wanted, folder, replace(settings, budget=left), listener))
+        return replace(write_page(PAPERS.get(NAME), folder, skip_damaged=settings.skip_damaged), stopped=left is None)
+
+
+def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
     """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both.
 
-    The preset `paper` alone has the paper's sizes, as far as the other arguments do not say otherwise: a model writes
-    the topics, each type of bias has trainings of its own, and there are three seeds. Otherwise sizes are ours.
-
-    Args:
-        teachers: The first is that of the teacher-student mode; further ones have rows of their own in Table 5.
-        generate: Whether a model writes the topics that are missing, for each type of bias.
-        seeds: A training of the tables for each; the page shows mean and standard deviation.
-        per_type: Whether each training of the tables is about one type of bias, as in the paper.
+    The preset `paper` has the paper's sizes, as far as the other options do not say otherwise: a model writes the
+    topics, each type of bias has trainings of its own, and there are three seeds. Otherwise sizes are ours.
     """
-    paper = PAPERS.get(name)
-    if "training" not in paper.takes:
-        raise UsageError(f"Nothing is trained for the paper {name}; remove train, ablate, teacher and stages.")
-    if not train and not ablate:
+    train, stages = options.train, options.stages
+    if not train and not options.ablate:
         raise UsageError(
             "--teacher, --generate, --train-seeds, --per-type and --set are about what is made; "
             "they go with --train or --ablate."
         )
-    if (seeds or per_type) and not train:
+    if (options.train_seeds or options.per_type) and not train:
         raise UsageError("--train-seeds and --per-type are about the tables; an ablation trains once on each type.")
     if out is None:
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
-    check_options(paper, options)
-    stages = stages or {}
-    if options.presets == (PAPER_PRESET,):
+    generate, seeds, per_type = options.generate, options.train_seeds, options.per_type
+    if options.preset == PAPER_PRESET:
         generate = generate or "data" not in stages.get("debate", {})
-        seeds, per_type = seeds or PAPER_SEEDS, per_type or train
+        seeds, per_type = (seeds or PAPER_SEEDS) if train else (), per_type or train
         stages = {stage: {**PAPER_SIZE.get(stage, {}), **stages.get(stage, {})} for stage in {**PAPER_SIZE, **stages}}
-        seeds = seeds if train else ()
     written = out / TOPICS_FOLDER if generate else None
-    making = Making(options, tuple(teachers), stages, tuple(dict.fromkeys(seeds)), per_type, written)
-    planned = _planned(making, out, train, checked_values(ablate) if ablate else {})
+    making = Making(options, options.teachers, stages, tuple(dict.fromkeys(seeds)), per_type, written)
+    planned = _planned(making, out, train, checked_values(options.ablate))
     check_roles([*planned.debates, *planned.measured(out)], options)
     return planned
 
 
-def _planned(making: Making, out: Path, train: bool, values: Values) -> PlannedTraining:
+def _planned(making: Making, out: Path, train: bool, values: AblatedValues) -> PlannedTraining:
     ablated = ablation(making, values) if values else {}
     return PlannedTraining(making, out, lessons(making) if train else {}, ablated, values)
-
-
-def train_paper(planned: PlannedTraining, settings: Settings, listener: Listener) -> PaperResult:
-    """Make what is missing, then run what the page is about, and write it.
-
-    Raises BudgetExhausted where the budget is used up before anything can be trained.
-    """
-    folder = planned.folder
-    for warning in planned.warnings:
-        listener.note(warning)
-    _check_training(planned)
-    with planned.drafted() as (runs, _):
-        check_runs(runs, folder, settings)
-    settings = replace(settings, budget=settings.budget.less(aio.run(_write_topics(planned, settings, listener))))
-    measured = planned.measured(write_held_out(planned.making, folder))
-    left = aio.run(run_all(planned.debates, folder, settings, listener))
-    if left is None:
-        raise BudgetExhausted("The budget was used up by the debates; go on with a larger one and --resume.")
-    missed = _teach(planned, listener)
-    wanted = [run for run in measured if not _needs(run, missed)]
-    left = aio.run(run_all(wanted, folder, replace(settings, budget=left), listener))
-    return replace(write_page(PAPERS.get(NAME), folder, skip_damaged=settings.skip_damaged), stopped=left is None)
 
 
 async def _write_topics(planned: PlannedTraining, settings: Settings, listener: Listener) -> Usage:

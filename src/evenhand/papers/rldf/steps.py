@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
 from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.options import Request
 from evenhand.core.progress import Announce
 from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
 from evenhand.methods.base import METHODS
-from evenhand.papers.base import PaperOptions
 from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm
+from evenhand.papers.rldf.options import RLDFOptions
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan, ModelPlan
 from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions, StageOptions
@@ -81,13 +82,13 @@ _OF_METHOD = ("rounds", "words", "answers", "temperature", "max_tokens", "refere
 _PLACES = {"model", "data", "out", "reward"}
 
 
-def _defaults(kind: type[Any]) -> dict[str, Any]:
+def _defaults(kind: type[Request]) -> dict[str, Any]:
     """Returns option → default, without paths; None if there is no default."""
-    return {each.name: _default(each.default) for each in fields(kind) if each.name not in _PLACES}
-
-
-def _default(value: Any) -> Any:
-    return None if value is MISSING else value
+    return {
+        name: None if each.is_required() else each.get_default()
+        for name, each in kind.model_fields.items()
+        if name not in _PLACES
+    }
 
 
 STAGES: Mapping[str, Mapping[str, Any]] = {
@@ -106,7 +107,7 @@ STAGES: Mapping[str, Mapping[str, Any]] = {
 class Making:
     """Settings for making debates, pairs and models."""
 
-    options: PaperOptions
+    options: RLDFOptions
     teachers: Sequence[str] = ()
     """The first is that of the arm T-S; each further one has an arm of its own."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -142,11 +143,11 @@ class Making:
 
     @property
     def referee(self) -> ModelPlan | None:
-        return self.options.models[0].get("referee")
+        return self.options.assigned[0].get("referee")
 
     @property
     def biases(self) -> tuple[str, ...]:
-        return self.options.bias or BIASES
+        return tuple(self.options.bias) or BIASES
 
     @property
     def seed(self) -> int:
@@ -154,7 +155,7 @@ class Making:
 
     def about(self, bias: str) -> Making:
         """Returns the same settings for one type of bias."""
-        return replace(self, options=replace(self.options, bias=(bias,)))
+        return replace(self, options=self.options.changed(bias=(bias,)))
 
     def of(self, stage: str) -> Mapping[str, Any]:
         return self.stages.get(stage, {})

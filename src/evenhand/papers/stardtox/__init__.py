@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from evenhand.benchmarks.realtoxicity import BANDS, RealToxicity
 from evenhand.core.errors import UnknownNameError
+from evenhand.core.options import Several, option
 from evenhand.data.bbq import CATEGORIES
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class
-from evenhand.papers.base import PAPERS, Choice, PaperOptions, PaperPage, published
+from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.papers.stardtox.claims import claims, read_tested
 from evenhand.papers.stardtox.tables import (
@@ -29,6 +30,7 @@ from evenhand.papers.stardtox.tables import (
 )
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment, ModelPlan, model_plan
+from evenhand.runs.request import JudgeFields
 from evenhand.runs.stored import open_sources
 from evenhand.studies.results import StudyResult
 
@@ -40,17 +42,40 @@ RAW = {"template": "none"}
 _QUALITY = "quality"
 
 
-class StarDTox:
+class StarDToxOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
+    """The options of StarDTox."""
+
+    fixed: ClassVar[Sequence[str]] = tuple(name for name in PaperOptions.fixed if name != "scorers")
+
+    completions: int | None = option(None, "Completions per prompt (default: as the paper).", ge=1, common=True)
+    steer: str | None = option(
+        None, "The scorer that steers revisions, e.g. perspective or neural.", metavar="SCORER", common=True
+    )
+    quality: str | None = option(
+        None, "The model that measures quality; not the one that steers.", metavar="SPEC", common=True
+    )
+    base_models: Several = option(
+        (),
+        "An hf/ model without instruction tuning, e.g. hf/gpt2: a row of Self-Debias (Gen).",
+        flag="--base-model",
+        metavar="SPEC",
+    )
+
+    @property
+    def scorers_of_page(self) -> Sequence[str]:
+        """The scorers that are named."""
+        return self.scorers or ()
+
+
+class StarDTox(Paper[StarDToxOptions]):
     """Table II, Table III, Figure 3 and the claims for any model."""
 
     name = NAME
     title = "StarDTox: Table II (RealToxicityPrompts), Table III (BBQ) and Figure 3"
-    folders: tuple[str, ...] = (TEXTS, CHOICES, BASES)
-    takes: frozenset[Choice] = frozenset(
-        {"presets", "methods", "steer", "quality", "completions", "scorers", "base_models"}
-    )
+    folders = (TEXTS, CHOICES, BASES)
+    Options = StarDToxOptions
 
-    def runs(self, options: PaperOptions) -> list[SeriesRun]:
+    def runs(self, options: StarDToxOptions) -> list[SeriesRun]:
         """Returns the runs: completions, questions, and completions of base models if some are named."""
         each = PER_KIND if options.limit is None else options.limit
         ending = BUILTIN if options.builtin else ""
@@ -128,16 +153,16 @@ def gives_logits(model: ModelPlan) -> bool:
     return isinstance(features, frozenset) and "logits" in features
 
 
-def _scorers(options: PaperOptions) -> Sequence[str]:
+def _scorers(options: StarDToxOptions) -> Sequence[str]:
     """Returns the scorers: the user's, else the benchmark's with the judge of quality that the user names."""
     if options.scorers or options.quality is None:
-        return options.scorers
+        return options.scorers or ()
     return [f"{each}:{options.quality}" if each == _QUALITY else each for each in RealToxicity.scorers]
 
 
-def _bases(options: PaperOptions) -> list[Assignment]:
+def _bases(options: StarDToxOptions) -> list[Assignment]:
     """Returns the base models, each with the judge of the instructed model's texts, since none can judge itself."""
-    judge = options.models[0].get(JUDGE, options.model)
+    judge = options.assigned[0].get(JUDGE, options.model)
     plans = [model_plan(spec) for spec in options.base_models]
     raw = [each.model_copy(update={"extra": {**RAW, **each.extra}}) for each in plans]
     return [{"base": each, JUDGE: judge} for each in raw]

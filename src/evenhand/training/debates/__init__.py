@@ -6,63 +6,109 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
-from evenhand.benchmarks.debates import Debates
+from evenhand.benchmarks.debates import Debates, DebatesOptions
 from evenhand.core.errors import UsageError
+from evenhand.core.options import Options, Request, Text, bounds_of, option
 from evenhand.core.progress import Listener, Progress
 from evenhand.core.types import Message, Params, Usage
 from evenhand.core.version import versions
 from evenhand.data.debates import DebateTopics, content_hash, load_topics, topics_yaml
+from evenhand.methods.debate.agents import DebateOptions, Scoring
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import requested
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
+from evenhand.runs.request import PlannedRun, PlanRequest
 from evenhand.training.debates.topics import BATCH, TEMPERATURE, TopicWriter, topics_prompt
 
 METHOD = "debate"
-_OF_METHOD = ("rounds", "words", "temperature", "max_tokens", "referee_tokens", "scoring")
-_OF_BENCHMARK = ("bias", "topics", "roles", "data")
 _SHOWN_REASONS = 5
 
 
-def debate_fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a plan of debates; options that are None keep their defaults."""
-    of_method = {name: chosen[name] for name in _OF_METHOD if chosen.get(name) is not None}
-    return {
-        "benchmark": Debates.name,
-        "benchmark_options": {name: chosen[name] for name in _OF_BENCHMARK if chosen.get(name) is not None},
-        **({"methods": [{"name": METHOD, "options": of_method}]} if of_method else {}),
-    }
+def _of(owner: type[Options], name: str, **face: Any) -> Any:
+    """Declare an option that another class has: the same help and range; what is not given keeps its default."""
+    field = owner.model_fields[name]
+    default = "" if field.default in (None, (), 0) else f" (default {field.default})"
+    said = (field.description or "").removesuffix(".")
+    return option(None, f"{said}{default}.", **bounds_of(field), **face)
 
 
-def first_topics(chosen: Mapping[str, Any], *, generate: bool) -> DebateTopics:
-    """Return the topics to start with; raise UsageError if the options contradict each other."""
-    bias: str | None = chosen.get("bias")
-    topics: int | None = chosen.get("topics")
-    if generate and topics is None:
-        raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
-    several = bias == "all" or "," in (bias or "")
-    if generate and several:
-        raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
-    options = {name: chosen[name] for name in ("bias", "roles", "data") if chosen.get(name) is not None}
-    # As many topics as a model writes: only what is not written can be missing.
-    Debates(**options, topics=None if generate else topics).sources  # noqa: B018 - read to be checked
-    return load_topics(None if several else bias, chosen.get("data"))
+class DebateFields(Request):
+    """What is debated, by whom and how long; the rest is of the benchmark's and the method's own defaults."""
+
+    bias: str | None = _of(DebatesOptions, "bias", metavar="NAMES", common=True)
+    topics: int | None = _of(DebatesOptions, "topics", metavar="N", common=True)
+    roles: int | None = _of(DebatesOptions, "roles", common=True)
+    rounds: int | None = _of(DebateOptions, "rounds", common=True)
+    words: int | None = _of(DebateOptions, "words")
+    teacher: Any = option(None, "The model that debates instead: teacher-student.", metavar="SPEC", common=True)
+    referee: Any = option(None, "The model that scores (default: the one that debates).", metavar="SPEC", common=True)
+    data: Text | None = _of(DebatesOptions, "data", metavar="FILE", common=True)
+    generate: bool = option(False, "Have the debating model write the topics that are missing.", common=True)
+    topics_file: Path | None = option(None, "The file for these topics (default debates-BIAS-N.yaml).", metavar="FILE")
+    temperature: float | None = _of(DebateOptions, "temperature")
+    max_tokens: int | None = _of(DebateOptions, "max_tokens")
+    referee_tokens: int | None = _of(DebateOptions, "referee_tokens")
+    scoring: Scoring | None = _of(DebateOptions, "scoring")
+
+    def plan_of_debates(self) -> dict[str, Any]:
+        """The fields of a plan of debates; options that are not given keep their defaults."""
+        of_method, of_benchmark = (
+            {
+                name: value
+                for name in DebateFields.model_fields
+                if name in owner.model_fields and (value := getattr(self, name)) is not None
+            }
+            for owner in (DebateOptions, DebatesOptions)
+        )
+        return {
+            "benchmark": Debates.name,
+            "benchmark_options": of_benchmark,
+            **({"methods": [{"name": METHOD, "options": of_method}]} if of_method else {}),
+        }
+
+    def first_topics(self) -> DebateTopics:
+        """Return the topics to start with; raise UsageError if the options contradict each other."""
+        if self.generate and self.topics is None:
+            raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
+        several = self.bias == "all" or "," in (self.bias or "")
+        if self.generate and several:
+            raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
+        options: dict[str, Any] = {
+            name: value for name in ("bias", "roles", "data") if (value := getattr(self, name)) is not None
+        }
+        # As many topics as a model writes: only what is not written can be missing.
+        Debates(**options, topics=None if self.generate else self.topics).sources  # noqa: B018 - read to be checked
+        return load_topics(None if several else self.bias, self.data)
 
 
-def missing_topics(
-    chosen: Mapping[str, Any], *, generate: bool, file: Path | None = None, seed: int = 0
-) -> TopicsFile | None:
-    """Return the file of topics that a model must write first; None if there are enough."""
-    start, count = first_topics(chosen, generate=generate), chosen.get("topics") or 0
-    if not generate or count <= len(start.topics):
-        return None
-    return TopicsFile(file or Path(f"debates-{start.bias}-{count}.yaml"), start, count, seed)
+class DebateRequest(DebateFields, PlanRequest):  # pyright: ignore[reportIncompatibleVariableOverride] - narrower here
+    """A run of debates that is asked for by options."""
+
+    fixed: ClassVar[Sequence[str]] = (
+        *("benchmark", "benchmark_options", "language", "prompts", "attributes", "repeats", "methods", "scorers"),
+        *("limit", "orders", "reading", "judge"),
+    )
+
+    def missing_topics(self) -> TopicsFile | None:
+        """Return the file of topics that a model must write first; None if there are enough."""
+        start, count = self.first_topics(), self.topics or 0
+        if not self.generate or count <= len(start.topics):
+            return None
+        return TopicsFile(self.topics_file or Path(f"debates-{start.bias}-{count}.yaml"), start, count, self.seeds[0])
+
+    def planned_debates(self, models: Sequence[Any], topics: TopicsFile | None = None, **how: Any) -> PlannedRun:
+        """Return the run, with the topics of this file; `how` is as in `PlanRequest.planned`."""
+        asked = self if topics is None else self.changed(data=str(topics.path))
+        # The temperature and the length are those of the debaters, not of all calls.
+        decided = {**asked.plan_of_debates(), "temperature": None, "max_tokens": None}
+        return asked.planned(models, default_methods=(METHOD,), decided=decided, **how)
 
 
 async def run_debate(

@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, model_validator
 
 from evenhand.benchmarks.debates import WORST, Statement
 from evenhand.core.errors import UsageError
+from evenhand.core.options import option
+from evenhand.training.options import CheckedOptions
 from evenhand.training.pairs.cleaning import EchoCheck, LeakCheck, names_role, near_duplicates, without_persona
 
 MEDIAN = "median"
@@ -29,42 +33,48 @@ MIN_WORDS = 4
 """Shorter statements are dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairOptions:
+def _read_threshold(value: Any) -> Any:
+    """Return a threshold as a number, or as one of two words; anything else is refused."""
+    try:
+        found: float | str = float(value)
+    except ValueError:
+        found = str(value)
+    if not (found in (MEDIAN, TOPIC) if isinstance(found, str) else 0 <= found < WORST):
+        raise UsageError(f"The threshold must be at least 0 and below {WORST}, {MEDIAN} or {TOPIC}, not {value}.")
+    return found
+
+
+class PairOptions(CheckedOptions):
     """The options of `evenhand train pairs`."""
 
-    policy: str = "threshold"
-    threshold: float | str = 3.0
-    """Scores above it are high bias, the others low. `median` uses the median score, for referees who rarely give
-    scores above 3, or rarely below. `topic` uses the median of each topic, for referees who tell topics apart better
-    than answers: all of a topic's scores may be above the median of all, and then it has no pair."""
-    margin: float = 2.0
-    """The minimum score difference within a pair."""
-    length_ratio: float = 1.5
-    """The maximum ratio of the answers' lengths in words; 0 turns length matching off. Without it, a reward model may
-    learn only that shorter answers are better."""
-    per_topic: int = 8
-    """The maximum number of pairs per topic."""
-    test_share: float = 0.1
-    """The share of topics that is held out."""
-    seed: int = 0
+    policy: Literal["threshold", "max_min", "first_last"] = option(
+        "threshold",
+        "Pair all low with all high statements of a topic, the two extremes, or each role's last with its first.",
+        common=True,
+    )
+    threshold: Annotated[float | str, BeforeValidator(_read_threshold)] = option(
+        3.0,
+        "Scores above it are high bias: a number, median (of all), or topic (each topic's own median).",
+        common=True,
+    )
+    """`median` is for referees who rarely give scores above 3, or rarely below. `topic` is for referees who tell topics
+    apart better than answers: all of a topic's scores may be above the median of all, and then it has no pair."""
+    margin: float = option(2.0, "Minimum score difference of a pair.", gt=0, le=WORST, common=True)
+    length_ratio: float = option(
+        1.5,
+        "Maximum ratio of the answers' lengths in words, with as many longer as shorter ones; 0 turns this off.",
+        common=True,
+    )
+    """Without it, a reward model may learn only that shorter answers are better."""
+    per_topic: int = option(8, "Maximum number of pairs per topic.", ge=1, common=True)
+    test_share: float = option(0.1, "Share of topics held out.", gt=0, lt=1)
+    seed: int = option(0, "Seed of the choice of held-out topics.")
 
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UsageError(f"There is no policy {self.policy!r}; choose one of {', '.join(POLICIES)}.")
-        fits = self.threshold in (MEDIAN, TOPIC) if isinstance(self.threshold, str) else 0 <= self.threshold < WORST
-        if not fits:
-            raise UsageError(
-                f"The threshold must be at least 0 and below {WORST}, {MEDIAN} or {TOPIC}, not {self.threshold}."
-            )
-        if not 0 < self.margin <= WORST:
-            raise UsageError(f"The margin must be above 0 and at most {WORST}, not {self.margin:g}.")
+    @model_validator(mode="after")
+    def _ratio(self) -> Self:
         if not (self.length_ratio >= 1 or self.length_ratio == 0):
             raise UsageError(f"The length ratio must be 1 or more, or 0 for any, not {self.length_ratio:g}.")
-        if self.per_topic < 1:
-            raise UsageError(f"The number of pairs per topic must be 1 or more, not {self.per_topic}.")
-        if not 0 < self.test_share < 1:
-            raise UsageError(f"The test share must be between 0 and 1, not {self.test_share:g}.")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

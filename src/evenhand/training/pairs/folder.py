@@ -57,7 +57,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
     files = {name: _json_lines(rows) for name, rows in _rows(chosen).items()}
     about = {
         "format": PAIRS_FORMAT,
-        "options": {name: getattr(options, name) for name in PairOptions.__dataclass_fields__},
+        "options": {name: getattr(options, name) for name in PairOptions.model_fields},
         "counts": _counts(chosen),
         "threshold": chosen.threshold,
         "rounds": rounds_of(debates, chosen.threshold),
