@@ -4,11 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evenhand.runs.store import Store
 from support.server import chat, hang, raw
 
 Endpoint = Any
@@ -130,3 +132,41 @@ def test_an_interrupted_run_prints_the_command_and_goes_on(cli, endpoint: Endpoi
     result = cli("resume", "r")
     assert result.code == 0, result
     assert "8 of 8 done (8 graded)" in result.out
+
+
+def _as_in_0_2(run: Path, origin: dict[str, Any]) -> None:
+    """Let a stored run say how it was asked for as version 0.2 did."""
+    with closing(Store(run)) as store:
+        store.put(settings={**store.get("settings"), "origin": origin})
+
+
+@pytest.mark.parametrize(
+    ("origin", "ends"),
+    [
+        ({"report": None, "how": {}}, "Next: evenhand report r"),
+        ({"report": "r/report.html", "how": {"baseline": "cot", "correction": "bh"}}, "default and cot"),
+        ({"report": "mine.html", "how": {}}, "Report: mine.html"),
+        ({}, "Report: r/report.html"),
+    ],
+)
+def test_a_run_of_version_0_2_ends_as_its_command_would_have(cli, tmp_path: Path, origin: dict[str, Any], ends: str):
+    cli("compare", *SMALL, "--method", "default", "--method", "cot", "--budget", "20 calls", "--out", "r")
+    _as_in_0_2(tmp_path / "r", origin)
+
+    result = cli("resume", "r", "--budget", "4000 calls")
+
+    assert result.code == 0, result
+    assert ends in " ".join(result.out.split())
+
+
+def test_what_was_asked_is_stored_by_the_names_of_its_fields(cli, tmp_path: Path):
+    cli("compare", *SMALL, "--baseline", "cot", "--max-tokens", "base=40", "--price", "fake/A=1/2", "--out", "r")
+
+    with closing(Store(tmp_path / "r")) as store:
+        origin = store.get("settings")["origin"]
+
+    assert origin["command"] == "compare"
+    assert origin["asked"]["baseline"] == "cot"
+    assert origin["asked"]["max_tokens"] == {"base": 40}
+    assert origin["asked"]["prices"] == {"fake/A": {"input": 1.0, "output": 2.0}}
+    assert "out" not in origin["asked"]

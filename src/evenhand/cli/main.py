@@ -7,13 +7,15 @@ import importlib
 import os
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from evenhand.cli.groups import Group, hint
 from evenhand.core.errors import EvenhandError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
@@ -94,6 +96,8 @@ class _LazyGroup(Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands from their lines, without importing them."""
+        from click.shell_completion import CompletionItem
+
         lines = {name: line for commands in SECTIONS.values() for name, (_, line) in commands.items()}
         found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
         return found if found or not incomplete.startswith("-") else click.Command.shell_complete(self, ctx, incomplete)

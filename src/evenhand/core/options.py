@@ -229,7 +229,8 @@ Options_co = TypeVar("Options_co", bound=Options, default=Options, covariant=Tru
 class Request(Options):
     """What a command or a public function is asked for; fields that were given are in `model_fields_set`."""
 
-    model_config = ConfigDict(strict=False, arbitrary_types_allowed=True, protected_namespaces=())
+    # Built at first use: most classes are only the bases of others.
+    model_config = ConfigDict(strict=False, arbitrary_types_allowed=True, protected_namespaces=(), defer_build=True)
     command: ClassVar[str] = ""
     """The words of its command, e.g. `data hard`; `evenhand resume` finds by them how a stored request goes on."""
     section: ClassVar[str] = "Options"
