@@ -279,7 +279,7 @@ def parquet(place: Path, *_: Any) -> dict[str, float]:
 
 
 def rescore(place: Path, *_: Any) -> None:
-    from evenhand.runs.rescore import rescore
+    from evenhand.runs.scores import rescore
 
     asyncio.run(rescore(place / "whole", ["sentiment"]))
 

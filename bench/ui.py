@@ -30,8 +30,8 @@ import orjson
 from evenhand.models.request import pack, unpack
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.rows import sample_from
 from evenhand.runs.runner import Runner
+from evenhand.runs.store import sample_from
 
 SMALL = 20
 BIG = "big"

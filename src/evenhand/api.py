@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from evenhand.models.budget import Price
     from evenhand.papers.base import PaperOptions
     from evenhand.papers.making import PaperResult
-    from evenhand.runs.rescore import Rescored
+    from evenhand.runs.scores import Rescored
     from evenhand.training.launch import Stage, TrainingRecord
 
 
@@ -211,7 +211,7 @@ def rescore(
         progress: Called with how many answers are done, and of how many.
         templates: A folder of prompt files of your own, for scorers that ask a model.
     """
-    from evenhand.runs.rescore import rescore as score_again
+    from evenhand.runs.scores import rescore as score_again
 
     with read_templates(templates).used():
         return aio.run(score_again(Path(run), scorers, settings, progress))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.runs.lock import locked
+from evenhand.runs.file import locked
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ def test_a_wrong_option_is_one_sentence(tmp_path: Path) -> None:
 def test_samples_survive_the_way_through_inspect(name: str) -> None:
     from evenhand.benchmarks.base import Selection, load_benchmark
     from evenhand.integrations.inspect.samples import inspect_sample, own_sample, plain_values
-    from evenhand.runs.rows import sample_from
+    from evenhand.runs.store import sample_from
 
     for sample in load_benchmark(name).samples(Selection(3)):
         made = inspect_sample(sample, name, {})

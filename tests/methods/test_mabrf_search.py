@@ -18,7 +18,7 @@ from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.replay import record
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
-from evenhand.search.web.reader import PageReader
+from evenhand.search.web.pages import PageReader
 from evenhand.session import Session
 from support import pages_server
 from support.mabrf import (

@@ -14,8 +14,7 @@ import pytest
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.types import Answer, Outcome
 from evenhand.models.budget import Limits
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.store import FILE_NAME, LOG_NAME, Store
+from evenhand.runs.store import FILE_NAME, FINAL, LOG_NAME, Finished, Scored, Store
 from evenhand.runs.stored import StoredRun
 from evenhand.runs.summary import read_summary
 from evenhand.studies.export import export

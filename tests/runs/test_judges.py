@@ -14,9 +14,9 @@ from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.runs.rescore import rescore
+from evenhand.runs.pools import ScorerPool
 from evenhand.runs.runner import Runner
-from evenhand.runs.scoring import ScorerPool
+from evenhand.runs.scores import rescore
 from evenhand.runs.store import Store
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.studies.study import study

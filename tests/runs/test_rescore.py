@@ -11,11 +11,10 @@ from evenhand.core.errors import BudgetExhausted, EndpointError, PlanError, Unkn
 from evenhand.core.types import Unscored
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.lock import locked
+from evenhand.runs.file import locked
 from evenhand.runs.parts import Settings
-from evenhand.runs.rescore import BATCH, rescore
-from evenhand.runs.rows import FINAL
-from evenhand.runs.store import Store
+from evenhand.runs.scores import BATCH, rescore
+from evenhand.runs.store import FINAL, Store
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.studies.study import study
 from support.runs import Workshop

@@ -14,7 +14,7 @@ from evenhand.core.errors import BadResponseError, BudgetExhausted, PlanError, S
 from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits, Price
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.lock import locked
+from evenhand.runs.file import locked
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Store
 from support.runs import Workshop

@@ -15,9 +15,8 @@ from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.dry import forecast
 from evenhand.runs.plan import make_plan
-from evenhand.runs.rescore import rescore
-from evenhand.runs.rows import FINAL
-from evenhand.runs.store import Store
+from evenhand.runs.scores import rescore
+from evenhand.runs.store import FINAL, Store
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.studies.study import study
 from support.runs import Workshop

@@ -24,9 +24,8 @@ from evenhand.core.types import (
     Unscored,
     Usage,
 )
-from evenhand.runs.migrations import STEPS
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.store import FILE_NAME, Store
+from evenhand.runs.file import STEPS
+from evenhand.runs.store import FILE_NAME, FINAL, Finished, Scored, Store
 from support.toy import toy_sample
 
 SAMPLES = [toy_sample(number) for number in range(10)]

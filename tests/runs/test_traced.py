@@ -15,7 +15,7 @@ from evenhand.core import otel
 from evenhand.core.errors import BadResponseError, MissingExtraError
 from evenhand.core.otel import Telemetry, load_telemetry
 from evenhand.core.types import Completion
-from evenhand.runs.traced import RESULT
+from evenhand.runs.runner import RESULT
 from support.runs import Workshop
 from support.toy import number_of, right_answer
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.core.errors import DataError, SearchError, UsageError
+from evenhand.search import corpus as corpus_index
 from evenhand.search.base import load_provider
-from evenhand.search.corpus import CorpusSearch
-from evenhand.search.corpus import index as corpus_index
-from evenhand.search.corpus.index import LONGEST_TEXT, match_expression, passages
+from evenhand.search.corpus import LONGEST_TEXT, CorpusSearch, match_expression, passages
 from support.zim_writer import Entry, write_zim, xz
 
 

@@ -11,10 +11,8 @@ import pytest
 from yarl import URL
 
 from evenhand.core.errors import SearchError
-from evenhand.search.web import address as address_module
-from evenhand.search.web.address import is_public, page_url
-from evenhand.search.web.body import read_body
-from evenhand.search.web.fetch import Limits, SafeFetcher
+from evenhand.search.web import fetch as address_module
+from evenhand.search.web.fetch import Limits, SafeFetcher, is_public, page_url, read_body
 from support.pages_server import ARTICLE, PagesServer
 
 Fetchers = Callable[..., SafeFetcher]

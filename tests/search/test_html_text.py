@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.search.web.html_text import html_text
+from evenhand.search.web.pages import html_text
 
 
 def test_only_what_a_reader_sees_of_a_page_is_text():

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import MissingExtraError, SearchError
-from evenhand.search.web import reader as reader_module
+from evenhand.search.web import pages as reader_module
 from evenhand.search.web.fetch import Page
-from evenhand.search.web.page import LONGEST_TEXT, page_text, tidy
-from evenhand.search.web.reader import PageReader
+from evenhand.search.web.pages import LONGEST_TEXT, PageReader, page_text, tidy
 from support.pages_server import ARTICLE, HIDDEN, INJECTED, SLOW
 
 URL = "http://example.org/page"

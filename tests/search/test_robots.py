@@ -6,8 +6,7 @@ import tracemalloc
 import pytest
 
 from evenhand.core.errors import MissingExtraError, SearchError
-from evenhand.search.web.fetch import SafeFetcher
-from evenhand.search.web.robots import read_robots
+from evenhand.search.web.fetch import SafeFetcher, read_robots
 from support.pages_server import PagesServer
 
 SITE = """\ufeff# a comment

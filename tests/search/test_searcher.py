@@ -12,7 +12,7 @@ from evenhand.core.errors import SearchError, UnknownNameError
 from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.searcher import Searcher, load_search
 from evenhand.search.web.fetch import SafeFetcher
-from evenhand.search.web.reader import PageReader
+from evenhand.search.web.pages import PageReader
 from support.pages_server import PagesServer
 
 Searchers = Callable[..., Searcher]

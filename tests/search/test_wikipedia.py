@@ -9,7 +9,7 @@ from aiohttp import web
 
 from evenhand.core.errors import SearchError, UsageError
 from evenhand.search.base import load_provider
-from evenhand.search.web.polite import Pace
+from evenhand.search.web.fetch import Pace
 from evenhand.search.web.wikipedia import TRIES, WikipediaSearch
 
 RESULTS = {

@@ -38,7 +38,7 @@ def test_articles_are_read_and_nothing_else(file: Path, pack):
 
 def test_zstd_needs_a_package_that_is_named(file: Path, monkeypatch: pytest.MonkeyPatch):
     write_zim(file, ENTRIES, body=b"\x05packed")
-    monkeypatch.setattr("evenhand.search.corpus.zim_unpack.find_spec", lambda _name: None)
+    monkeypatch.setattr("evenhand.search.corpus.zim.find_spec", lambda _name: None)
 
     with pytest.raises(UsageError, match="pip install zstandard"):
         list(zim_pages(file))

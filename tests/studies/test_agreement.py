@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.runs.rows import FINAL, Finished, Scored
-from evenhand.runs.store import Store
+from evenhand.runs.store import FINAL, Finished, Scored, Store
 from evenhand.studies.agreement import GRID, agreements
 from support.toy import toy_sample
 

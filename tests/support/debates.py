@@ -7,8 +7,7 @@ from pathlib import Path
 from evenhand.benchmarks.debates import STATEMENTS, Statement, noted
 from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.runs.plan import make_plan
-from evenhand.runs.rows import Finished
-from evenhand.runs.store import Store
+from evenhand.runs.store import Finished, Store
 
 Scores = Sequence[float | None]
 ROLES = ("doctor", "lawyer", "engineer")

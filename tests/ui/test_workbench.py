@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from evenhand.models.request import pack, unpack
-from evenhand.runs.lock import locked
+from evenhand.runs.file import locked
 from evenhand.studies.study import study
 from evenhand.ui import samples
 from support.workbench import make_run, opened

@@ -22,8 +22,7 @@ from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs import remote
 from evenhand.runs.merge import merge as merge_shards
 from evenhand.runs.request import CallRequest
-from evenhand.runs.rescore import Rescored
-from evenhand.runs.scores import means
+from evenhand.runs.scores import Rescored, means
 from evenhand.runs.stored import open_sources
 from evenhand.studies.agreement import agreements
 from evenhand.studies.export import FORMATS, TABLES

@@ -25,7 +25,7 @@ from evenhand.models.fake import FunctionModel, estimate_tokens
 from evenhand.models.reasoning import declared_room
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
-from evenhand.runs.scoring import ScorerPool, check_scorers, results_of, scores_of
+from evenhand.runs.pools import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult

@@ -16,7 +16,7 @@ import orjson
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.files import draft_folder
 from evenhand.core.types import Usage
-from evenhand.runs.lock import is_locked
+from evenhand.runs.file import is_locked
 from evenhand.runs.shards import Shard
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun

@@ -14,7 +14,7 @@ from typing import Any
 from evenhand.core.errors import MissingExtraError, PlanError, StoreError, UsageError
 from evenhand.core.files import draft_folder, scratch
 from evenhand.models.endpoints import holds_secret
-from evenhand.runs.lock import LOCK_NAME
+from evenhand.runs.file import LOCK_NAME
 from evenhand.runs.store import FILE_NAME, Store
 
 

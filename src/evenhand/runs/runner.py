@@ -1,4 +1,4 @@
-"""The runner: takes a plan through its samples, many at a time, and stores all that happens.
+"""The runner: takes a plan through its samples, many at a time, and stores all that happens; spans and logs show it.
 
 One bad sample never ends a run; what ends one is the budget, the user, a store that cannot be written, an endpoint that
 has never worked, or a scorer that cannot work. Each of these leaves a run that can be resumed.
@@ -13,22 +13,25 @@ import logging
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
+from evenhand.core import otel
 from evenhand.core.errors import BudgetExhausted, ModelError, StoreError, UsageError
-from evenhand.core.events import counted_activity, event, set_place
+from evenhand.core.events import counted_activity, event, log, set_place
 from evenhand.core.options import Options
 from evenhand.core.progress import Observer, Progress
-from evenhand.core.tracing import Value, span
+from evenhand.core.tracing import Span, Value, active, span
 from evenhand.core.types import (
     Generation,
     Message,
     Outcome,
     Params,
     Sample,
+    Status,
     Turn,
     Usage,
 )
@@ -41,7 +44,6 @@ from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
-from evenhand.runs.opening import opened
 from evenhand.runs.parts import (
     LoadedArm,
     Settings,
@@ -54,12 +56,10 @@ from evenhand.runs.parts import (
     side_by_side,
 )
 from evenhand.runs.plan import Arm, Plan, identity
-from evenhand.runs.rows import Finished, Scored
-from evenhand.runs.scoring import MILD, ScorerPool, about_scorer, check_scorers, graded, results_of, scores_of
-from evenhand.runs.searching import SearchPool
+from evenhand.runs.pools import MILD, ScorerPool, SearchPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.shards import code_hash, numbered
-from evenhand.runs.store import Store, unreadable
-from evenhand.runs.traced import log_call, log_sample, told, traced_run
+from evenhand.runs.store import FINAL, Finished, Scored, Store, unreadable
+from evenhand.runs.stored import opened
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 
@@ -413,3 +413,97 @@ def _rare_collections() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+RESULT = "gen_ai.evaluation.result"
+"""The event of OpenTelemetry's conventions for generative AI."""
+
+
+@asynccontextmanager
+async def traced_run(plan: Plan, directory: Path, *, wanted: bool) -> AsyncGenerator[None]:
+    """The span of a run, exported if that is wanted or the environment names a collector."""
+    telemetry = otel.load_telemetry(wanted=wanted)
+    if telemetry is None:
+        yield
+        return
+    models = sorted({model.spec for model in plan.every_model()})
+    root = telemetry.root(
+        f"evaluate {plan.benchmark}",
+        "internal",
+        {
+            "evenhand.benchmark": plan.benchmark,
+            "evenhand.run": directory.name,
+            "evenhand.models": models,
+            "evenhand.methods": [method.name for method in plan.methods],
+        },
+    )
+    try:
+        with active(root):
+            yield
+    except BaseException as error:
+        root.fail(type(error).__name__)
+        raise
+    finally:
+        root.end()
+        await asyncio.to_thread(telemetry.close)
+
+
+def told(span: Span | None, benchmark: str, finished: Finished) -> None:
+    """Tell a sample's span how it ended, with an event for each score, or one with the status if there is no grade."""
+    if span is None:
+        return
+    span.set({"evenhand.status": finished.status})
+    if finished.status == "failed":
+        span.fail("failed")
+    final = [row for row in finished.scores if row.iteration == FINAL]
+    if finished.status != "graded":
+        span.event(RESULT, {"gen_ai.evaluation.name": benchmark, "gen_ai.evaluation.score.label": finished.status})
+    for name, value in _scores(benchmark, final):
+        label: dict[str, Value] = {}
+        if isinstance(value, bool):
+            label = {"gen_ai.evaluation.score.label": "yes" if value else "no"}
+        span.event(
+            RESULT,
+            {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value), **label},
+        )
+
+
+def _scores(benchmark: str, rows: Sequence[Scored]) -> list[tuple[str, float | bool]]:
+    """`BENCHMARK/VALUE` of a grade's yes-or-no values and fractions, `SCORER/ATTRIBUTE` of scores of texts."""
+    found: list[tuple[str, float | bool]] = []
+    for row in rows:
+        scorer = row.scorer.partition("@")[0]
+        found += [
+            (f"{benchmark if row is rows[0] else scorer}/{name}", value)
+            for name, value in (row.values or {}).items()
+            if isinstance(value, bool | float)
+        ]
+    return found
+
+
+_UNGRADED: Mapping[Status, str] = {"failed": "failure", "unscored": "unscored", "cut": "cut"}
+"""The names of the events of samples that are neither graded nor refused."""
+
+
+def log_sample(status: Status, reason: str | None, seconds: float) -> None:
+    """Log how a sample ended."""
+    name = _UNGRADED.get(status, "sample")
+    level = logging.INFO if status in _UNGRADED else logging.DEBUG
+    event(name, f"{status}: {reason}" if reason else status, level=level, status=status, seconds=round(seconds, 3))
+
+
+def log_call(turn: Turn) -> None:
+    """Log a call with its texts, at the level DEBUG."""
+    if not log.isEnabledFor(logging.DEBUG):  # the texts of every call cost as much as storing it
+        return
+    generation = turn.generation
+    fields: dict[str, Any] = {"agent": turn.agent, "role": turn.role, "prompt": turn.prompt_id, "error": turn.error}
+    if generation is not None:
+        fields |= {
+            "model": generation.model,
+            "tokens": generation.usage.tokens,
+            "seconds": round(generation.latency, 3),
+        }
+        fields["cached"] = generation.cached
+    texts = {"messages": [asdict(each) for each in turn.messages], "reply": generation.text if generation else None}
+    event("call", turn.error or "answered", level=logging.DEBUG, texts=texts, **fields)

@@ -1,15 +1,32 @@
-"""Queries of the scores table: texts without a score, means by arm, and pairs of scores of the same text."""
+"""The scores of stored answers: queries of their table, and rescoring with another scorer without calling any model.
+
+Rescoring skips answers that have a score, so it can be stopped and started again. A scorer that does not work ends it
+with one sentence; scores that were stored before are kept.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from evenhand.core.types import Sample
-from evenhand.runs.rows import FINAL
-from evenhand.runs.store import Store, json_list
+from evenhand.core import aio
+from evenhand.core.errors import EndpointError, PlanError
+from evenhand.core.progress import Count, ignore
+from evenhand.core.types import Sample, Unscored
+from evenhand.models.budget import Budget
+from evenhand.models.cache import ResponseCache
+from evenhand.runs.file import locked
+from evenhand.runs.parts import Settings, loaded_model
+from evenhand.runs.pools import ScorerPool, about_scorer
+from evenhand.runs.store import FINAL, Scored, Store, json_list, unreadable
+from evenhand.runs.stored import StoredRun
+from evenhand.scorers.base import Scorer, Scores
 
 PAGE = 256
 
@@ -152,3 +169,163 @@ def refined(store: Store, arm: int, grader: str, samples: Sequence[int] | None =
         grader,
     )
     return {each[0]: each[1] for each in rows}
+
+
+BATCH, MODEL_BATCH = 256, 64
+"""Texts that are scored and stored together."""
+SIDE_BY_SIDE = 2
+"""Concurrent batches: while one is stored, another is scored."""
+HOPELESS = 20
+"""A scorer counts as down if it scores none of a batch of at least this many texts."""
+
+
+@dataclass(slots=True)
+class Rescored:
+    """The result of rescoring with one scorer."""
+
+    scorer: str
+    """The scorer's id."""
+    attributes: tuple[str, ...]
+    scored: int = 0
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    """Why texts have no score."""
+
+
+async def rescore(
+    directory: Path, specs: Sequence[str], settings: Settings | None = None, count: Count = ignore
+) -> list[Rescored]:
+    """Score the stored answers of a run, after each iteration too, with each of the scorers in turn."""
+    settings = settings or Settings()
+    run = StoredRun.open(directory, skip_damaged=settings.skip_damaged)
+    with closing(run.store):
+        if run.benchmark().kind == "choice":
+            raise PlanError(
+                f"Scorers rate texts, but the answers of {run.plan.benchmark} are choices; there is nothing to rescore."
+            )
+        try:
+            with locked(directory):
+                run.store.begin()
+                return await _rescore(run, list(dict.fromkeys(specs)), settings, count)
+        except sqlite3.Error as error:
+            raise unreadable(directory, error) from error
+
+
+async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, count: Count) -> list[Rescored]:
+    cache = ResponseCache(settings.cache) if settings.cache else None
+    budget = Budget(settings.budget)
+    pool = ScorerPool(run.plan, {}, lambda model: loaded_model(model, settings, cache, budget))
+    try:
+        # Load all of them first, so that a wrong name is reported at once and not after an hour.
+        works = [_Work(run, pool.get(spec)) for spec in specs]
+        total = sum(work.total for work in works)
+        done = 0
+        for work in works:
+            await work.run(lambda part, _, before=done: count(before + part, total))
+            done += work.total
+        return [work.result for work in works]
+    finally:
+        caveats = sorted({*(run.store.get("caveats") or ()), *pool.caveats()})
+        run.store.put(scoring=asdict(run.store.scoring() + pool.used), caveats=caveats)
+        await pool.aclose()
+        if cache is not None:
+            cache.close()
+
+
+class _Work:
+    """Scores a run with one scorer."""
+
+    def __init__(self, run: StoredRun, scorer: Scorer) -> None:
+        self._run = run
+        self._store: Store = run.store
+        self._scorer = scorer
+        self._shown = run.benchmark().scored_text
+        self._arms = {arm.number: answered(run.store, arm.number) for arm in run.plan.arms()}
+        self._is_known = False
+        """Return whether the run has scores by this scorer."""
+        self.total = sum(self._arms.values())
+        self.result = Rescored(scorer.id, scorer.attributes)
+
+    async def run(self, count: Count) -> None:
+        self._is_known = self._scorer.id in (self._store.get("scorers") or {})
+        before = 0
+        for arm, size in self._arms.items():
+            batches = _batches(
+                to_score(self._store, arm, self._scorer.id), MODEL_BATCH if self._scorer.asks_model else BATCH
+            )
+            await aio.all_of(self._worker(batches, count, before) for _ in range(SIDE_BY_SIDE))
+            before += size
+            count(before, self.total)
+
+    async def _worker(self, batches: Iterator[list[ToScore]], count: Count, before: int) -> None:
+        for batch in batches:
+            await self._one(batch)
+            count(before + batch[-1].place, self.total)
+
+    async def _one(self, batch: Sequence[ToScore]) -> None:
+        """Score one batch and store the scores."""
+        texts = [self._shown(each.asked, text) for each in batch for _, text in each.texts]
+        prompts = [self._shown(each.asked, each.asked.prompt) for each in batch for _ in each.texts]
+        try:
+            found = await self._scorer.score(texts, prompts)
+        except EndpointError as error:
+            raise self._down(str(error)) from error
+        if reason := self._hopeless(texts, found):
+            raise self._down(reason)
+        if not self._is_known:
+            self._introduce()
+        scores = iter(found)
+        await asyncio.gather(
+            *(
+                self._store.record_scores(
+                    each.sample, each.arm, [self._row(iteration, next(scores)) for iteration, _ in each.texts]
+                )
+                for each in batch
+            )
+        )
+
+    def _row(self, iteration: int, found: Scores | Unscored) -> Scored:
+        if isinstance(found, Unscored):
+            self.result.reasons[found.reason] += 1
+            return Scored(self._scorer.id, iteration, "unscored", found.reason)
+        self.result.scored += 1
+        return Scored(self._scorer.id, iteration, "graded", None, found)
+
+    def _introduce(self) -> None:
+        """Register the scorer with the run; a planned scorer stays planned."""
+        known: dict[str, Any] = self._store.get("scorers") or {}
+        planned = known.get(self._scorer.id, {}).get("planned", False)
+        self._store.put(scorers={**known, self._scorer.id: about_scorer(self._scorer, planned=planned)})
+        self._is_known = True
+
+    def _hopeless(self, texts: Sequence[str], found: Iterable[Scores | Unscored]) -> str | None:
+        """Return why a scorer counts as down; None if it works."""
+        reasons: Counter[str] = Counter()
+        for text, each in zip(texts, found, strict=True):
+            if not isinstance(each, Unscored):
+                return None
+            if text.strip():
+                reasons[each.reason] += 1
+        if reasons.total() >= HOPELESS or (reasons and not self._is_known):
+            return reasons.most_common(1)[0][0]
+        return None
+
+    def _down(self, reason: str) -> EndpointError:
+        stop = "" if reason.endswith((".", "?", "!")) else "."
+        return EndpointError(
+            f"{self._scorer.spec} does not work: {reason}{stop} {self.result.scored:,} new scores are stored; "
+            "the same command goes on from there."
+        )
+
+
+def _batches(rows: Iterable[ToScore], size: int) -> Iterator[list[ToScore]]:
+    """Group outcomes into batches of at least `size` texts."""
+    batch: list[ToScore] = []
+    texts = 0
+    for row in rows:
+        batch.append(row)
+        texts += len(row.texts)
+        if texts >= size:
+            yield batch
+            batch, texts = [], 0
+    if batch:
+        yield batch

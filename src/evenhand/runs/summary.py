@@ -14,7 +14,7 @@ from typing import Any
 
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.types import Status, Usage
-from evenhand.runs.lock import is_locked
+from evenhand.runs.file import is_locked
 from evenhand.runs.store import Store, no_plan, unreadable
 
 UNGRADED: tuple[Status, ...] = ("failed", "unscored", "cut")

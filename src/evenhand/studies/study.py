@@ -15,8 +15,8 @@ from evenhand.benchmarks.base import Benchmark, Metric
 from evenhand.core.errors import PlanError
 from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
-from evenhand.runs.rows import FINAL
 from evenhand.runs.scores import refined
+from evenhand.runs.store import FINAL
 from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, shared_samples, steps_of, walk
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements

@@ -23,7 +23,7 @@ import orjson
 from evenhand.core.errors import EvenhandError
 from evenhand.core.files import cache_folder
 from evenhand.core.sqlite import connect, version_of
-from evenhand.runs.lock import is_locked
+from evenhand.runs.file import is_locked
 from evenhand.runs.store import FILE_NAME, LOG_NAME
 from evenhand.runs.summary import RunSummary, read_summary
 

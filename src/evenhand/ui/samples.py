@@ -24,8 +24,7 @@ from evenhand.core.sqlite import connect, transaction
 from evenhand.core.types import Sample
 from evenhand.judging.judge import DISAGREED, FAR_APART
 from evenhand.panels import votes_in
-from evenhand.runs.rows import FINAL
-from evenhand.runs.store import Store, json_list
+from evenhand.runs.store import FINAL, Store, json_list
 from evenhand.studies.show import result_text
 
 PAGE = 50

@@ -15,7 +15,7 @@ from inspect_ai.solver import TaskState
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 from evenhand.models.request import to_json
-from evenhand.runs.rows import outcome_json, sample_from
+from evenhand.runs.store import outcome_json, sample_from
 
 KEY = "evenhand"
 """Where a sample's metadata has what Inspect has no field for, and its store the outcome."""

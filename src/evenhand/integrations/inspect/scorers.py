@@ -13,8 +13,8 @@ from evenhand.benchmarks.base import Benchmark, load_benchmark
 from evenhand.core.types import Answer, Record, Refusal, Status, Unscored
 from evenhand.integrations.inspect.samples import KEY, outcome_of, own_sample, plain_errors, sample_of
 from evenhand.integrations.inspect.solvers import Tools
-from evenhand.runs.rows import FINAL
-from evenhand.runs.scoring import graded, scores_of
+from evenhand.runs.pools import graded, scores_of
+from evenhand.runs.store import FINAL
 from evenhand.studies.estimates import estimate
 from evenhand.studies.tally import ALL, Tally
 

@@ -20,7 +20,7 @@ from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model, ModelOptions, load_model
 from evenhand.models.inspect import InspectModel
-from evenhand.runs.searching import SearchPool
+from evenhand.runs.pools import SearchPool
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import BASE, Answering, Session
 

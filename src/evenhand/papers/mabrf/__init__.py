@@ -30,8 +30,8 @@ from evenhand.papers.mabrf.tables import (
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan
+from evenhand.runs.pools import OPTIONS
 from evenhand.runs.request import JudgeFields
-from evenhand.runs.searching import OPTIONS
 from evenhand.studies.conclusions import conclusions
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.search.web.polite import Pace
+from evenhand.search.web.fetch import Pace
 
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
 """The default: four engines, each with its own index."""

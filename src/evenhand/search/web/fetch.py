@@ -1,28 +1,255 @@
 """Fetches untrusted web pages: public addresses only, robots.txt respected, with time and size limits.
 
-Every redirect is checked again (see `address`). Nothing about the user is sent: no cookies, referer, passwords or proxy
-settings. A failure is a SearchError of one sentence that names the host, never the whole URL.
+Host names are checked when they are resolved, and the connection uses the checked address, so DNS rebinding does not
+help an attacker; numeric addresses are checked when the URL is parsed, and every redirect is checked again. Nothing
+about the user is sent: no cookies, referer, passwords or proxy settings. Of robots.txt (RFC 9309) only the product name
+counts, so that a file with thousands of names cannot fill the memory. A failure is a SearchError of one sentence that
+names the host, never the whole URL.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import random
 import re
+import socket
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from evenhand.core.errors import SearchError
+from evenhand.core import http
+from evenhand.core.errors import MissingExtraError, SearchError
 from evenhand.core.http import open_session
-from evenhand.search.web.address import CheckedResolver, Resolve, page_url
-from evenhand.search.web.body import ACCEPTED_ENCODING, decode, read_body
-from evenhand.search.web.polite import user_agent
-from evenhand.search.web.robots import EVERYTHING, Robots, read_robots
+from evenhand.core.version import versions
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+    from protego import Protego
+
+
+LONGEST_WAIT = 30.0
+"""Seconds; a server whose Retry-After is longer counts as down."""
+
+
+def user_agent() -> str:
+    return f"evenhand/{versions().get('evenhand', 'unknown')}"
+
+
+class Pace(http.Pace):
+    """A rate limit of one request every `gap` seconds, with backoff between retries."""
+
+    async def back_off(self, failures: int, retry_after: float | None = None) -> None:
+        """Wait after failure number `failures` (from 1) for `retry_after`, or exponentially longer; with jitter."""
+        if retry_after is not None:
+            await self._sleep(retry_after * random.uniform(1, 1.2))
+        else:
+            await self._sleep(min(LONGEST_WAIT, 2.0**failures) * random.uniform(0.5, 1))
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Maps host and port to all its addresses; raises OSError if there are none."""
+
+LONGEST_URL = 2_000
+_LOWEST_FREE_PORT = 1024
+_WEB_PORTS = (80, 443)
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Browsers treat a host as a number if its last label looks like one.
+_ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
+_HOST = re.compile(r"[a-z0-9_.-]{1,253}", re.IGNORECASE)
+
+
+def page_url(text: str, allow: Collection[str] = ()) -> URL:
+    """Parse a URL and check everything that can be checked before its host name is resolved."""
+    if len(text) > LONGEST_URL:
+        raise SearchError(f"The URL has more than {LONGEST_URL:,} characters, so it is not fetched.")
+    try:
+        url = URL(text)
+        host, port = url.raw_host, url.port
+    except (ValueError, UnicodeError) as error:
+        raise SearchError("The URL is not valid.") from error
+    if url.scheme not in ("http", "https"):
+        raise SearchError(f"Only http and https URLs are fetched, not {url.scheme[:20] or 'one without a scheme'}.")
+    if "@" in url.raw_authority:
+        raise SearchError("The URL contains a user name or password, so it is not fetched.")
+    if not host or port is None:
+        raise SearchError("The URL has no host.")
+    # Web pages may use any high port; other low ports belong to other services (mail, …), which must not be contacted.
+    if port not in _WEB_PORTS and port < _LOWEST_FREE_PORT:
+        raise SearchError(f"Port {port} of {host} is not a web port.")
+    if not is_allowed(host, port, allow):
+        _check_written_address(host)
+    return url
+
+
+def is_allowed(host: str, port: int, allow: Collection[str]) -> bool:
+    """Whether this host and port are exempt from the address check."""
+    return f"{host}:{port}" in allow
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an address, including one embedded in it (NAT64, 6to4), belongs to the public internet."""
+    if isinstance(address, IPv4Address):
+        return address.is_global and not (address.is_multicast or address.is_reserved)
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    if address in _NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+    if address.sixtofour is not None and not is_public(address.sixtofour):
+        return False
+    return address in _GLOBAL_UNICAST and address.is_global and not address.is_multicast
+
+
+class CheckedResolver(AbstractResolver):
+    """A resolver for aiohttp that returns the addresses of a host only if all of them are public."""
+
+    def __init__(self, resolve: Resolve | None = None, allow: Collection[str] = ()) -> None:
+        self._resolve = resolve or _system_addresses
+        self._allow = allow
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        del family  # IPv4 and IPv6 are both resolved and checked
+        addresses = [ip_address(text) for text in await self._resolve(host, port)]
+        if not addresses:
+            raise OSError(f"{host} has no address")
+        if not is_allowed(host, port, self._allow) and not all(map(is_public, addresses)):
+            raise _not_public(host)
+        return [_resolved(host, port, address) for address in addresses]
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+def _check_written_address(host: str) -> None:
+    """Reject a numeric address that is not public or not written in the standard way."""
+    if ":" in host or _ENDS_IN_NUMBER.search(host):
+        try:
+            address = ip_address(host)
+        except ValueError as error:  # 127.1, 0x7f000001, fe80::1%eth0, …
+            raise SearchError("The URL has a numeric address in an unusual notation, so it is not fetched.") from error
+        if not is_public(address):
+            raise _not_public(host)
+    elif not _HOST.fullmatch(host):
+        raise SearchError("The host name is not valid.")
+
+
+def _not_public(host: str) -> SearchError:
+    return SearchError(f"{host} is not on the public internet, so it is not fetched.")
+
+
+def _resolved(host: str, port: int, address: IPv4Address | IPv6Address) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=str(address),
+        port=port,
+        family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
+        proto=0,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )
+
+
+async def _system_addresses(host: str, port: int) -> list[str]:
+    entries: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
+
+
+ACCEPTED_ENCODING = "gzip"
+_CHUNK = 1 << 16
+_GZIP = 31
+"""The zlib window size that selects the gzip format."""
+_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_SIMPLE = ("iso8859-", "cp125", "koi8-", "mac-")
+_OTHERS = frozenset({
+    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "gb2312", "gbk", "gb18030", "big5", "big5hkscs",
+    "shift_jis", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949", "cp874", "tis-620",
+})  # fmt: skip
+
+
+async def read_body(response: ClientResponse, most: int) -> tuple[bytes, bool]:
+    """Return the first `most` bytes after decompression, and whether the body is complete."""
+    unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        # One byte beyond the limit distinguishes a body that just fits from one that does not.
+        body += unpack.decompress(chunk, most + 1 - len(body)) if unpack else chunk
+        if len(body) > most:
+            return bytes(body[:most]), False
+        if unpack and unpack.eof:  # ignore anything after the end of the stream
+            break
+    return bytes(body), True
+
+
+def decode(body: bytes, charset: str | None) -> str:
+    """Decode with the charset of the reply, else of the page, else UTF-8; invalid bytes are replaced."""
+    match = None if charset else _CHARSET.search(body, 0, 2_048)
+    named = match[1].decode("ascii", "replace") if match else charset or "utf-8"
+    return body.decode(_codec(named), "replace")
+
+
+def _unpacker(encoding: str) -> zlib._Decompress | None:  # pyright: ignore[reportPrivateUsage] - it has no other name
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(_GZIP)
+        case _:
+            raise SearchError("The page has a compression that was not requested.")
+
+
+def _codec(name: str) -> str:
+    """Return the codec if web pages use it, else UTF-8; others of Python's (punycode, …) can be made very slow."""
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return known if known in _OTHERS or known.startswith(_SIMPLE) else "utf-8"
+
+
+US = "evenhand"
+_AGENT = re.compile(r"\s*user(?:-|\s+)?agent(?:\s*:|\s)\s*([a-z_-]+|\*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Robots:
+    """The rules of one robots.txt; without rules, everything is allowed."""
+
+    rules: Protego | None = None
+
+    def allow(self, path: str) -> bool:
+        """Whether the path, with its query, may be fetched; of rules of equal length, `Allow` wins."""
+        # With a host, since a path that begins with two slashes would be parsed as one.
+        return self.rules is None or self.rules.can_fetch(f"http://host{path}", US)
+
+
+EVERYTHING = Robots()
+
+
+def read_robots(text: str) -> Robots:
+    """Parse the rules for our name, or else those for all robots."""
+    try:
+        from protego import Protego
+    except ImportError as error:
+        raise MissingExtraError("Reading web pages", "search") from error
+    return Robots(Protego.parse("\n".join(map(_with_simple_name, text.removeprefix("\ufeff").splitlines()))))
+
+
+def _with_simple_name(line: str) -> str:
+    match = _AGENT.match(line)
+    if match is None:
+        return line
+    name = (match[1] or "").lower()
+    return f"User-agent: {name if name in (US, '*') else 'other'}"
+
 
 PLAIN = "text/plain"
 TYPES = ("text/html", "application/xhtml+xml", PLAIN)

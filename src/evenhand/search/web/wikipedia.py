@@ -13,8 +13,8 @@ import orjson
 from evenhand.core.errors import SearchError, UsageError
 from evenhand.core.http import open_session, retry_after
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.search.web.html_text import plain_text
-from evenhand.search.web.polite import LONGEST_WAIT, Pace, user_agent
+from evenhand.search.web.fetch import LONGEST_WAIT, Pace, user_agent
+from evenhand.search.web.pages import plain_text
 
 TRIES = 4
 _GAP = 0.2
