@@ -1,3 +1,5 @@
 """Guard servers for tests, stopped after each."""
 
-from support.guard_server import guarding  # noqa: F401 - a fixture
+from support.guard_server import guarding
+
+__all__ = ["guarding"]

@@ -14,7 +14,7 @@ from aiohttp import web
 from evenhand.guards.fields import TooManyValuesError, parse_json
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route
-from support.server import Reply, raw, refuse, reply_with
+from support.server import Body, Reply, completion, raw, refuse, reply_with, skip
 
 KEY = "evh-a-key-with-a-budget-0123456789"
 BUDGET: dict[str, Any] = {
@@ -34,7 +34,9 @@ def _stream(deltas: Sequence[Mapping[str, Any]], *, stay: bool = False, usage: A
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         choices = [{"choices": [{"index": 0, "delta": each, "finish_reason": None}]} for each in deltas]
-        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]} | ({"usage": usage} if usage else {})
+        end: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        if usage is not None:
+            end["usage"] = usage
         await response.write(b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in choices))
         if stay:
             await asyncio.sleep(600)
@@ -159,3 +161,25 @@ async def test_09_a_stream_that_was_never_called_costs_nothing(serve: Serve, gua
         assert (await guard.chat("word " * 1000, stream=True, headers=AUTH)).status >= 400
 
     assert await _spent(guard) == 0
+
+
+async def test_10_one_clients_poisoned_prompts_do_not_open_the_breaker_for_others(serve: Serve, guarding: Guarding):
+    poison = "Poison."
+    good = reply_with(completion(CLEAN))
+
+    def answer(body: Body) -> Reply:
+        return reply_with({}, 500) if poison in str(body["messages"]) else good
+
+    behind = await serve(answer=answer)
+    keys = {name: {"hash": hashlib.sha256(name.encode()).hexdigest()} for name in ("attacker", "other")}
+    guard = await guarding(route(behind.url, method="default", evaluators=[]), keys=keys)
+
+    async def ask(name: str, text: str) -> int:
+        return (await guard.chat(text, headers={"Authorization": f"Bearer {name}"})).status
+
+    assert await ask("other", "Hello?") == 200
+    for _ in range(20):
+        assert await ask("attacker", poison) == 502
+        skip(0.5)
+
+    assert [await ask("other", "Hello?") for _ in range(5)] == [200] * 5

@@ -76,7 +76,7 @@ def token(secret: bytes, who: str) -> str:
 
 
 def token_hash(presented: str) -> str:
-    return hashlib.sha256(presented.encode()).hexdigest()
+    return hashlib.sha256(presented.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

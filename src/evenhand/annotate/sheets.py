@@ -22,6 +22,7 @@ from evenhand.benchmarks.base import draw_key
 from evenhand.benchmarks.opinions import HIGHEST, RatedExample, Scale, opinion_scales
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import draft_folder
+from evenhand.core.format import is_formula, plain_text
 from evenhand.core.types import Sample
 from evenhand.runs.stored import ArmSource, StoredRun, common_answers, open_sources
 
@@ -34,7 +35,6 @@ CANNOT_TELL = "?"
 """In a cell: the rater has looked and cannot rate this."""
 _ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
 """No digits, because a spreadsheet turns 12e345 into a number. No vowels, so that ids do not spell words."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def rater_names(text: str) -> list[str]:
@@ -202,7 +202,7 @@ def _id(number: int) -> str:
 
 
 def _sheet(items: Sequence[Item]) -> str:
-    rows = ([each.id, _quoted(each.sample.prompt), _quoted(each.answer), *("" for _ in SHORTS)] for each in items)
+    rows = ([each.id, plain_text(each.sample.prompt), plain_text(each.answer), *("" for _ in SHORTS)] for each in items)
     return sheet_text(COLUMNS, rows)
 
 
@@ -236,14 +236,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return [{name: row.get(name) or "" for name in columns} for row in rows]
 
 
-def _quoted(text: str) -> str:
-    """Quote a text that a spreadsheet would run as a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 def unquoted(text: str) -> str:
-    """Return the text without the quote of `_quoted`."""
-    return text[1:] if text.startswith(tuple(f"'{each}" for each in _FORMULA)) else text
+    """Return the text without the quote of `plain_text`."""
+    return text[1:] if text.startswith("'") and is_formula(text[1:]) else text
 
 
 def _instructions() -> str:

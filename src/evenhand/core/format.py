@@ -129,6 +129,19 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""How a cell begins that a spreadsheet runs as a formula; the wide signs count in some languages."""
+
+
+def is_formula(text: str) -> bool:
+    return text.lstrip(" \n").startswith(_FORMULAS)
+
+
+def plain_text(text: str) -> str:
+    """A text for a cell of a file that spreadsheets open: one that they would run as a formula gets a quote."""
+    return f"'{text}" if is_formula(text) else text
+
+
 def plain_cell(value: Any) -> Any:
     """A value for one cell of a data frame or file; lists and mappings become JSON."""
     return orjson.dumps(value).decode() if isinstance(value, (list, tuple, dict)) else value

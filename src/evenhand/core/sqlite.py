@@ -32,12 +32,12 @@ def connect(
 
     Args:
         synchronous: OFF for caches, whose loss costs only time; FULL for what must survive a power cut at once.
-        private: Only this user may read the file, and deleted rows are overwritten.
+        private: Deleted rows are overwritten.
         check: Raises if the file is not the wanted one; called before anything is written to it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if private:
-        path.touch(mode=0o600)
+    if not path.exists():
+        path.touch(mode=0o600)  # prompts and answers are for nobody else
     db = sqlite3.connect(path, timeout=busy, isolation_level=None, check_same_thread=False)
     try:
         if check is not None:

@@ -100,7 +100,7 @@ LARGEST_COUNT = 10**9
 
 def token_count(value: Any) -> int:
     """Return the token count that an endpoint reports; 0, which stands for not given, if it cannot be one."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < LARGEST_COUNT
     return int(value) if usable else 0
 
 

@@ -74,7 +74,7 @@ def parse_json(data: bytes, most: int, *, halves: bool = False) -> Any:
     """Return the value of JSON that has at most `most` lists, objects and strings; raises ValueError.
 
     They are counted before they are built: `[[],[],…` takes many times its size in memory. Numbers take little. With
-    `halves`, those of a character that an endpoint has cut into two chunks are kept, for `mended`.
+    `halves`, those of a character that an endpoint has cut into two chunks are kept, for `mended`, and so is NaN.
     """
     data = data.removeprefix(_BOM)
     if data.count(b"[") + data.count(b"{") + data.count(b'"') // 2 > most:
@@ -87,7 +87,7 @@ def parse_json(data: bytes, most: int, *, halves: bool = False) -> Any:
     try:
         return orjson.loads(data)
     except ValueError:
-        if halves and b"\\ud" in data.lower():
+        if halves and (b"\\ud" in data.lower() or b"NaN" in data or b"Infinity" in data):
             return json.loads(data)
         raise
     finally:
@@ -202,7 +202,7 @@ def allowed_logprobs(logprobs: Any, text: str) -> dict[str, Any] | None:
                 "top_logprobs": [],
             }
             for each in tokens
-            if isinstance(each.get("logprob"), (int, float))
+            if isinstance(each.get("logprob"), (int, float)) and math.isfinite(each["logprob"])
         ]
     }
 
@@ -213,7 +213,7 @@ def call_words(message: Mapping[str, Any], offered: Collection[str] = ()) -> str
     for each in (*message.get("tool_calls", ()), {"function": message.get("function_call")}):
         if not (called := as_mapping(each.get("function") or each.get("custom"))):
             continue
-        words.append(name_words(each.get("id", "")))
+        words.append(name_words(str(each.get("id", ""))))
         if called["name"] not in offered:
             words.append(name_words(called["name"]))
         written: str = called.get("arguments", called.get("input", ""))

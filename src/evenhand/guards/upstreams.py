@@ -57,6 +57,7 @@ Chunk = dict[str, Any]
 FAILURES, FAILING_SECONDS = 5, 1.0
 """A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
 _BUSY = (429, 503, 504)
+_MOST_CALLERS = 1000
 MOST_VALUES = 500_000
 """Lists, objects and strings of one reply; log-probabilities of long answers have many."""
 _BOM = b"\xef\xbb\xbf"
@@ -409,6 +410,10 @@ TRIED: ContextVar[list[Tried] | None] = ContextVar("tried", default=None)
 """Where the calls of the current request are listed, if somebody wants to know."""
 
 
+CALLER: ContextVar[str] = ContextVar("caller", default="")
+"""Who sends the current request: the name of a key, or "" where there are none."""
+
+
 def new_breaker() -> Breaker:
     return Breaker(FAILURES, FAILING_SECONDS)
 
@@ -436,7 +441,11 @@ class Upstreams(Upstream):
         self._upstreams = upstreams
         self._title = title or self.spec
         self._listed = listed
-        self._failover = Failover(endpoints, retries, patience=patience, report=self._report)
+        self._callers: set[str] = set()
+        """Who has used these upstreams."""
+        self._failed_for: dict[str, set[str]] = {}
+        """Endpoint → whose requests it failed on since its last answer."""
+        self._failover = Failover(endpoints, retries, patience=patience, report=self._report, counts=self._counts)
         self._model = PoolModel([each.model for each in upstreams], failover=self._failover)
         self._model.spec = self.spec
 
@@ -473,8 +482,27 @@ class Upstreams(Upstream):
         except NoEndpointError as error:
             raise UpstreamError(503, f"{self._title}: {error}", retry_after=error.wait) from error
 
+    def _counts(self, attempt: Attempt, error: ModelError) -> bool:
+        """Whether an error is a fault of the endpoint: one caller's poisoned requests must not keep out the others.
+
+        An endpoint that cannot be reached or is busy says so itself. Other errors count once requests of two callers
+        fail without an answer between them, and always if there is only one caller.
+        """
+        caller = CALLER.get()
+        if len(self._callers) < _MOST_CALLERS:
+            self._callers.add(caller)
+        failed_for = self._failed_for.setdefault(attempt.endpoint.name, set())
+        if len(failed_for) < _MOST_CALLERS:
+            failed_for.add(caller)
+        is_own = not isinstance(error, UpstreamError) or isinstance(error, Unreachable) or error.status in _BUSY
+        return is_own or len(failed_for) > 1 or len(self._callers) == 1
+
     def _report(self, attempt: Attempt, error: BaseException | None, changed: bool) -> None:
         endpoint, tried = attempt.endpoint, TRIED.get()
+        if error is None:
+            self._failed_for.pop(endpoint.name, None)
+            if len(self._callers) < _MOST_CALLERS:
+                self._callers.add(CALLER.get())
         if tried is not None and self._listed and (attempt.answered or isinstance(error, ModelError)):
             tried.append(Tried(endpoint.name, isinstance(error, ModelError) and not error.request_at_fault))
         if changed and endpoint.breaker.is_open:

@@ -196,6 +196,7 @@ class Failover:
         patient: bool = False,
         patience: float = math.inf,
         report: Report | None = None,
+        counts: Callable[[Attempt, ModelError], bool] | None = None,
         sleep: Sleep | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -204,6 +205,8 @@ class Failover:
         self._patient = patient
         self._patience = patience
         self._report = report
+        self._counts = counts
+        """Whether an error says something about the endpoint; all do if nobody tells them apart."""
         self._sleep = sleep
         self._clock = clock or _loop_time
         self._backoff = RetryPolicy(retries, ceiling=LONGEST_PAUSE)
@@ -259,13 +262,16 @@ class Failover:
             changed = breaker.succeeded(epoch)
         elif isinstance(error, asyncio.CancelledError) and not attempt.answered and now - began >= self._patience:
             changed = breaker.failed(EndpointError("no answer came in time"), epoch, now)
-        elif isinstance(error, ModelError) and not error.request_at_fault:
+        elif isinstance(error, ModelError) and not error.request_at_fault and self._is_counted(attempt, error):
             changed = breaker.failed(error, epoch, now, getattr(error, "retry_after", None) or 0.0)
         else:
             breaker.abandoned(epoch)
         if self._report is not None:
             self._report(attempt, error, changed)
         self._admit()
+
+    def _is_counted(self, attempt: Attempt, error: ModelError) -> bool:
+        return self._counts is None or self._counts(attempt, error)
 
     async def _may_retry(self, error: ModelError, failures: int, tried: set[Endpoint]) -> bool:
         """Return whether the call may be tried again, after a pause if all endpoints have been tried."""

@@ -13,6 +13,8 @@ import orjson
 
 from evenhand.core.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
 
+_LARGEST = 256 * 2**20
+"""Bytes of an unpacked value: a few megabytes could unpack to many gigabytes."""
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves almost nothing."""
 _SHORT = 16
@@ -81,7 +83,14 @@ def compressed(data: bytes) -> bytes:
 
 
 def unpack(blob: bytes) -> Any:
-    return orjson.loads(blob if blob[:1] == b"{" else zlib.decompress(blob))
+    """Return a packed value; raises ValueError or zlib.error for what no run has written."""
+    if blob[:1] == b"{":
+        return orjson.loads(blob)
+    inflate = zlib.decompressobj()
+    data = inflate.decompress(blob, _LARGEST)
+    if inflate.unconsumed_tail or not inflate.eof:
+        raise ValueError("a packed value is larger than any that is written, or cut")
+    return orjson.loads(data)
 
 
 def generation_from(value: Any) -> Generation:

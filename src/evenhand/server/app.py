@@ -11,6 +11,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from evenhand.guards.upstreams import CALLER
 from evenhand.server.access import allow_origins, auth_middleware, caller_of, preflight
 from evenhand.server.chat_api.chat import answer_chat, answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
@@ -95,7 +96,9 @@ def _answer_routes(server: Server) -> Iterator[web.RouteDef]:
 
 def _with_routes(server: Server, answer: Answer) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await answer(request, server.routes.only(caller_of(request).routes))
+        caller = caller_of(request)
+        CALLER.set(caller.name)
+        return await answer(request, server.routes.only(caller.routes))
 
     return handle
 

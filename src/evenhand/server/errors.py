@@ -37,7 +37,11 @@ _ADDRESSES = re.compile(
     r"|\blocalhost\b"
     r"|(?<![\w.])/(?:[\w.@+-]{1,255}/)+[\w.@+-]{0,255}"  # a path
 )
-_FIELD = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}")
+_CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+){0,9}")
+"""Types and codes of errors, as all endpoints write them; hosts and paths have other signs."""
+_PARAMETER = re.compile(r"[a-z][a-z_]{0,40}(?:\[[0-9]{1,6}\])?(?:\.[a-z_]{1,40}(?:\[[0-9]{1,6}\])?){0,8}")
+_PARAMETERS = frozenset({"messages", "model", "tools", "tool_choice", "functions", "function_call", "response_format"})
+"""Fields of a request whose parts are named with dots; a host looks alike."""
 
 
 def as_request_error(error: Exception, request_id: str, path: str = "") -> RequestError:
@@ -89,9 +93,9 @@ def _upstream_error(error: UpstreamError) -> RequestError:
     return RequestError(
         status,
         _CUT if isinstance(error, CutReply) else cleaned(error.reason) or _MESSAGES.get(status, _FAILED),
-        kind=_name(fields["type"]) if status in _CLIENT_ERRORS else None,
-        code=_name(fields["code"]) if status in _CLIENT_ERRORS else "upstream_error",
-        param=_name(fields["param"]),
+        kind=_code(fields["type"]) if status in _CLIENT_ERRORS else None,
+        code=_code(fields["code"]) if status in _CLIENT_ERRORS else "upstream_error",
+        param=_parameter(fields["param"]),
         retry_after=wait,
         upstream=_kind(error, status),
         detail=str(error),
@@ -104,9 +108,16 @@ def cleaned(reason: str) -> str:
     return _ADDRESSES.sub("[address]", line)[:_LONGEST_REASON]
 
 
-def _name(value: Any) -> str | None:
-    """Return a field's name or an error code of the endpoint; None if it could be anything else."""
-    return value if isinstance(value, str) and _FIELD.fullmatch(value) and redacted(value) == value else None
+def _code(value: Any) -> str | None:
+    """Return a type or code of the endpoint's error; None if it could be anything else."""
+    return value if isinstance(value, str) and _CODE.fullmatch(value) and redacted(value) == value else None
+
+
+def _parameter(value: Any) -> str | None:
+    """Return the name of a field of the request; None if it could be a host or a path."""
+    if not isinstance(value, str) or not _PARAMETER.fullmatch(value):
+        return None
+    return value if "." not in value or re.split(r"[.\[]", value)[0] in _PARAMETERS else None
 
 
 def _kind(error: UpstreamError, status: int) -> str:

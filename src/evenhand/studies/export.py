@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.core.errors import StoreError
 from evenhand.core.files import draft, scratch_file
-from evenhand.core.format import plain_cell
+from evenhand.core.format import plain_cell, plain_text
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.export_arrow import Rows, write_data_set, write_parquet
@@ -171,6 +171,11 @@ def _write_jsonl(rows: Rows, file: BinaryIO) -> int:
     return count
 
 
+def _csv_cell(value: Any) -> Any:
+    cell = plain_cell(value)
+    return plain_text(cell) if isinstance(cell, str) else cell
+
+
 def _write_csv(rows: Rows, file: BinaryIO) -> int:
     """Write the rows, each read once. Rows of different status have different columns, all known only at the end.
 
@@ -183,7 +188,7 @@ def _write_csv(rows: Rows, file: BinaryIO) -> int:
         writer = csv.writer(text)
         for row in rows():
             columns |= dict.fromkeys(row)
-            writer.writerow([plain_cell(row.get(name)) for name in columns])
+            writer.writerow([_csv_cell(row.get(name)) for name in columns])
             ends.append(body.tell())
             widths.append(len(columns))
         header = io.StringIO(newline="")

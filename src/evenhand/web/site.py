@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from time import time
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -164,7 +164,7 @@ class Site:
         given = request.headers.get("X-Token", "")
         if not given and request.content_type == "application/x-www-form-urlencoded":
             given = str((await request.post()).get(TOKEN, ""))
-        if not hmac.compare_digest(given.encode(), self.token(request).encode()):
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.token(request).encode()):
             raise RequestError(403, "This form is out of date. Go back, reload the page and try again.")
 
     def _failure(self, request: web.Request, error: Exception) -> web.Response:
@@ -189,8 +189,10 @@ class Site:
 
     def _cookie(self, request: web.Request) -> str:
         """Cookies are shared by all ports of a host, so the name has the port."""
-        port = urlsplit(f"//{request.host}").port or 0
-        return f"evenhand-{port}"
+        try:
+            return f"evenhand-{urlsplit(f'//{request.host}').port or 0}"
+        except ValueError as error:
+            raise RequestError(400, "The Host header of this request is not valid.") from error
 
     async def _get_login(self, request: web.Request) -> web.Response:
         to = tag("input", type="hidden", name="to", value=_own_path(request.query.get("to", "/")))
@@ -261,6 +263,7 @@ def shared_assets() -> Assets:
 
 async def serve(site: Site, port: int, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; `ready` gets the address."""
+    _log_to_terminal()
     runner = web.AppRunner(site.app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
     stop = asyncio.Event()
     await runner.setup()
@@ -275,6 +278,16 @@ async def serve(site: Site, port: int, ready: Callable[[str], None]) -> None:
         await runner.cleanup()
 
 
+def _log_to_terminal() -> None:
+    """Show wrong keys and faults on stderr: pages point to the terminal, and an attack must leave a trace."""
+    logger = logging.getLogger("evenhand")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
+
+
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
@@ -286,12 +299,20 @@ def _reject_other_sites(request: web.Request) -> None:
     follows_link = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
     comes_from = request.headers.get("Sec-Fetch-Site", "same-origin")
     is_ours = comes_from in ("same-origin", "none") or follows_link
-    if not is_ours or (origin is not None and urlsplit(origin).netloc != request.host):
+    if not is_ours or (origin is not None and _split(origin).netloc != request.host):
         raise RequestError(403, "Pages of other sites may not use this server.")
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address; one that is none becomes that of another site."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "not an address", "", "", "")
 
 
 def _own_path(text: str) -> str:
     """Return a path of this site; anything else becomes the first page."""
-    parts = urlsplit(text)
+    parts = _split(text)
     is_path = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc and text.isprintable()
     return text if is_path and "\\" not in text else "/"

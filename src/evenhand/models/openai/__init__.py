@@ -22,7 +22,13 @@ from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
 from evenhand.models.endpoints import holds_secret
 from evenhand.models.openai import echo
-from evenhand.models.openai.wire import is_filtered, parse_generation, request_body, unsupported_parameter
+from evenhand.models.openai.wire import (
+    is_filtered,
+    parse_generation,
+    parse_reply,
+    request_body,
+    unsupported_parameter,
+)
 
 DEFAULT_URL = "https://api.openai.com/v1"
 _HINTS = Hints(
@@ -199,7 +205,7 @@ class OpenAIModel(Model):
         if reply.status != 200:
             raise self.client.fault(reply)
         try:
-            return parse_generation(orjson.loads(reply.body), self.spec)
+            return parse_generation(parse_reply(reply.body), self.spec)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             title, start = self.client.title, self.client.excerpt(reply.body, 120)
             if reply.body.lstrip()[:1] == b"<" and not self.client.worked:

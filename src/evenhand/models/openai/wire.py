@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -47,6 +48,7 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
     )
     for name in _OPTIONAL
 }
+_NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:NaN|Infinity)\b")
 _TOO_LONG = re.compile(r"context.?length|context.?size|too (?:large|long|many tokens)", re.IGNORECASE)
 """The request is too long, whatever parameters the message mentions."""
 _PLACE = re.compile(r"'loc': \('body', '(\w+)'")
@@ -135,6 +137,16 @@ def is_filtered(payload: bytes) -> bool:
         return orjson.loads(payload)["error"]["code"] == "content_filter"
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def parse_reply(payload: bytes) -> Any:
+    """Parse a reply; some servers write NaN for a log-probability, which is no JSON."""
+    try:
+        return orjson.loads(payload)
+    except ValueError:
+        if not _NO_NUMBER.search(payload):
+            raise
+        return json.loads(payload)
 
 
 def parse_generation(reply: Any, spec: str) -> Generation:

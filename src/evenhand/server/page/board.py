@@ -16,7 +16,8 @@ from typing import Any
 
 from evenhand.core.format import finite
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, InputRecord
+from evenhand.guards.upstreams import Tried
 from evenhand.server.state.state import State
 from evenhand.server.state.types import SILENT_SECONDS, SharedStoreError
 from evenhand.server.telemetry.events import KEPT, Event, Events, shortened
@@ -324,6 +325,10 @@ def _from_json(text: str) -> Event:
     known = _known(Event, json.loads(text))
     for name in ("before", "after"):
         known[name] = tuple(Check(**_known(Check, each)) for each in known[name])
+    if given := known["input"]:
+        checks = tuple(Check(**_known(Check, each)) for each in given["checks"])
+        known["input"] = InputRecord(given["action"], tuple(given["why"]), checks)
+    known["tried"] = tuple(Tried(**each) for each in known["tried"])
     known["why"] = tuple(known["why"])
     known["usage"] = Usage(**_known(Usage, known["usage"]))
     return Event(**known)
