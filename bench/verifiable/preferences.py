@@ -13,12 +13,12 @@ from random import Random
 
 import orjson
 
-from evenhand.training.questions.row import Row, read_rows
+from evenhand.training.questions.row import QuestionRow, read_rows
 
 NOT_TOLD = {"en": "It is not told.", "es": "No se dice.", "de": "Das wird nicht gesagt."}
 
 
-def wrong_answer(row: Row, rng: Random) -> str:
+def wrong_answer(row: QuestionRow, rng: Random) -> str:
     other = rng.choice([i for i in range(len(row.options)) if i != row.right])
     if row.form in ("sentence", "short"):
         return NOT_TOLD[row.language] if other == row.unknown else f"{row.options[other]}."

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.stats.intervals import mean_interval
-from evenhand.training.questions.grading import Grade
+from evenhand.training.questions.grading import ReplyGrade
 
 Found = dict[str, Any]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 44, 190, 16, 40
@@ -202,7 +202,8 @@ def _evaluation(file: Path) -> Found:
     with file.open() as lines:
         rows = [json.loads(line) for line in lines]
     graded = [
-        {**row, "condition": "greedy", "verdict": "right" if Grade(row["grade"]).right else "wrong"} for row in rows
+        {**row, "condition": "greedy", "verdict": "right" if ReplyGrade(row["grade"]).right else "wrong"}
+        for row in rows
     ]
     return {"held-out questions": {"replies": graded}}
 

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.core.progress import Count, ignore
 from evenhand.models.ray.replica import Failure
-from evenhand.training.cluster import Board, Workers, environment_of, placed
+from evenhand.training.cluster import ProgressBoard, Workers, environment_of, placed
 from support.ray_cluster import pids
 from support.shell import Shell
 from support.tiny import make_byte_model
@@ -149,7 +149,7 @@ def test_a_configuration_gives_the_variables_of_the_launcher():
 
 
 def test_workers_that_never_get_further_are_given_up():
-    board = Board()
+    board = ProgressBoard()
     board.begin()
     board.tell("sft", 5, 10)
     for _ in range(3):

@@ -21,7 +21,7 @@ from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
-from evenhand.training.questions import Plan, Row, make  # noqa: E402
+from evenhand.training.questions import QuestionPlan, QuestionRow, make  # noqa: E402
 from evenhand.training.questions.folder import draw, load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
@@ -52,15 +52,15 @@ def _no_official_bbq(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def questions() -> list[Row]:
-    return draw(Plan(seed=1), "train", 16, load_benchmarks())[0]
+def questions() -> list[QuestionRow]:
+    return draw(QuestionPlan(seed=1), "train", 16, load_benchmarks())[0]
 
 
 @pytest.fixture
-def rows(tmp_path: Path, questions: list[Row]) -> Callable[..., Path]:
+def rows(tmp_path: Path, questions: list[QuestionRow]) -> Callable[..., Path]:
     """Writes rows of one's own, held-out ones included."""
 
-    def write(*chosen: Row) -> Path:
+    def write(*chosen: QuestionRow) -> Path:
         folder = tmp_path / "rows"
         folder.mkdir()
         lines = b"".join(row.line() for row in chosen or questions)
@@ -219,7 +219,7 @@ def test_a_stop_by_the_limits_is_reported(shell: Shell, spelling: str, rows: Cal
     assert "! No step of this training was kept" in shell.out
 
 
-def test_rl_asks_the_rows_of_its_own_file(rows: Callable[..., Path], questions: list[Row]):
+def test_rl_asks_the_rows_of_its_own_file(rows: Callable[..., Path], questions: list[QuestionRow]):
     folder = rows(*questions[:12])
     assert own_questions(folder, count=None, forms=()).rl == questions[:12]
 
@@ -284,14 +284,16 @@ def test_general_prompts_are_many_and_different():
 
 
 def test_the_reward_is_exact():
-    told = next(row for row in make(Plan(forms=("letter",)), "train") if row.state == "told")
+    told = next(row for row in make(QuestionPlan(forms=("letter",)), "train") if row.state == "told")
     wrong = next(i for i in range(len(told.options)) if i not in (told.right, told.unknown))
     answers = [told.marks[told.right], told.marks[told.unknown or 0], told.marks[wrong], "It depends."]
 
     assert Grader([told]).score([prompt_of(told)] * 4, answers) == [1, 0, -1, -1]
 
 
-def test_held_out_answers_can_be_read(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+def test_held_out_answers_can_be_read(
+    shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[QuestionRow]
+):
     assert shell(
         "train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT
     ) == 0, shell.err  # fmt: skip
@@ -304,14 +306,16 @@ def test_held_out_answers_can_be_read(shell: Shell, spelling: str, rows: Callabl
     assert lines[0]["reply"] == greedy.texts[0]
 
 
-def test_one_class_is_refused(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+def test_one_class_is_refused(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[QuestionRow]):
     data = rows(*(row for row in questions if row.state == "told"))
 
     assert shell("train", "verifiable", "--model", spelling, "--out", "fair", "--data", data, *SHORT) == 2
     assert "training needs both kinds" in shell.err.splitlines()[-1]
 
 
-def test_text_of_a_benchmark_is_refused(shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[Row]):
+def test_text_of_a_benchmark_is_refused(
+    shell: Shell, spelling: str, rows: Callable[..., Path], questions: list[QuestionRow]
+):
     from dataclasses import replace
 
     from evenhand.data.bbq import CATEGORIES, BuiltinRows
@@ -323,7 +327,7 @@ def test_text_of_a_benchmark_is_refused(shell: Shell, spelling: str, rows: Calla
     assert "a benchmark must not be trained on" in shell.err.splitlines()[-1]
 
 
-def test_too_few_rows_of_both_kinds_are_refused(rows: Callable[..., Path], questions: list[Row]):
+def test_too_few_rows_of_both_kinds_are_refused(rows: Callable[..., Path], questions: list[QuestionRow]):
     told = [row for row in questions if row.state == "told"]
     data = rows(*told, *(row for row in questions if row.state != "told"))
 
@@ -331,7 +335,7 @@ def test_too_few_rows_of_both_kinds_are_refused(rows: Callable[..., Path], quest
         own_questions(data, count=len(told), forms=())
 
 
-def test_only_rows_of_the_chosen_languages_are_used(rows: Callable[..., Path], questions: list[Row]):
+def test_only_rows_of_the_chosen_languages_are_used(rows: Callable[..., Path], questions: list[QuestionRow]):
     data = rows()
 
     chosen = own_questions(data, count=99, forms=(), languages=("en",))
@@ -341,7 +345,7 @@ def test_only_rows_of_the_chosen_languages_are_used(rows: Callable[..., Path], q
         own_questions(data, count=99, forms=(), languages=("fr",))
 
 
-def test_an_answer_that_its_own_grader_rejects_is_refused(rows: Callable[..., Path], questions: list[Row]):
+def test_an_answer_that_its_own_grader_rejects_is_refused(rows: Callable[..., Path], questions: list[QuestionRow]):
     from dataclasses import replace
 
     letter = next(row for row in questions if row.form == "letter")

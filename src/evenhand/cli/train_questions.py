@@ -34,12 +34,12 @@ def questions(out: Path, data: str | None, folders: tuple[Path, ...], **given: A
       evenhand train questions --out letters --forms letter --languages en --count 2000
     """
     from evenhand.training.questions.folder import load_benchmarks, write_folder
-    from evenhand.training.questions.generate import Plan
+    from evenhand.training.questions.generate import QuestionPlan
 
     chosen: dict[str, Any] = {
         name: _listed(value) if isinstance(value, str) else value for name, value in given.items()
     }
-    plan = Plan(**{name: value for name, value in chosen.items() if value is not None})
+    plan = QuestionPlan(**{name: value for name, value in chosen.items() if value is not None})
     if (out / "train.jsonl").exists():
         raise UsageError(f"{out} holds questions already; name another folder.")
     card = write_folder(plan, out, load_benchmarks(data, folders))

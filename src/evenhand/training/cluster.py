@@ -60,7 +60,7 @@ def placed(on: str | None, count: int | None, parallel: str | None, device: str 
     return None
 
 
-class Board:
+class ProgressBoard:
     """The actor that the workers tell of their progress; it outlives them."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def train_on_ray(work: Work, out: Path, workers: Workers, *, resume: bool, annou
     has_gpus = workers.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
     count = workers.count or (int(ray.cluster_resources()["GPU"]) if has_gpus else 1)
     check_resources(ray, f"Training by {count} workers", CPU=count, GPU=count if has_gpus else 0)
-    board = ray.remote(Board).options(num_cpus=0).remote()
+    board = ray.remote(ProgressBoard).options(num_cpus=0).remote()
     out.parent.mkdir(parents=True, exist_ok=True)
     storage = out.parent.resolve() / f".{out.name}.ray"  # Ray checks that all nodes see it, and so the folder beside it
     config: dict[str, Any] = {

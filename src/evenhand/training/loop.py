@@ -118,7 +118,7 @@ METRICS, EVENTS = "metrics.jsonl", "tensorboard"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckpointCheck:
     """What was measured before a checkpoint is saved."""
 
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -154,7 +154,7 @@ def train(
     seed: int,
     save_every: int,
     observe: Count = ignore,
-    check: Callable[[int], Check] | None = None,
+    check: Callable[[int], CheckpointCheck] | None = None,
 ) -> Ended:
     """Take the remaining steps. The trainer then has the weights of the last step, or of the one that is kept instead.
 
@@ -174,7 +174,7 @@ def train(
             started, saves = time.perf_counter(), (number + 1) % save_every == 0 or number + 1 == steps
             try:
                 metrics = {**trainer.step(number), "seconds": time.perf_counter() - started}
-                checked = check(number + 1) if saves and check is not None else Check()
+                checked = check(number + 1) if saves and check is not None else CheckpointCheck()
             except UsageError as error:
                 raise UsageError(f"Training stopped at step {number + 1}: {error} {_last_checkpoint(folder)}") from None
             if saves and checked.breach is None:

@@ -168,7 +168,7 @@ def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EncodedPair:
     """A pair to train on."""
 
     chosen: Encoded
@@ -187,7 +187,7 @@ class RewardTrainer:
         encode, heads = reward.chat.encode, range(options.ensemble)
         place = {prompt: number for number, prompt in enumerate(dict.fromkeys(pair.prompt for pair in pairs))}
         self._rows = [
-            Row(
+            EncodedPair(
                 encode(pair.prompt, pair.chosen),
                 encode(pair.prompt, pair.rejected),
                 options.margin_weight * (pair.margin or 0.0),

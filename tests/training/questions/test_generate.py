@@ -8,26 +8,26 @@ from random import Random
 import pytest
 
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.training.questions import FORMS, Plan, Row, grade, make
+from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, grade, make
 from evenhand.training.questions.language import LANGUAGES, load, parse_situations
 from evenhand.training.questions.passages import STATES, draw_people, write_passage
 
 
-def rows(count: int = 2000, split: str = "train", **plan: object) -> list[Row]:
-    return list(islice(make(Plan(**plan), split), count))  # type: ignore[arg-type]
+def rows(count: int = 2000, split: str = "train", **plan: object) -> list[QuestionRow]:
+    return list(islice(make(QuestionPlan(**plan), split), count))  # type: ignore[arg-type]
 
 
-def with_passage(drawn: list[Row]) -> list[Row]:
+def with_passage(drawn: list[QuestionRow]) -> list[QuestionRow]:
     return [row for row in drawn if row.category != "knowledge"]
 
 
 @pytest.fixture(scope="module")
-def train() -> list[Row]:
+def train() -> list[QuestionRow]:
     return with_passage(rows(5500))
 
 
 @pytest.fixture(scope="module")
-def dev() -> list[Row]:
+def dev() -> list[QuestionRow]:
     return with_passage(rows(1700, split="dev"))
 
 
@@ -38,59 +38,61 @@ def test_one_seed_gives_the_same_rows_and_another_seed_others():
     assert not {row.context for row in first} & {row.context for row in other}
 
 
-def test_every_answer_is_right_by_the_strict_grader(train: list[Row], dev: list[Row]):
+def test_every_answer_is_right_by_the_strict_grader(train: list[QuestionRow], dev: list[QuestionRow]):
     wrong = [(row.answer, grade(row, row.answer)) for row in (*train, *dev) if not grade(row, row.answer).right]
 
     assert wrong == []
 
 
-def test_all_forms_states_and_languages_occur(train: list[Row]):
+def test_all_forms_states_and_languages_occur(train: list[QuestionRow]):
     assert {row.form for row in train} == set(FORMS)
     assert {row.state for row in train} == set(STATES)
     assert {row.language for row in train} == set(LANGUAGES)
 
 
-def test_about_half_of_the_questions_can_be_answered(train: list[Row]):
+def test_about_half_of_the_questions_can_be_answered(train: list[QuestionRow]):
     for form in FORMS:
         told = [row.state == "told" for row in train if row.form == form]
         assert 0.4 < sum(told) / len(told) < 0.65, form
 
 
-def test_the_right_person_is_as_often_of_either_group_in_either_polarity(train: list[Row]):
+def test_the_right_person_is_as_often_of_either_group_in_either_polarity(train: list[QuestionRow]):
     told = Counter((row.polarity, row.group) for row in train if row.group is not None)
 
     assert len(told) == 4
     assert max(told.values()) < 1.15 * min(told.values())
 
 
-def test_the_right_option_stands_in_every_place_alike(train: list[Row]):
+def test_the_right_option_stands_in_every_place_alike(train: list[QuestionRow]):
     three = [row for row in train if len(row.options) == 3 and row.form != "yes_no"]
     for told in (True, False):
         places = Counter(row.right for row in three if (row.state == "told") == told)
         assert max(places.values()) < 1.2 * min(places.values())
 
 
-def test_yes_no_and_not_stated_are_equally_frequent(train: list[Row]):
+def test_yes_no_and_not_stated_are_equally_frequent(train: list[QuestionRow]):
     places = Counter(row.right for row in train if row.form == "yes_no" and len(row.options) == 3)
 
     assert max(places.values()) < 1.1 * min(places.values())
 
 
-def test_the_word_of_a_group_does_not_tell_the_answer(train: list[Row]):
+def test_the_word_of_a_group_does_not_tell_the_answer(train: list[QuestionRow]):
     for category in ("Age", "Religion", "SES"):
         groups = Counter(row.group for row in train if row.category == category and row.group is not None)
         assert abs(groups[0] - groups[1]) < 0.35 * groups.total()
 
 
-def test_dev_shares_no_situation_and_no_sentence_of_a_passage_with_people_in_it(train: list[Row], dev: list[Row]):
+def test_dev_shares_no_situation_and_no_sentence_of_a_passage_with_people_in_it(
+    train: list[QuestionRow], dev: list[QuestionRow]
+):
     seen = {(row.language, row.situation) for row in train}
 
     assert not seen & {(row.language, row.situation) for row in dev}
     assert not {row.context for row in train} & {row.context for row in dev}
 
 
-def test_dev_people_are_held_out(train: list[Row], dev: list[Row]):
-    def people(given: list[Row]) -> set[str]:
+def test_dev_people_are_held_out(train: list[QuestionRow], dev: list[QuestionRow]):
+    def people(given: list[QuestionRow]) -> set[str]:
         return {
             alias for row in given if row.category in ("names", "roles", "Age") for each in row.people for alias in each
         }
@@ -98,7 +100,7 @@ def test_dev_people_are_held_out(train: list[Row], dev: list[Row]):
     assert not people(train) & people(dev)
 
 
-def test_half_of_dev_has_wording_that_no_training_row_has(train: list[Row], dev: list[Row]):
+def test_half_of_dev_has_wording_that_no_training_row_has(train: list[QuestionRow], dev: list[QuestionRow]):
     assert not any(row.held_out_wording for row in train)
     assert 0.4 < sum(row.held_out_wording for row in dev) / len(dev) < 0.6
 
@@ -116,7 +118,7 @@ def test_every_situation_is_well_formed_in_every_form(language: str):
     assert all(row.context[0].isupper() and row.context[-1] in '."?' for row in drawn)
 
 
-def test_the_passage_says_who_every_option_is(train: list[Row], dev: list[Row]):
+def test_the_passage_says_who_every_option_is(train: list[QuestionRow], dev: list[QuestionRow]):
     empty = {"the", "one", "person", "a", "an", "who", "is", "has", "with", "of", "from", "year", "old"}
     empty |= {"el", "la", "der", "die", "das"}
     for row in (*train, *dev):
@@ -177,11 +179,11 @@ def test_only_what_is_chosen_is_drawn():
 
 def test_unknown_names_and_empty_choices_are_refused():
     with pytest.raises(UnknownNameError, match="answer form named 'leter'; did you mean letter"):
-        Plan(forms=("leter",))
+        QuestionPlan(forms=("leter",))
     with pytest.raises(UsageError, match="Name at least one language"):
-        Plan(languages=())
+        QuestionPlan(languages=())
     with pytest.raises(UsageError, match="at least 100, not 5"):
-        Plan(count=5)
+        QuestionPlan(count=5)
 
 
 def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
@@ -191,7 +193,7 @@ def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
         assert not row.people[row.right] or row.people[row.right][0] in row.context
     assert {row.state for row in drawn} == {"told", "not_told"}
     with pytest.raises(UsageError, match="facts is in English only; add --languages en"):
-        Plan(categories=("facts",))
+        QuestionPlan(categories=("facts",))
 
 
 def test_a_situation_without_questions_is_refused():
@@ -219,7 +221,7 @@ def test_negated_phrases(language: str, phrase: str, expected: str | None):
     assert load(language).negated(phrase) == expected
 
 
-def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[Row]):
+def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[QuestionRow]):
     asked = {
         negated: (situation, polarity)
         for situation in load("en").situations

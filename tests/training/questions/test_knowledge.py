@@ -8,21 +8,21 @@ import orjson
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
-from evenhand.training.questions import FORMS, Grade, Plan, Row, grade, make
+from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, ReplyGrade, grade, make
 from evenhand.training.questions.folder import load_benchmarks
 from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, knowledge, parse_knowledge
 from evenhand.training.questions.language import Split
 from evenhand.training.questions.row import check_classes
 
-ENGLISH = Plan(languages=("en",), categories=("knowledge",), forms=KNOWLEDGE_FORMS)
+ENGLISH = QuestionPlan(languages=("en",), categories=("knowledge",), forms=KNOWLEDGE_FORMS)
 
 
-def drawn(count: int, split: Split = "train", plan: Plan = ENGLISH) -> list[Row]:
+def drawn(count: int, split: Split = "train", plan: QuestionPlan = ENGLISH) -> list[QuestionRow]:
     return list(islice(make(plan, split), count))
 
 
 @pytest.fixture(scope="module")
-def train() -> list[Row]:
+def train() -> list[QuestionRow]:
     return drawn(3000)
 
 
@@ -31,7 +31,7 @@ def facts() -> list[Knowledge]:
     return [fact for split in ("train", "dev") for each in knowledge(split).values() for fact in each]
 
 
-def comparisons(rows: list[Row]) -> list[Row]:
+def comparisons(rows: list[QuestionRow]) -> list[QuestionRow]:
     pairs = {fact.id for each in knowledge("train").values() for fact in each if fact.thirds}
     return [row for row in rows if row.situation in pairs]
 
@@ -55,17 +55,17 @@ def test_there_are_many_facts_of_each_kind(facts: list[Knowledge]):
 
 
 def test_knowledge_is_about_an_eighth_of_all_questions():
-    rows = drawn(3000, plan=Plan())
+    rows = drawn(3000, plan=QuestionPlan())
 
     known = [row for row in rows if row.category == "knowledge"]
     assert 0.11 < len(known) / len(rows) < 0.13
     assert {row.state for row in known} == {"known"}
     assert {row.form for row in known} == set(KNOWLEDGE_FORMS)
-    assert not any(row.state == "known" for row in drawn(300, plan=Plan(languages=("de",))))
-    assert not any(row.state == "known" for row in drawn(300, plan=Plan(categories=("Age",))))
+    assert not any(row.state == "known" for row in drawn(300, plan=QuestionPlan(languages=("de",))))
+    assert not any(row.state == "known" for row in drawn(300, plan=QuestionPlan(categories=("Age",))))
 
 
-def test_every_answer_is_right_and_no_other_option_is(train: list[Row]):
+def test_every_answer_is_right_and_no_other_option_is(train: list[QuestionRow]):
     for row in (*train, *drawn(1500, "dev")):
         assert grade(row, row.answer).right, row
         replies = row.marks if row.form in ("letter", "number") else row.options
@@ -75,7 +75,7 @@ def test_every_answer_is_right_and_no_other_option_is(train: list[Row]):
             ]
 
 
-def test_the_right_place_is_balanced_and_the_third_option_is_right_in_a_third(train: list[Row]):
+def test_the_right_place_is_balanced_and_the_third_option_is_right_in_a_third(train: list[QuestionRow]):
     rows = comparisons(train)
     third = {fact.id for fact in knowledge("train")["alike"]}
 
@@ -85,16 +85,16 @@ def test_the_right_place_is_balanced_and_the_third_option_is_right_in_a_third(tr
     assert Counter(len(row.options) for row in rows) == {3: len(rows)}
 
 
-def test_an_option_of_not_knowing_is_there_and_never_right(train: list[Row]):
+def test_an_option_of_not_knowing_is_there_and_never_right(train: list[QuestionRow]):
     with_it = [row for row in train if row.unknown is not None]
 
     assert len(with_it) > 0.08 * len(train)
     assert not any(row.right == row.unknown for row in train)
     letter = next(row for row in with_it if row.form == "letter")
-    assert grade(letter, letter.marks[letter.unknown or 0]) == Grade.WRONGLY_ABSTAINED
+    assert grade(letter, letter.marks[letter.unknown or 0]) == ReplyGrade.WRONGLY_ABSTAINED
 
 
-def test_letters_come_inline_and_in_lines_and_in_both_cases(train: list[Row]):
+def test_letters_come_inline_and_in_lines_and_in_both_cases(train: list[QuestionRow]):
     letters = [row.messages[-1]["content"] for row in train if row.form == "letter"]
 
     for start in ("(a) ", "(A) ", "a) ", "A) "):
@@ -103,7 +103,7 @@ def test_letters_come_inline_and_in_lines_and_in_both_cases(train: list[Row]):
     assert any("\n(b) " in text for text in letters)
 
 
-def test_words_alone_are_asked_with_both_names_in_the_question(train: list[Row]):
+def test_words_alone_are_asked_with_both_names_in_the_question(train: list[QuestionRow]):
     for row in comparisons(train):
         if row.form in ("sentence", "short"):
             content = row.messages[-1]["content"].lower()
@@ -111,19 +111,19 @@ def test_words_alone_are_asked_with_both_names_in_the_question(train: list[Row])
             assert all(each in content for each in pair), content
 
 
-def test_the_same_seed_gives_the_same_rows_and_dev_has_other_facts(train: list[Row]):
+def test_the_same_seed_gives_the_same_rows_and_dev_has_other_facts(train: list[QuestionRow]):
     assert [row.line() for row in drawn(200)] == [row.line() for row in train[:200]]
     assert not {row.situation for row in train} & {row.situation for row in drawn(1000, "dev")}
 
 
-def test_prompts_are_well_formed(train: list[Row]):
+def test_prompts_are_well_formed(train: list[QuestionRow]):
     for row in train:
         content = row.messages[-1]["content"]
         assert content == content.strip(), content
         assert not any(odd in content for odd in ("\n\n\n", " \n", "{", "}")) or row.form == "json", content
 
 
-def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[Row], monkeypatch: pytest.MonkeyPatch):
+def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[QuestionRow], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("EVENHAND_DATA", raising=False)
     row = next(row for row in train if row.form == "letter" and len(row.messages[-1]["content"].split()) > 12)
@@ -136,8 +136,8 @@ def test_texts_of_another_set_are_leaks(tmp_path: Path, train: list[Row], monkey
     assert load_benchmarks().leak_in(row) is None
 
 
-def test_questions_without_a_passage_do_not_count_as_answered_from_one(train: list[Row]):
-    told = [row for row in drawn(100, plan=Plan()) if row.state == "told"]
+def test_questions_without_a_passage_do_not_count_as_answered_from_one(train: list[QuestionRow]):
+    told = [row for row in drawn(100, plan=QuestionPlan()) if row.state == "told"]
 
     with pytest.raises(DataError, match="All questions can be answered from their passages"):
         check_classes([*told, *train], "x")
@@ -147,9 +147,9 @@ def test_questions_without_a_passage_do_not_count_as_answered_from_one(train: li
 
 def test_what_knowledge_lacks_is_refused():
     with pytest.raises(UsageError, match="knowledge is in English only; add --languages en"):
-        Plan(categories=("knowledge",))
+        QuestionPlan(categories=("knowledge",))
     with pytest.raises(UsageError, match="knowledge has only the forms letter, number"):
-        Plan(categories=("knowledge",), languages=("en",), forms=FORMS)
+        QuestionPlan(categories=("knowledge",), languages=("en",), forms=FORMS)
 
 
 def test_a_mark_that_does_not_fit_its_question_is_refused():

@@ -63,7 +63,7 @@ from evenhand.training.models import Machine
 from evenhand.training.options import GROUPED, PPOOptions
 from evenhand.training.parallel import full_tensor
 from evenhand.training.ppo.assessor import Assessor, PPOModels, load_actor, load_models
-from evenhand.training.ppo.checks import Checks, Chooser
+from evenhand.training.ppo.checks import CheckpointChecks, Chooser
 from evenhand.training.replicas import Answers, Load, RolloutReplicas, Sampling
 from evenhand.training.rollout import Rollout, SampleLog
 
@@ -129,7 +129,7 @@ class PPOTrainer:
         self._samples = SampleLog(options.out)
         self._steps = options.total_steps(len(prompts))
         self._assessor = Assessor(options, loaded, chat, machine)
-        self.checks = Checks(options, loaded, self._assessor, machine, prompts, held_out, self._steps)
+        self.checks = CheckpointChecks(options, loaded, self._assessor, machine, prompts, held_out, self._steps)
         groups = [(models.trainable(loaded.actor, "actor."), options.lr)]
         if loaded.critic is not None:
             groups.append((models.trainable(loaded.critic, "critic."), options.critic_lr))

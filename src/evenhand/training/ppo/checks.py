@@ -24,7 +24,7 @@ from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.training import drift, stage
 from evenhand.training.data import Prompt
 from evenhand.training.drift import Measures
-from evenhand.training.loop import Check, step_seed
+from evenhand.training.loop import CheckpointCheck, step_seed
 from evenhand.training.models import Machine
 from evenhand.training.options import PPOOptions
 from evenhand.training.ppo.assessor import Assessor, Baseline, PPOModels
@@ -71,7 +71,7 @@ _NO_DEVIATION = 1e-6
 """Smaller standard deviations are rounding."""
 
 
-class Checks:
+class CheckpointChecks:
     """The scale of the rewards, and how far the actor has drifted from the reference."""
 
     def __init__(
@@ -117,15 +117,15 @@ class Checks:
         team.on_main(lambda: path.write_text(text, encoding="utf-8"))
 
     @torch.no_grad()
-    def check(self, done: int) -> Check:
+    def check(self, done: int) -> CheckpointCheck:
         """Measure the actor's answers to held-out prompts, for the training loop."""
         reference = self._assessor.baseline.checked
         assert reference is not None
         if done == 0:
-            return Check(score=reference.score)
+            return CheckpointCheck(score=reference.score)
         measures = self._measured(lambda: contextlib.nullcontext(self._models.actor))
         breach = drift.breach(measures, reference, self._options) if self._options.drift_limits else None
-        return Check(measures.as_metrics(), breach, measures.score)
+        return CheckpointCheck(measures.as_metrics(), breach, measures.score)
 
     def _reward_scale(self, reference: Any) -> tuple[float, float]:
         """Return the mean and the standard deviation of the rewards of the reference's finished answers."""

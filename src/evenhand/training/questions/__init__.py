@@ -4,8 +4,19 @@
 `folder.write_folder` writes them with a data card. Nothing here needs a model.
 """
 
-from evenhand.training.questions.generate import Plan, make
-from evenhand.training.questions.grading import Grade, abstains, aliases, grade, names
-from evenhand.training.questions.row import FORMS, Row, read_rows
+from evenhand.training.questions.generate import QuestionPlan, make
+from evenhand.training.questions.grading import ReplyGrade, abstains, aliases, grade, names
+from evenhand.training.questions.row import FORMS, QuestionRow, read_rows
 
-__all__ = ["FORMS", "Grade", "Plan", "Row", "abstains", "aliases", "grade", "make", "names", "read_rows"]
+__all__ = [
+    "FORMS",
+    "QuestionPlan",
+    "QuestionRow",
+    "ReplyGrade",
+    "abstains",
+    "aliases",
+    "grade",
+    "make",
+    "names",
+    "read_rows",
+]

@@ -24,9 +24,9 @@ from evenhand.core.files import json_lines, read_bytes
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.locate import find_set
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
-from evenhand.training.questions.generate import Plan, counts, make
+from evenhand.training.questions.generate import QuestionPlan, counts, make
 from evenhand.training.questions.language import Split
-from evenhand.training.questions.row import Row, check_classes
+from evenhand.training.questions.row import QuestionRow, check_classes
 
 CARD = "card.json"
 _AXES = ("form", "state", "language", "category", "polarity")
@@ -34,7 +34,7 @@ _MOST_LEAKS = 0.1
 """Above this share of leaking questions the texts themselves must be mended."""
 
 
-def write_folder(plan: Plan, folder: Path, benchmarks: Benchmarks) -> dict[str, Any]:
+def write_folder(plan: QuestionPlan, folder: Path, benchmarks: Benchmarks) -> dict[str, Any]:
     """Write both splits without the questions that leak, and return the data card."""
     card: dict[str, Any] = {"plan": asdict(plan), "leaks": benchmarks.note(), "splits": {}}
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,9 +49,11 @@ def write_folder(plan: Plan, folder: Path, benchmarks: Benchmarks) -> dict[str, 
     return card
 
 
-def draw(plan: Plan, split: Split, count: int, benchmarks: Benchmarks) -> tuple[list[Row], dict[str, int]]:
+def draw(
+    plan: QuestionPlan, split: Split, count: int, benchmarks: Benchmarks
+) -> tuple[list[QuestionRow], dict[str, int]]:
     """Draw questions that repeat neither a benchmark nor each other; also return how often each leak was found."""
-    rows: dict[bytes, Row] = {}
+    rows: dict[bytes, QuestionRow] = {}
     leaks: Counter[str] = Counter()
     most = 3 * count + 100
     for row in islice(make(plan, split), most):
@@ -71,11 +73,11 @@ def draw(plan: Plan, split: Split, count: int, benchmarks: Benchmarks) -> tuple[
     return list(rows.values()), dict(sorted(leaks.items()))
 
 
-def _key(row: Row) -> bytes:
+def _key(row: QuestionRow) -> bytes:
     return orjson.dumps(row.messages)
 
 
-def _described(rows: Iterable[Row]) -> dict[str, Any]:
+def _described(rows: Iterable[QuestionRow]) -> dict[str, Any]:
     rows = list(rows)
     told = [row for row in rows if row.group is not None]
     return {
@@ -137,7 +139,7 @@ class Benchmarks:
     grams: LeakCheck
     templates: frozenset[str]
 
-    def leak_in(self, row: Row) -> str | None:
+    def leak_in(self, row: QuestionRow) -> str | None:
         """What of the row stands in a benchmark, or None."""
         text = f"{row.context} {row.question}" if row.context else row.messages[-1]["content"]
         if leak := self.grams.leak_in(text):

@@ -33,7 +33,7 @@ from evenhand.training.questions.language import (
     load,
 )
 from evenhand.training.questions.passages import Fact, Passage, State, draw_fact, draw_people, write_passage
-from evenhand.training.questions.row import FORMS, Form, Row
+from evenhand.training.questions.row import FORMS, Form, QuestionRow
 
 if TYPE_CHECKING:
     from evenhand.methods.weigh.fit import LabelledPassage
@@ -48,7 +48,7 @@ _GAPS = re.compile(r"\n{3,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedPassage:
     """A passage with a question about it, before a form is chosen."""
 
     language: Language
@@ -65,12 +65,12 @@ class Asked:
     fact: Fact | None = None
 
 
-def make_row(rng: Random, asked: Asked, form: Form, verdict: Verdict | None = None) -> Row:
+def make_row(rng: Random, asked: AskedPassage, form: Form, verdict: Verdict | None = None) -> QuestionRow:
     """Ask in one form; a yes/no question is asked such that `verdict` is right."""
     asker = _Asker(rng, asked, held_out=asked.split == "dev" and rng.random() < 0.5)
     shown = asker.yes_no(verdict or "yes") if form == "yes_no" else getattr(asker, form)(asker.choice())
     person = asked.passage.right
-    return Row(
+    return QuestionRow(
         messages=tuple(shown.messages),
         answer=shown.answer,
         form=form,
@@ -123,7 +123,7 @@ class _Asker:
     """Asks one question; each form is a method of its name."""
 
     rng: Random
-    asked: Asked
+    asked: AskedPassage
     held_out: bool
 
     def choice(self) -> _Choice:
@@ -349,7 +349,7 @@ _DEV_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QuestionPlan:
     """What to draw."""
 
     count: int = 6000
@@ -378,7 +378,7 @@ class Plan:
             raise UsageError(f"The category {KNOWLEDGE} has only the forms {', '.join(KNOWLEDGE_FORMS)}; set --forms.")
 
 
-def make(plan: Plan, split: Split) -> Iterator[Row]:
+def make(plan: QuestionPlan, split: Split) -> Iterator[QuestionRow]:
     """Yield the questions of a split without end; take as many as needed."""
     drawer = _Drawer(plan, split)
     while True:
@@ -396,7 +396,7 @@ def contrast_passages(count: int, seed: int = 0) -> list[LabelledPassage]:
     if count < LEAST_PASSAGES:
         raise UsageError(f"The number of passages must be at least {LEAST_PASSAGES}, not {count}.")
     chosen = list(islice(built_in_passages(seed), count // 2))
-    plan = Plan(count=LEAST, seed=seed, forms=("letter",), languages=("en",))
+    plan = QuestionPlan(count=LEAST, seed=seed, forms=("letter",), languages=("en",))
     for number, row in enumerate(make(plan, "dev")):
         if len(chosen) == count:
             break
@@ -406,7 +406,7 @@ def contrast_passages(count: int, seed: int = 0) -> list[LabelledPassage]:
     return chosen
 
 
-def counts(plan: Plan) -> dict[Split, int]:
+def counts(plan: QuestionPlan) -> dict[Split, int]:
     """How many questions each split gets."""
     dev = min(plan.count // _DEV_SHARE, 1000)
     return {"train": plan.count - dev, "dev": dev}
@@ -425,7 +425,7 @@ class _Deck(Generic[T]):
 
 
 class _Drawer:
-    def __init__(self, plan: Plan, split: Split) -> None:
+    def __init__(self, plan: QuestionPlan, split: Split) -> None:
         self._rng = rng = Random(f"{plan.seed}/{split}")
         self._split: Split = split
         self._forms = _Deck(rng, _cards(FORM_SHARES, plan.forms))
@@ -449,7 +449,7 @@ class _Drawer:
             for name in plan.languages
         }
 
-    def _knowledge_deck(self, plan: Plan) -> _Deck[bool]:
+    def _knowledge_deck(self, plan: QuestionPlan) -> _Deck[bool]:
         share, of = _KNOWLEDGE_SHARE
         if plan.categories == (KNOWLEDGE,):
             share = of
@@ -462,7 +462,7 @@ class _Drawer:
         mine = [each for each in language.situations if each.split == self._split for _ in each.asked]
         return {things: _Deck(self._rng, [s for s in mine if bool(s.things) == things]) for things in (True, False)}
 
-    def draw(self) -> Row:
+    def draw(self) -> QuestionRow:
         rng = self._rng
         form = self._forms.deal()
         if form in KNOWLEDGE_FORMS and self._asks_knowledge.deal():
@@ -486,7 +486,7 @@ class _Drawer:
             right = rng.randrange(count)
         passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
         place = self._places[state == "told"].deal()
-        asked = Asked(language, situation, category, state, polarity, passage, self._split, place, phrase)
+        asked = AskedPassage(language, situation, category, state, polarity, passage, self._split, place, phrase)
         return make_row(rng, asked, form, verdict)
 
     def _phrase(self, language: Language, situation: Situation, polarity: int) -> tuple[str, bool]:
@@ -496,12 +496,12 @@ class _Drawer:
             return negated, True
         return pair[polarity], False
 
-    def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> Row:
+    def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
         situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
-        asked = Asked(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
+        asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)
 
     def _state(self, form: Form, verdict: Verdict | None) -> State:

@@ -15,10 +15,10 @@ from typing import Any, cast
 import orjson
 
 from evenhand.data.yaml_file import read_yaml
-from evenhand.training.questions.row import Row
+from evenhand.training.questions.row import QuestionRow
 
 
-class Grade(StrEnum):
+class ReplyGrade(StrEnum):
     """How a reply compares with what the passage tells."""
 
     RIGHT_PERSON = "right_person"
@@ -29,7 +29,7 @@ class Grade(StrEnum):
 
     @property
     def right(self) -> bool:
-        return self in (Grade.RIGHT_PERSON, Grade.RIGHT_ABSTENTION)
+        return self in (ReplyGrade.RIGHT_PERSON, ReplyGrade.RIGHT_ABSTENTION)
 
 
 LONGEST = 60
@@ -110,23 +110,23 @@ def aliases(options: Sequence[str], unknown: int | None = None) -> list[tuple[st
     return [tuple(sorted(ways - shared)) for ways in found]
 
 
-def grade(row: Row, reply: str) -> Grade:
+def grade(row: QuestionRow, reply: str) -> ReplyGrade:
     """Compare a reply with the row's answer, strictly in the form that was asked for."""
     chosen = _CHOSEN[row.form](row, reply.strip())
     if chosen is None:
-        return Grade.FORM_BROKEN
+        return ReplyGrade.FORM_BROKEN
     if chosen == row.right:
-        return Grade.RIGHT_ABSTENTION if chosen == row.unknown else Grade.RIGHT_PERSON
-    return Grade.WRONGLY_ABSTAINED if chosen == row.unknown else Grade.WRONG_PERSON
+        return ReplyGrade.RIGHT_ABSTENTION if chosen == row.unknown else ReplyGrade.RIGHT_PERSON
+    return ReplyGrade.WRONGLY_ABSTAINED if chosen == row.unknown else ReplyGrade.WRONG_PERSON
 
 
-def _marked(row: Row, reply: str) -> int | None:
+def _marked(row: QuestionRow, reply: str) -> int | None:
     match = re.fullmatch(r"[(\[*]*(\w)[)\].:*]*", reply)
     marks = [mark.lower() for mark in row.marks]
     return marks.index(match[1].lower()) if match and match[1].lower() in marks else None
 
 
-def _option(row: Row, reply: str) -> int | None:
+def _option(row: QuestionRow, reply: str) -> int | None:
     for bare in (_unquoted, _core):  # an article may be missing, and may be all that differs
         options, said = [bare(option) for option in row.options], bare(reply)
         if options.count(said) == 1:
@@ -134,7 +134,7 @@ def _option(row: Row, reply: str) -> int | None:
     return None
 
 
-def _text(row: Row, reply: str) -> int | None:
+def _text(row: QuestionRow, reply: str) -> int | None:
     if not reply or len(reply.split()) > LONGEST:
         return None
     if (option := _option(row, reply)) is not None:
@@ -144,11 +144,11 @@ def _text(row: Row, reply: str) -> int | None:
     return names(reply, row.people, row.language)
 
 
-def _sentence(row: Row, reply: str) -> int | None:
+def _sentence(row: QuestionRow, reply: str) -> int | None:
     return None if len(_sentences(reply)) > 2 else _text(row, reply)
 
 
-def _json(row: Row, reply: str) -> int | None:
+def _json(row: QuestionRow, reply: str) -> int | None:
     fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", reply, re.DOTALL)
     try:
         fields: Any = orjson.loads(fenced[1] if fenced else reply)
@@ -166,7 +166,7 @@ def _json(row: Row, reply: str) -> int | None:
     return _text(row, answer.strip())
 
 
-def _yes_no(row: Row, reply: str) -> int | None:
+def _yes_no(row: QuestionRow, reply: str) -> int | None:
     said = _core(reply)
     for place, option in enumerate(row.options):
         meanings = next((words for words in _YES_NO.values() if _core(option) in words), {_core(option)})
@@ -175,7 +175,7 @@ def _yes_no(row: Row, reply: str) -> int | None:
     return None
 
 
-def _reasoned(row: Row, reply: str) -> int | None:
+def _reasoned(row: QuestionRow, reply: str) -> int | None:
     last = re.search(r"\b(?:answer|respuesta|antwort)\s*\**:\s*\**\s*(.+?)\s*$", reply, re.IGNORECASE)
     return _marked(row, last[1]) if last and reply[: last.start()].strip() else None
 
@@ -225,7 +225,7 @@ def _sentences(text: str) -> list[str]:
 @cache
 def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
     """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` before other people."""
-    file = resources.files("evenhand.training.questions.texts") / f"{language}.replies.yaml"
+    file = resources.files("evenhand.training.questions") / "texts" / f"{language}.replies.yaml"
     return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from evenhand.core.errors import DataError
 from evenhand.training.questions.language import KNOWLEDGE, Split, capitalized, load
-from evenhand.training.questions.row import KNOWN, Form, Row
+from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
 Kind = Literal["things", "people", "alike", "choices"]
@@ -80,7 +80,7 @@ class _Asked:
 @cache
 def knowledge(split: Split) -> Mapping[Kind, Sequence[Knowledge]]:
     """Return the facts of a split by kind."""
-    text = (resources.files("evenhand.training.questions.texts") / "en.knowledge.txt").read_text("utf-8")
+    text = (resources.files("evenhand.training.questions") / "texts" / "en.knowledge.txt").read_text("utf-8")
     found: dict[Kind, list[Knowledge]] = {kind: [] for kind in KIND_SHARES}
     for fact in parse_knowledge(text):
         found[fact.kind].append(fact)
@@ -121,13 +121,13 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
             raise DataError(f"{head!r} does not fit here.", file="en.knowledge.txt", line=number)
 
 
-def ask(rng: Random, fact: Knowledge, form: Form, split: Split, place: int) -> Row:
+def ask(rng: Random, fact: Knowledge, form: Form, split: Split, place: int) -> QuestionRow:
     """Ask for a fact in one form; `place` is one of PLACES, for the order of the options."""
     held_out = split == "dev" and rng.random() < 0.5
     asker = _Asker(rng, load("en").wording, "dev" if held_out else "train")
     asked = asker.comparison(fact, place) if fact.thirds else asker.choice(fact)
     content, answer, marks = asker.shown(asked, form)
-    return Row(
+    return QuestionRow(
         messages=(*asker.system(), {"role": "user", "content": content}),
         answer=answer,
         form=form,

@@ -64,7 +64,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Character:
     """One of those whom a question is about."""
 
     intro: str
@@ -110,7 +110,7 @@ class Language:
 @cache
 def load(code: str) -> Language:
     """Return the texts of a language."""
-    folder = resources.files("evenhand.training.questions.texts")
+    folder = resources.files("evenhand.training.questions") / "texts"
     people: Any = read_yaml(folder / f"{code}.people.yaml")
     files = [f"{code}.situations.txt", *(["en.traits.txt"] if code == "en" else [])]
     situations = [each for file in files for each in parse_situations(file, (folder / file).read_text("utf-8"))]

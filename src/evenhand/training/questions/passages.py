@@ -19,8 +19,8 @@ from evenhand.training.questions.language import (
     CONTROL,
     FACTS,
     KIND_WORDS,
+    Character,
     Language,
-    Person,
     Situation,
     Split,
     capitalized,
@@ -39,7 +39,7 @@ class Passage:
     text: str
     evidence: str
     """The sentences that tell the answer; empty unless the state is told."""
-    people: tuple[Person, ...]
+    people: tuple[Character, ...]
     right: int | None
     """The person who is the answer, or None if it cannot be known."""
     settled: bool
@@ -48,7 +48,7 @@ class Passage:
 
 def draw_people(
     rng: Random, language: Language, situation: Situation, category: str, split: Split, count: int, first: int
-) -> tuple[Person, ...]:
+) -> tuple[Character, ...]:
     """Draw people of one category; `first` is the group of the first one."""
     if category == CONTROL:
         pair = rng.choice(situation.things)
@@ -56,7 +56,7 @@ def draw_people(
     if category == "names":
         names = [name for each in language.names.values() for name in of_split(each, split)]
         return tuple(
-            Person(name, name, name, (name,), place % 2) for place, name in enumerate(rng.sample(names, count))
+            Character(name, name, name, (name,), place % 2) for place, name in enumerate(rng.sample(names, count))
         )
     literal = category in language.literal
     axes = (language.literal if literal else language.traits)[category]
@@ -70,7 +70,7 @@ def draw_people(
         drawn = [[axis[0][place]], [axis[1][place]]]
     nouns = [((first + n) % 2, drawn[(first + n) % 2][n // 2]) for n in range(count)]
     if literal:
-        return tuple(Person(noun, noun, noun, (noun,), group) for group, noun in nouns)
+        return tuple(Character(noun, noun, noun, (noun,), group) for group, noun in nouns)
     plain = not any("|" in noun for _, noun in nouns)
     if plain and rng.random() < 0.25:
         return _named(rng, language, nouns, split)
@@ -81,24 +81,24 @@ def draw_people(
     return people
 
 
-def _without_noun(person: Person) -> Person:
+def _without_noun(person: Character) -> Character:
     """With "the Danish one" in the options for "the Danish engineer"."""
     label = f"{person.label.rpartition(' ')[0]} one"
     return replace(person, label=label, aliases=(*person.aliases, label))
 
 
-def _described(language: Language, noun: str, group: int) -> Person:
+def _described(language: Language, noun: str, group: int) -> Character:
     if "|" in noun:
         intro, mention, label = noun.split("|")
-        return Person(intro, mention, label, tuple(dict.fromkeys((mention, label, _bare(language, label)))), group)
+        return Character(intro, mention, label, tuple(dict.fromkeys((mention, label, _bare(language, label)))), group)
     mention = language.definite(noun)
-    return Person(language.indefinite(noun), mention, mention, (mention, _bare(language, mention)), group)
+    return Character(language.indefinite(noun), mention, mention, (mention, _bare(language, mention)), group)
 
 
-def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Person, ...]:
+def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Character, ...]:
     """People with a name, whose group is told once; the options go by name or by group."""
     used: set[str] = set()
-    people: list[Person] = []
+    people: list[Character] = []
     style = "{name}, {noun}," if len(nouns) == 2 and rng.random() < 0.5 else "{name} ({noun})"
     by_name = rng.random() < 0.5
     for group, noun in nouns:
@@ -108,7 +108,7 @@ def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], sp
         used.add(name)
         mention = language.definite(noun)
         people.append(
-            Person(
+            Character(
                 style.format(name=name, noun=language.indefinite(noun)),
                 name,
                 name if by_name else mention,
@@ -127,7 +127,7 @@ def write_passage(
     rng: Random,
     language: Language,
     situation: Situation,
-    people: tuple[Person, ...],
+    people: tuple[Character, ...],
     polarity: int,
     state: State,
     right: int,
@@ -150,7 +150,7 @@ class _Writer:
     rng: Random
     language: Language
     situation: Situation
-    people: tuple[Person, ...]
+    people: tuple[Character, ...]
     polarity: int
 
     def core(self, state: State, right: int, settle: bool) -> tuple[str, bool]:
@@ -305,7 +305,7 @@ def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) 
         # The same fact about something else.
         sentences.append(_statement(statement, other, chosen[1 - right]))
     rng.shuffle(sentences)
-    people = tuple(Person(each, each, each, (each,), (first + place) % 2) for place, each in enumerate(chosen))
+    people = tuple(Character(each, each, each, (each,), (first + place) % 2) for place, each in enumerate(chosen))
     situation = Situation(f"{FACTS}: {subject}", "", (), ((), ()), (), lasting=True, things=(), split=split)
     passage = Passage(" ".join(sentences), evidence, people, right if told else None, settled=told)
     return situation, passage, Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
@@ -325,4 +325,4 @@ def _filled(template: str, subject: str) -> str:
 
 @cache
 def _kinds() -> Mapping[str, Mapping[str, Any]]:
-    return read_yaml(resources.files("evenhand.training.questions.texts") / "en.facts.yaml")
+    return read_yaml(resources.files("evenhand.training.questions") / "texts" / "en.facts.yaml")

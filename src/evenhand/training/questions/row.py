@@ -23,7 +23,7 @@ KNOWN = "known"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QuestionRow:
     """A prompt, the answer to learn, and what a grader needs."""
 
     messages: tuple[Mapping[str, str], ...]
@@ -56,9 +56,9 @@ class Row:
         return orjson.dumps(asdict(self)) + b"\n"
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[QuestionRow]:
     """Read a file of rows; it must hold both questions that can be answered and questions that cannot."""
-    rows: list[Row] = []
+    rows: list[QuestionRow] = []
     for number, values in json_lines(path):
         try:
             rows.append(_row(values))
@@ -68,7 +68,7 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def check_classes(rows: Sequence[Row], where: str) -> None:
+def check_classes(rows: Sequence[QuestionRow], where: str) -> None:
     """Raise DataError unless some passages tell the answer and some do not: one class teaches nothing."""
     if not rows:
         raise DataError("The file holds no questions.", file=where)
@@ -82,8 +82,8 @@ def check_classes(rows: Sequence[Row], where: str) -> None:
         )
 
 
-def _row(values: Mapping[str, Any]) -> Row:
-    needed = [field.name for field in fields(Row) if field.default is MISSING]
+def _row(values: Mapping[str, Any]) -> QuestionRow:
+    needed = [field.name for field in fields(QuestionRow) if field.default is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise ValueError(f"A question needs the fields {', '.join(needed)}; {' and '.join(missing)} is missing.")
     if values["form"] not in FORMS:
@@ -106,5 +106,5 @@ def _row(values: Mapping[str, Any]) -> Row:
 
 
 @cache
-def _reader() -> TypeAdapter[Row]:
-    return TypeAdapter(Row)
+def _reader() -> TypeAdapter[QuestionRow]:
+    return TypeAdapter(QuestionRow)

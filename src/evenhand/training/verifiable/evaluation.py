@@ -14,27 +14,27 @@ from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.models import Machine
-from evenhand.training.questions.grading import Grade, grade
-from evenhand.training.questions.row import Row
+from evenhand.training.questions.grading import ReplyGrade, grade
+from evenhand.training.questions.row import QuestionRow
 from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 from evenhand.training.verifiable.questions import prompt_of
 
 FOLDER = "evaluation"
 _BATCH = 128
-_REWARDS: Mapping[Grade, float] = {
-    Grade.RIGHT_PERSON: 1.0,
-    Grade.RIGHT_ABSTENTION: 1.0,
-    Grade.WRONGLY_ABSTAINED: 0.0,
-    Grade.WRONG_PERSON: -1.0,
-    Grade.FORM_BROKEN: -1.0,
+_REWARDS: Mapping[ReplyGrade, float] = {
+    ReplyGrade.RIGHT_PERSON: 1.0,
+    ReplyGrade.RIGHT_ABSTENTION: 1.0,
+    ReplyGrade.WRONGLY_ABSTAINED: 0.0,
+    ReplyGrade.WRONG_PERSON: -1.0,
+    ReplyGrade.FORM_BROKEN: -1.0,
 }
 
 
 class Grader:
     """The reward of RL: an exact function of the answer, found by its prompt."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[QuestionRow]) -> None:
         self._rows = {prompt_of(row): row for row in rows}
 
     def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
@@ -44,7 +44,13 @@ class Grader:
 
 
 def answer_questions(
-    policy: Any, chat: Chat, machine: Machine, rows: Sequence[Row], path: Path, max_new_tokens: int, observe: Count
+    policy: Any,
+    chat: Chat,
+    machine: Machine,
+    rows: Sequence[QuestionRow],
+    path: Path,
+    max_new_tokens: int,
+    observe: Count,
 ) -> None:
     """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
     if path.is_file():
@@ -90,7 +96,7 @@ def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     clusters: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for line in lines:
         counts = clusters[line["situation"]]
-        counts[0] += Grade(line["grade"]).right
+        counts[0] += ReplyGrade(line["grade"]).right
         counts[1] += 1
     interval = share_interval(list(clusters.values()))
     return {

@@ -13,10 +13,10 @@ from evenhand.core.types import Message, Role
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.questions.folder import draw, load_benchmarks, write_folder
-from evenhand.training.questions.generate import Plan
+from evenhand.training.questions.generate import QuestionPlan
 from evenhand.training.questions.grading import grade
 from evenhand.training.questions.language import LANGUAGES
-from evenhand.training.questions.row import FORMS, Row, check_classes, read_rows
+from evenhand.training.questions.row import FORMS, QuestionRow, check_classes, read_rows
 
 _HELD_OUT_SHARE = 10
 """One situation in so many is held out where a file has no held-out part."""
@@ -29,9 +29,9 @@ _OTHER_SEED = 1 << 32
 class Questions:
     """Rows to train on, other rows for RL, held-out rows, and what is known about them."""
 
-    train: Sequence[Row]
-    rl: Sequence[Row]
-    dev: Sequence[Row]
+    train: Sequence[QuestionRow]
+    rl: Sequence[QuestionRow]
+    dev: Sequence[QuestionRow]
     card: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -41,7 +41,7 @@ class Questions:
         return {name: hashlib.sha256(b"".join(row.line() for row in rows)).hexdigest() for name, rows in parts.items()}
 
 
-def prompt_of(row: Row) -> Prompt:
+def prompt_of(row: QuestionRow) -> Prompt:
     return tuple(Message(cast(Role, each["role"]), each["content"]) for each in row.messages)
 
 
@@ -49,7 +49,7 @@ def generated_questions(
     folder: Path, *, count: int, rl_count: int, forms: Sequence[str], languages: Sequence[str], seed: int
 ) -> Questions:
     """Generate questions into a folder; the questions for RL are new ones about the same situations."""
-    plan = Plan(count, seed, tuple(forms) or FORMS, tuple(languages) or LANGUAGES)
+    plan = QuestionPlan(count, seed, tuple(forms) or FORMS, tuple(languages) or LANGUAGES)
     benchmarks = load_benchmarks()
     card = write_folder(plan, folder, benchmarks)
     rl, _ = draw(replace(plan, seed=seed + _OTHER_SEED), "train", rl_count, benchmarks) if rl_count else ([], {})
@@ -61,7 +61,7 @@ def own_questions(data: Path, *, count: int | None, forms: Sequence[str], langua
 
     A folder has train.jsonl and dev.jsonl, and may have rl.jsonl; without it, RL asks the training rows again.
     """
-    rl: list[Row] = []
+    rl: list[QuestionRow] = []
     if data.is_dir():
         train, dev = (read_rows(data / f"{split}.jsonl") for split in ("train", "dev"))
         rl = read_rows(data / "rl.jsonl") if (data / "rl.jsonl").is_file() else []
@@ -79,7 +79,7 @@ def own_questions(data: Path, *, count: int | None, forms: Sequence[str], langua
     return Questions(train, rl or train, dev, {"leaks": _check_leaks([*train, *rl, *dev], data)})
 
 
-def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:
+def check_spelling(rows: Sequence[QuestionRow], chat: Chat, model: str) -> None:
     """Raise UsageError if a letter or number is not one token of its own: its probability could not be read."""
     known: dict[str, int] = chat.tokenizer.get_vocab()
     unknown = known.get(chat.tokenizer.unk_token or "")
@@ -92,7 +92,7 @@ def check_spelling(rows: Sequence[Row], chat: Chat, model: str) -> None:
             )
 
 
-def _chosen(rows: Sequence[Row], field: str, wanted: Sequence[str], data: Path) -> list[Row]:
+def _chosen(rows: Sequence[QuestionRow], field: str, wanted: Sequence[str], data: Path) -> list[QuestionRow]:
     """Return the rows whose form, or language, is one of the wanted ones; all of them if none is named."""
     known = sorted({getattr(row, field) for row in rows})
     for value in wanted:
@@ -101,7 +101,7 @@ def _chosen(rows: Sequence[Row], field: str, wanted: Sequence[str], data: Path) 
     return [row for row in rows if not wanted or getattr(row, field) in wanted]
 
 
-def _check_answers(rows: Sequence[Row], data: Path) -> None:
+def _check_answers(rows: Sequence[QuestionRow], data: Path) -> None:
     """Raise DataError if the answer that a row teaches would itself be graded as wrong."""
     for row in rows:
         if not (found := grade(row, row.answer)).right:
@@ -112,11 +112,11 @@ def _check_answers(rows: Sequence[Row], data: Path) -> None:
             )
 
 
-def _is_held_out(row: Row) -> bool:
+def _is_held_out(row: QuestionRow) -> bool:
     return hashlib.sha256(row.situation.encode()).digest()[0] % _HELD_OUT_SHARE == 0
 
 
-def _check_leaks(rows: Sequence[Row], data: Path) -> dict[str, Any]:
+def _check_leaks(rows: Sequence[QuestionRow], data: Path) -> dict[str, Any]:
     check = load_benchmarks()
     for row in rows:
         if leak := check.leak_in(row):

@@ -1,1 +1,0 @@
-"""The sentences of which questions are made, by language: situations, people and wording."""
