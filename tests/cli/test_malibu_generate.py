@@ -86,7 +86,7 @@ def test_the_folder_says_how_it_was_made_and_is_frozen(cli: Any, plug: Any, tmp_
     files = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("*.yaml")}
     assert (made["format"], made["seed"], made["sha256"]) == ("evenhand-malibu-1", 7, files)
     assert made["model"]["spec"] == "stub/one"
-    assert {"workflows/scenario_writer/base", "workflows/scenario_writer/cases"} < set(made["prompts"])
+    assert {"made/scenarios/base", "made/scenarios/cases"} < set(made["prompts"])
     assert (made["asked"], made["written"]) == ({"bases": 2, "derived": 2}, {"bases": 2, "scenarios": 4})
     assert (made["dropped"], "python" in made["versions"]) == ({}, True)
     changed = next(iter(files))

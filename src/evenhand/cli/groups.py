@@ -41,7 +41,7 @@ class _Sections(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, show_help = super().get_params(ctx)
-        return [*own, *([_help_all()] if self._is_long else []), show_help]
+        return [*own, _help_all(), show_help]
 
     @property
     def _is_long(self) -> bool:

@@ -102,7 +102,7 @@ def _parameter(request: type[Request], name: str, field: FieldInfo) -> click.Par
         required = field.is_required()
         return click.Argument([name], nargs=-1 if several else 1, required=required, **shared)
     shared |= {"help": field.description, "required": field.is_required(), "hidden": face.hidden}
-    shared |= {"envvar": face.env or None, "default": None}
+    shared |= {"envvar": face.env or None}
     flags = [face.flag, *([face.short] if face.short else [])]
     if kind is bool:
         both = field.default is not False

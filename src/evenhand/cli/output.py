@@ -1,9 +1,8 @@
-"""What a command shows of a run: -v, --log, --quiet and --json, by one decorator for all commands that run plans."""
+"""What a command shows of a run: -v, --log, --quiet and --json of all commands that run plans."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 from collections.abc import Callable, Generator, Sequence
@@ -18,7 +17,6 @@ from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.events import log
 from evenhand.core.options import Request, option
 
-F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "evenhand.output"
 
 
@@ -75,43 +73,6 @@ def with_output(request: R, command: Callable[[R], Any]) -> Any:
         if request.as_json and code is not None:
             _print(summary_object(output, code))
         return code
-
-
-def output_options(command: F) -> F:
-    """Decorator: -v, --log, --quiet and --json; the command returns its exit code."""
-
-    @functools.wraps(command)
-    def body(*args: Any, verbose: bool, log_file: Path | None, quiet: bool, as_json: bool, **given: Any) -> Any:
-        if verbose and quiet:
-            raise UsageError("--verbose shows more and --quiet shows less; choose one.")
-        output = current_output()
-        output.quiet = quiet
-        with _logged(verbose, log_file):
-            if not quiet and not as_json:
-                return command(*args, **given)
-            try:
-                with _silent():
-                    code = command(*args, **given)
-            except EvenhandError as error:
-                if as_json:
-                    _print({"state": "failed", "error": str(error), "exit_code": error.exit_code})
-                raise
-            if as_json and code is not None:
-                _print(summary_object(output, code))
-            return code
-
-    options = (
-        click.option("--verbose", "-v", is_flag=True, help="Print each retry, dropped parameter, cut and failure."),
-        click.option(
-            "--log", "log_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-            help="Append events as JSON Lines; prompts and replies only with -v.",
-        ),
-        click.option("--quiet", is_flag=True, help="Print errors only."),
-        click.option("--json", "as_json", is_flag=True, help="Print one summary object, and nothing else."),
-    )  # fmt: skip
-    for each in reversed(options):
-        body = each(body)
-    return cast(F, body)
 
 
 def summary_object(output: Output, code: int) -> dict[str, Any]:
