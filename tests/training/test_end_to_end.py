@@ -121,7 +121,7 @@ def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: P
         (("ppo", "PAIRS", "-m", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
         (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
         (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch must be a whole number"),
-        (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--steps", "0"), "steps must be a whole number above 0"),
+        (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--steps", "0"), "'--steps': 0 is not in the range x>0"),
         (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--keep-adapter"), "only with --lora"),
     ],
 )

@@ -375,8 +375,8 @@ def test_a_model_without_chat_template_is_refused(shell: Shell, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--rows", "0"), "rows must be a whole number above 0"),
-        (("--general", "1"), "general must be a share"),
+        (("--rows", "0"), "'--rows': 0 is not in the range x>0"),
+        (("--general", "1"), "'--general': 1.0 is not in the range 0<=x<1"),
         (("--lora", "0", "--merge"), "nothing to merge"),
         (("--no-rl", "--rl-steps", "3"), "leaves out RL"),
         (("--set", "ppo.lr=1"), "There is no stage ppo"),

@@ -1,25 +1,23 @@
-"""`evenhand train`: trains a less biased model on pairs, stage by stage or all at once."""
+"""`evenhand train`: from debates to pairs to a less biased model, stage by stage or all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import click
+from pydantic import model_validator
 
-from evenhand.cli.given_options import with_options
 from evenhand.cli.groups import Group, hint
+from evenhand.cli.options import declared
 from evenhand.cli.progress import shown_workflow
 from evenhand.cli.report import print_study, study_and_report
-from evenhand.cli.train_export import export
-from evenhand.cli.train_questions import questions
 from evenhand.core.errors import UsageError
 from evenhand.core.format import file_size
-from evenhand.core.specs import scalar
+from evenhand.core.options import Request, argument, option
 from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
-from evenhand.training.configs import NAMES
 from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.launch import (
     make_recipe,
@@ -29,115 +27,134 @@ from evenhand.training.launch import (
     train_verifiable,
     write_gguf_lora,
 )
-from evenhand.training.options import Algorithm, KLPlace, current_name
+from evenhand.training.options import (
+    CheckedOptions,
+    DPOOptions,
+    Listed,
+    PPOOptions,
+    RewardOptions,
+    SFTOptions,
+    SharedOptions,
+    read_stage_settings,
+)
 from evenhand.training.parallel import is_main
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
 
 _RANK = 16
-_PATH = click.Path(path_type=Path)
+_FIRST = ("debate", "pairs", "recipe", "verifiable", "sft", "reward", "ppo", "dpo")
+"""The help lists these before others: what most people need, then the single stages."""
 
-_WHERE = (
-    click.argument("data", type=_PATH, metavar="PAIRS"),
-    click.option("--model", "-m", required=True, metavar="MODEL", help="Folder, hub name, .gguf, or local/builtin."),
-    click.option("--out", "-o", type=_PATH, required=True, metavar="FOLDER", help="A new folder for the model."),
-    click.option("--resume", is_flag=True, help="Continue an interrupted training; keep a finished one."),
-)
-_PACE = (
-    click.option("--batch", type=int, help="Rows per step (sft 16, reward 32, ppo 32, dpo 16)."),
-    click.option("--lr", type=float, help="Learning rate (sft 2e-5, reward 3e-5, ppo 5e-6, dpo 1e-6)."),
-    click.option("--epochs", type=float, help="Passes over the data (default 1)."),
-    click.option("--steps", type=int, help="Number of steps; overrides --epochs."),
-)
-_MEMORY = (
-    click.option("--micro-batch", type=int, help="Rows computed at once, to save memory; same result."),
-    click.option("--gradient-checkpointing", is_flag=True, help="Less memory, more time; same result."),
-    click.option("--max-length", type=int, help="Tokens of a conversation; prompts are truncated on the left (2048)."),
-)
-_LORA = (
-    click.option("--lora", is_flag=True, help="Train LoRA adapters instead of all weights."),
-    click.option("--lora-rank", type=int, default=_RANK, show_default=True, help="With --lora: rank of the adapters."),
-)
-_MACHINE = (
-    click.option(
-        "--dtype",
-        type=click.Choice(["float32", "bfloat16"]),
-        help="Precision (default: bfloat16 on a GPU, else float32).",
-    ),
-    click.option("--device", help="cpu, cuda, cuda:1, … (default: a GPU if there is one)."),
-    click.option("--seed", type=int, help="Seed of all random numbers (default 0)."),
-    click.option("--save-every", type=int, help="Steps between checkpoints (default 100; ppo 10)."),
-    click.option("--chat-template", type=_PATH, help="A Jinja file, for a model without a chat template."),
-    click.option("--pad-token", help="A token of the tokenizer, if it has no padding token."),
-)
-_CLUSTER = (
-    click.option(
-        "--on",
-        metavar="ray[://HOST:PORT]",
-        help="Train on Ray: the one at RAY_ADDRESS, on this machine, or the one that is named.",
-    ),
-    click.option(
-        "--workers", type=click.IntRange(1, 4096), metavar="N", help="With --on: processes (default: one for each GPU)."
-    ),
-    click.option(
-        "--parallel", type=click.Choice(NAMES), help="With --on: how workers share the weights (default several_gpus)."
-    ),
-)
-_SHARED = (*_MEMORY, *_LORA, *_MACHINE, *_CLUSTER)
-_ADAPTER = click.option("--keep-adapter", is_flag=True, help="With --lora: save the adapter alone, not merged.")
-_RENAMED_IN_PPO = {
-    "--passes": "--ppo-epochs",
-    "--beta": "--kl-coefficient",
-}
+
+class _Train(Group):
+    """The commands of training, the most used ones first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        every = super().list_commands(ctx)
+        return [*_FIRST, *(name for name in every if name not in _FIRST)]
 
 
 @click.group(
-    cls=Group,
+    cls=_Train,
     lazy={
         "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),
         "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
     },
 )
 def train() -> None:
-    """Train a less biased model on preference pairs.
+    """Train a less biased model: debates give pairs of better and worse answers, and the model learns from these.
 
-    PAIRS is a folder of `evenhand train pairs`, or one of its files. The result is a folder with safetensors and a
-    model card; use a trained policy as hf/FOLDER.
+    Three commands are enough: `debate`, `pairs` and `recipe`, which trains all stages. Without debates, `verifiable`
+    trains on generated questions whose answer is known. The result is a folder with safetensors and a model card; use
+    it as hf/FOLDER.
 
     \b
     Examples:
-      evenhand train recipe pairs/age --model local/builtin --out models/age       all three stages
-      evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
-      evenhand audit hf/models/ppo
+      evenhand train debate --bias age --topics 60 --model hf/PATH --out debates
+      evenhand train pairs debates --out pairs/age
+      evenhand train recipe pairs/age --model hf/PATH --out models/age
+      evenhand audit hf/models/age/ppo
     """
 
 
-train.add_command(export)
-train.add_command(questions)
+def _read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return options by stage, with a hint for each former name."""
+    return read_stage_settings(texts, hint if is_main() else lambda _old, _new: None)
+
+
+class ClusterFields(Request):
+    """Where the processes run that train."""
+
+    section: ClassVar[str] = "Cluster"
+
+    on: str | None = option(
+        None,
+        "Train on Ray: the one at RAY_ADDRESS, on this machine, or the one that is named.",
+        metavar="ray[://HOST:PORT]",
+    )
+    workers: int | None = option(None, "With --on: processes (default: one for each GPU).", metavar="N", ge=1, le=4096)
+    parallel: Literal["several_gpus", "fsdp", "fsdp_zero2"] | None = option(
+        None, "With --on: how workers share the weights (default several_gpus)."
+    )
+
+
+class TrainCommand(ClusterFields, SharedOptions):
+    """What all commands take that train on pairs: options of all stages, and how the training is started."""
+
+    fixed: ClassVar[Sequence[str]] = ("lora",)
+    stage: ClassVar[type[SharedOptions]] = SharedOptions
+    """The options that are the stage's own."""
+
+    with_lora: bool = option(False, "Train LoRA adapters instead of all weights.", flag="--lora", common=True)
+    lora_rank: int = option(_RANK, "With --lora: rank of the adapters.", gt=0)
+    resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
+
+    @model_validator(mode="after")
+    def _has_an_adapter(self) -> Self:
+        if self.keep_adapter and not self.with_lora:
+            raise UsageError("--keep-adapter works only with --lora.")
+        return self
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The options of the stage that were given; the others keep their defaults."""
+        return {**self.given(self.stage), "lora": self.lora_rank if self.with_lora else None}
+
+    @property
+    def placed(self) -> Workers | None:
+        """The workers that are asked for; None to train in this process."""
+        return placed(self.on, self.workers, self.parallel, self.device)
+
+
+class SFTCommand(TrainCommand, SFTOptions):
+    """A fine-tuning."""
+
+    stage: ClassVar[type[SharedOptions]] = SFTOptions
 
 
 @train.command()
-@with_options((*_WHERE, *_PACE, *_SHARED, _ADAPTER))
-def sft(resume: bool, **given: Any) -> None:
+@declared(SFTCommand)
+def sft(request: SFTCommand) -> None:
     """Fine-tune a model on the low-bias answers.
 
     \b
     Example:
       evenhand train sft pairs/age --model local/builtin --out models/sft
     """
-    _train("sft", given, resume=resume)
+    _train("sft", request)
+
+
+class RewardCommand(TrainCommand, RewardOptions):
+    """A reward model."""
+
+    fixed: ClassVar[Sequence[str]] = ("lora", "keep_adapter")
+    stage: ClassVar[type[SharedOptions]] = RewardOptions
 
 
 @train.command()
-@with_options((*_WHERE, *_PACE))
-@click.option(
-    "--negatives", type=float, help="Share of added pairs with an empty, cut or off-topic answer (default 0.1)."
-)
-@click.option("--margin-weight", type=float, help="Weight of the referee's margins in the loss (default 0).")
-@click.option("--ensemble", type=int, help="Heads; the reward is their mean minus their SD (default 1).")
-@with_options(_SHARED)
-def reward(resume: bool, **given: Any) -> None:
+@declared(RewardCommand)
+def reward(request: RewardCommand) -> None:
     """Train a reward model on pairs: it gives the less biased answer the higher score.
 
     Then it is probed with worthless answers (empty, gibberish, cut, off-topic, longer, the prompt again); a warning
@@ -148,69 +165,18 @@ def reward(resume: bool, **given: Any) -> None:
       evenhand train reward pairs/age --model models/sft --out models/reward
       evenhand train reward pairs/age --model models/sft --out models/four --ensemble 4 --margin-weight 0.1
     """
-    _train("reward", given, resume=resume)
+    _train("reward", request)
 
 
-@train.command(renamed=_RENAMED_IN_PPO)
-@with_options((*_WHERE, *_PACE))
-@click.option("--reward", required=True, metavar="FOLDER", help="The folder of the reward model.")
-@click.option("--algorithm", type=click.Choice(get_args(Algorithm)), help="How advantages are estimated (default ppo).")
-@click.option("--answers", type=int, help="Answers per prompt, for rloo and grpo (default 4).")
-@click.option("--mini-batch", type=int, help="Prompts per update (default 4).")
-@click.option("--max-new-tokens", type=int, help="Maximum length of an answer (default 384).")
-@click.option("--ppo-epochs", type=int, help="Passes over each batch of answers (default 4).")
-@click.option("--critic-lr", type=float, help="Learning rate of the critic (default 3e-5).")
-@click.option(
-    "--critic-warmup", type=int, help="First steps, which train only the critic (default: a tenth, at most 20)."
-)
-@click.option(
-    "--reward-range",
-    type=float,
-    help="Rewards count in SDs of the reference's and saturate at ± this many; 0: as they are (default 3).",
-)
-@click.option("--kl-coefficient", type=float, help="Weight of the KL from the reference (default 0.05).")
-@click.option(
-    "--kl-in",
-    type=click.Choice(get_args(KLPlace)),
-    help="Count the KL per token in the loss, or summed in the reward (default loss).",
-)
-@click.option("--kl-target", type=float, help="Adapt the KL coefficient to this KL, in nats per token.")
-@click.option("--clip", type=float, help="Clip range of probability ratios (default 0.2).")
-@click.option("--value-clip", type=float, help="Clip range of the critic's values (default 1).")
-@click.option("--lam", type=float, help="GAE's λ for the policy (default 1).")
-@click.option("--gamma", type=float, help="Discount factor (default 1).")
-@click.option("--temperature", type=float, help="Sampling temperature (default 1).")
-@click.option(
-    "--drift-limits/--no-drift-limits",
-    default=None,
-    help="Stop and go back to the last good checkpoint when answers leave the limits below (default: on).",
-)
-@click.option("--shortest", type=float, help="Lowest mean length, in multiples of the reference's (default 0.6).")
-@click.option("--longest", type=float, help="Highest mean length, in multiples of the reference's (default 1.6).")
-@click.option("--min-entropy", type=float, help="Lowest entropy, in multiples of the reference's (default 0.3).")
-@click.option("--max-kl", type=float, help="Highest KL from the reference, in nats per token (default 0.3).")
-@click.option(
-    "--max-openings", type=float, help="Highest rise of the share of answers with the same opening (default 0.3)."
-)
-@click.option("--max-unfinished", type=float, help="Highest rise of the share of truncated answers (default 0.2).")
-@click.option(
-    "--choose-by",
-    metavar="SCORER",
-    help="Keep the checkpoint whose answers to held-out prompts this scorer rates best, e.g. opinion:JUDGE.",
-)
-@click.option(
-    "--rollout-replicas", type=int, metavar="N", help="Sample answers by this many copies of the policy on Ray."
-)
-@click.option(
-    "--staleness",
-    type=int,
-    help="With --rollout-replicas: how many updates old their weights may be (default 0: the trainer waits).",
-)
-@click.option(
-    "--sample-every", type=int, help="Steps between answers written to samples.jsonl (default: as --save-every)."
-)
-@with_options((*_SHARED, _ADAPTER))
-def ppo(resume: bool, **given: Any) -> None:
+class PPOCommand(TrainCommand, PPOOptions):
+    """A training by PPO or one of its variants."""
+
+    stage: ClassVar[type[SharedOptions]] = PPOOptions
+
+
+@train.command(renamed={"--passes": "--ppo-epochs", "--beta": "--kl-coefficient"})
+@declared(PPOCommand)
+def ppo(request: PPOCommand) -> None:
     """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
 
     \b
@@ -218,46 +184,52 @@ def ppo(resume: bool, **given: Any) -> None:
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/ppo --lora
       evenhand train ppo pairs/age --model models/sft --reward models/reward --out models/rloo --algorithm rloo
     """
-    _train("ppo", given, resume=resume)
+    _train("ppo", request)
+
+
+class DPOCommand(TrainCommand, DPOOptions):
+    """A training by DPO."""
+
+    stage: ClassVar[type[SharedOptions]] = DPOOptions
 
 
 @train.command()
-@with_options((*_WHERE, *_PACE))
-@click.option("--beta", type=float, help="Weight of the KL from the reference (default 0.1).")
-@with_options((*_SHARED, _ADAPTER))
-def dpo(resume: bool, **given: Any) -> None:
+@declared(DPOCommand)
+def dpo(request: DPOCommand) -> None:
     """Train a fine-tuned model on the pairs by DPO, which needs no reward model.
 
     \b
     Example:
       evenhand train dpo pairs/age --model models/sft --out models/dpo
     """
-    _train("dpo", given, resume=resume)
+    _train("dpo", request)
+
+
+class RecipeCommand(TrainCommand):
+    """All stages."""
+
+    algorithm: Literal["ppo", "rloo", "grpo", "remax", "dpo"] = option(
+        "ppo", "Algorithm of the last stage; dpo needs no reward model.", common=True
+    )
+    stages: Mapping[str, Mapping[str, Any]] = option(
+        {},
+        "An option of one stage, e.g. ppo.lr=1e-5.",
+        flag="--set",
+        metavar="STAGE.OPTION=VALUE",
+        read=_read_settings,
+        common=True,
+    )
+    evaluate: bool = option(False, "At the end, evaluate the base, the fine-tuned and the trained model.", common=True)
+    judge: str | None = option(
+        None, "With --evaluate: the model that rates opinions (default: the base model).", metavar="SPEC", common=True
+    )
+    bbq: str | None = option(None, "With --evaluate: the folder of the public BBQ.", flag="--data", metavar="FOLDER")
+    limit: int | None = option(None, "With --evaluate: this many questions of each benchmark.", short="-n", ge=1)
 
 
 @train.command(renamed={"--bbq": "--data"})
-@with_options(_WHERE)
-@click.option(
-    "--algorithm",
-    type=click.Choice([*get_args(Algorithm), "dpo"]),
-    default="ppo",
-    show_default=True,
-    help="Algorithm of the last stage; dpo needs no reward model.",
-)
-@click.option(
-    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="An option of one stage, e.g. ppo.lr=1e-5."
-)
-@click.option("--evaluate", is_flag=True, help="At the end, evaluate the base, the fine-tuned and the trained model.")
-@click.option(
-    "--judge", metavar="SPEC", help="With --evaluate: the model that rates opinions (default: the base model)."
-)
-@click.option("--data", "bbq", metavar="FOLDER", help="With --evaluate: the folder of the public BBQ.")
-@click.option("--limit", "-n", type=int, help="With --evaluate: this many questions of each benchmark.")
-@with_options((*_SHARED, _ADAPTER))
-def recipe(
-    resume: bool, algorithm: str, settings: tuple[str, ...], evaluate: bool, judge: str | None, bbq: str | None,
-    limit: int | None, **given: Any,
-) -> None:  # fmt: skip
+@declared(RecipeCommand)
+def recipe(request: RecipeCommand) -> None:
     """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo.
 
     \b
@@ -265,48 +237,62 @@ def recipe(
       evenhand train recipe pairs/age --model local/builtin --out models/age
       evenhand train recipe pairs/age --model local/builtin --out models/age --resume --evaluate --judge openai/gpt-4o
     """
-    if not evaluate and (judge, bbq, limit) != (None, None, None):
+    measured = (request.judge, request.bbq, request.limit)
+    if not request.evaluate and measured != (None, None, None):
         raise UsageError("--judge, --data and --limit say how to measure; add --evaluate.")
-    workers, shared = _workers(given), _given(given)
-    whole = make_recipe(shared, stage_settings(settings), algorithm)
-    evaluation = Evaluation(whole.data, judge, bbq, limit, shared.get("device"))
-    if evaluate:
+    workers = request.placed
+    whole = make_recipe(request.asked, request.stages, request.algorithm)
+    evaluation = Evaluation(whole.data, *measured, request.device)
+    if request.evaluate:
         evaluation.check()
     with shown_workflow(whole.out) as listener:
-        records = train_recipe(whole, resume=resume, listener=listener, workers=workers)
+        records = train_recipe(whole, resume=request.resume, listener=listener, workers=workers)
     for name, record in records.items():
         _print_record(record, whole.out / name)
-    if evaluate:
+    if request.evaluate:
         _evaluate(evaluation, whole)
 
 
+class VerifiableCommand(ClusterFields, SharedOptions):
+    """A training on questions whose answer is known."""
+
+    fixed: ClassVar[Sequence[str]] = ("keep_adapter",)
+
+    data: Path | None = option(  # pyright: ignore[reportIncompatibleVariableOverride] - questions are generated
+        None, "Rows of your own instead of generated questions.", metavar="ROWS", common=True
+    )
+    rows: int | None = option(
+        None, "Questions, held-out ones included (default 6000; of --data: all).", gt=0, common=True
+    )
+    forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
+    languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
+    general: float = option(0.2, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    sft_steps: int | None = option(None, "Steps of fine-tuning (default: one pass over the data).", gt=0, common=True)
+    rl_steps: int | None = option(
+        None,
+        "Then N steps of RL, e.g. 40 (default: none, since it gained little and treats groups alike that differ).",
+        metavar="N",
+        gt=0,
+        common=True,
+    )
+    no_rl: bool = option(False, "Without RL, as by default.", hidden=True)
+    lora: int | None = option(_RANK, "Rank of the adapters; 0 trains all weights.", ge=0, common=True)
+    merge: bool = option(False, "Save merged weights instead of the adapter.")
+    max_new_tokens: int = option(128, "Maximum length of a sampled answer.", gt=0)
+    stages: Mapping[str, Mapping[str, Any]] = option(
+        {},
+        "An option of sft or rl, e.g. rl.lr=1e-5.",
+        flag="--set",
+        metavar="STAGE.OPTION=VALUE",
+        read=_read_settings,
+    )
+    smoke: bool = option(False, "A few rows and steps, to see whether everything runs.", common=True)
+    resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
+
+
 @train.command()
-@with_options(_WHERE[1:])
-@click.option("--data", type=_PATH, metavar="ROWS", help="Rows of your own instead of generated questions.")
-@click.option("--rows", type=int, help="Questions, held-out ones included (default 6000; of --data: all).")
-@click.option("--forms", metavar="FORM,…", help="Answer forms (default: all).")
-@click.option("--languages", metavar="CODE,…", help="Languages of the questions (default: all).")
-@click.option("--general", type=float, help="Share of the model's own answers to general prompts (default 0.2).")
-@click.option("--sft-steps", type=int, help="Steps of fine-tuning (default: one pass over the data).")
-@click.option(
-    "--rl-steps",
-    type=int,
-    metavar="N",
-    help="Then N steps of RL, e.g. 40 (default: none, since it gained little and treats groups alike that differ).",
-)
-@click.option("--no-rl", is_flag=True, hidden=True)
-@click.option("--lora", type=int, default=_RANK, show_default=True, help="Rank of the adapters; 0 trains all weights.")
-@click.option("--merge", is_flag=True, help="Save merged weights instead of the adapter.")
-@click.option("--max-new-tokens", type=int, help="Maximum length of a sampled answer (default 128).")
-@click.option(
-    "--set", "settings", multiple=True, metavar="STAGE.OPTION=VALUE", help="An option of sft or rl, e.g. rl.lr=1e-5."
-)
-@click.option("--smoke", is_flag=True, help="A few rows and steps, to see whether everything runs.")
-@with_options((*_MEMORY, *_MACHINE, *_CLUSTER))
-def verifiable(
-    resume: bool, smoke: bool, no_rl: bool, lora: int, settings: tuple[str, ...], sft_steps: int | None,
-    rl_steps: int | None, **given: Any,
-) -> None:  # fmt: skip
+@declared(VerifiableCommand)
+def verifiable(request: VerifiableCommand) -> None:
     """Train a model not to guess about people: on questions whose answer is known.
 
     The questions are generated, and the model is fine-tuned on their answers. FOLDER gets questions, sft and the
@@ -318,20 +304,18 @@ def verifiable(
       evenhand train verifiable --model local/builtin --out models/smoke --smoke
       evenhand audit hf/models/fair/sft
     """
-    own = stage_settings(settings)
-    for stage, steps in (("sft", sft_steps), ("rl", rl_steps)):
+    own: dict[str, dict[str, Any]] = {stage: dict(options) for stage, options in request.stages.items()}
+    for stage, steps in (("sft", request.sft_steps), ("rl", request.rl_steps)):
         if steps is not None:
-            own[stage] = {**own.get(stage, {}), "steps": steps}
-    if no_rl and "rl" in own:
+            own.setdefault(stage, {})["steps"] = steps
+    if request.no_rl and "rl" in own:
         raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
-    workers = _workers(given)
-    chosen = {name: value for name, value in given.items() if value is not None}
-    for name in ("forms", "languages"):
-        if name in chosen:
-            chosen[name] = tuple(each.strip() for each in chosen[name].split(","))
-    options = make_verifiable({**chosen, "lora": lora or None}, own, smoke=smoke)
+    workers = placed(request.on, request.workers, request.parallel, request.device)
+    started = {*ClusterFields.model_fields, "stages", "smoke", "resume", "no_rl", "sft_steps", "rl_steps"}
+    asked = {name: value for name, value in request.given().items() if name not in started}
+    options = make_verifiable({**asked, "lora": request.lora or None}, own, smoke=request.smoke)
     with shown_workflow(options.out) as listener:
-        record = train_verifiable(options, resume=resume, listener=listener, workers=workers)
+        record = train_verifiable(options, resume=request.resume, listener=listener, workers=workers)
     if not is_main():
         return
     _print_evaluation(record["results"])
@@ -342,10 +326,16 @@ def verifiable(
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
 
 
+class GGUFCommand(Request):
+    """An adapter to write."""
+
+    adapter: Path = argument("The folder of the adapter.", metavar="FOLDER")
+    out: Path | None = option(None, "The file to write (default: FOLDER/adapter.gguf).", short="-o", metavar="FILE")
+
+
 @train.command()
-@click.argument("adapter", type=_PATH, metavar="FOLDER")
-@click.option("--out", "-o", type=_PATH, metavar="FILE", help="The file to write (default: FOLDER/adapter.gguf).")
-def gguf(adapter: Path, out: Path | None) -> None:
+@declared(GGUFCommand)
+def gguf(request: GGUFCommand) -> None:
     """Write the LoRA adapter in FOLDER as a GGUF file for llama.cpp, in float16.
 
     It belongs to the model that it was trained from. The file of that model may be quantized.
@@ -355,23 +345,98 @@ def gguf(adapter: Path, out: Path | None) -> None:
       evenhand train gguf models/fair/sft --out fair.gguf
       evenhand audit 'local/builtin?lora=fair.gguf'
     """
-    target = out or adapter / "adapter.gguf"
-    write_gguf_lora(adapter, target)
+    target = request.out or request.adapter / "adapter.gguf"
+    write_gguf_lora(request.adapter, target)
     click.echo(f"{target} ({file_size(target.stat().st_size)}); use it as 'local/NAME?lora={target}'")
 
 
-def _print_evaluation(results: Mapping[str, Any]) -> None:
-    names = list(results)
-    click.echo(f"{'right answers to held-out questions':<36}" + "".join(f"{name:>20}" for name in names))
-    for group in results[names[0]]:
-        click.echo(f"  {group:<34}" + "".join(f"{percent(results[name][group]):>20}" for name in names))
+class QuestionsCommand(CheckedOptions):
+    """Questions to write."""
+
+    out: Path = option(..., "A new folder for the questions.", short="-o", metavar="FOLDER", common=True)
+    count: int = option(6000, "Number of questions, dev split included.", common=True)
+    seed: int = option(0, "The same seed writes the same files.")
+    forms: Listed = option((), "Answer forms, e.g. letter,sentence (default: all).", metavar="NAME,…", common=True)
+    languages: Listed = option((), "Languages: en, es, de (default: all).", metavar="NAME,…", common=True)
+    categories: Listed = option(
+        (), "Kinds of questions, e.g. Age,names,knowledge (default: all).", metavar="NAME,…", common=True
+    )
+    data: str | None = option(None, "The folder of the public BBQ, for the leak check.", metavar="FOLDER")
+    folders: tuple[Path, ...] = option((), "Check against these files too.", flag="--check", metavar="FOLDER")
 
 
-def _train(stage: str, given: dict[str, Any], *, resume: bool) -> None:
-    workers, options = _workers(given), _given(given)
-    with shown_workflow(options["out"]) as listener:
-        record = train_stage(stage, options, resume=resume, listener=listener, workers=workers)
-    _print_record(record, options["out"])
+@train.command()
+@declared(QuestionsCommand)
+def questions(request: QuestionsCommand) -> None:
+    """Write training questions: short passages that tell who it was, or do not; and common knowledge.
+
+    No model is needed. Questions that repeat BBQ or the built-in ones are dropped. The folder gets train.jsonl,
+    dev.jsonl with situations, people and wording of its own, and a data card.
+
+    \b
+    Examples:
+      evenhand train questions --out questions
+      evenhand train questions --out letters --forms letter --languages en --count 2000
+    """
+    from evenhand.training.questions.folder import load_benchmarks, write_folder
+    from evenhand.training.questions.generate import QuestionPlan
+
+    out, given = request.out, request.given()
+    plan = QuestionPlan(
+        **{name: given[name] for name in ("count", "seed", "forms", "languages", "categories") if name in given}
+    )
+    if (out / "train.jsonl").exists():
+        raise UsageError(f"{out} holds questions already; name another folder.")
+    card = write_folder(plan, out, load_benchmarks(request.data, request.folders))
+    for split, described in card["splits"].items():
+        click.echo(f"{out / f'{split}.jsonl'}: {described['rows']:,} questions, {described['situations']} situations")
+    click.echo(f"Leak check: {sum(sum(each['leaks'].values()) for each in card['splits'].values())} dropped.")
+    if card["leaks"]["unchecked"]:
+        click.echo(f"! {card['leaks']['unchecked']}")
+
+
+class ExportCommand(Request):
+    """A training to write for another stack."""
+
+    data: Path = argument("A folder of pairs.", metavar="PAIRS")
+    to: Literal["trl"] = option("trl", "The stack that will train.")
+    model: str = option(..., "A folder, or a name on the hub.", short="-m", metavar="MODEL", common=True)
+    reward: Path | None = option(
+        None, "A reward model by evenhand train reward; DPO needs none.", metavar="FOLDER", common=True
+    )
+    algorithm: Literal["grpo", "rloo", "dpo"] = option("grpo", "What TRL trains with.", common=True)
+    gpus: int = option(1, "GPUs of the machine that trains.", ge=1, common=True)
+    out: Path = option(..., "A new folder.", short="-o", metavar="FOLDER", common=True)
+
+
+@train.command()
+@declared(ExportCommand)
+def export(request: ExportCommand) -> None:
+    """Write what TRL needs to train on PAIRS: data, reward function, settings and the command.
+
+    \b
+    Examples:
+      evenhand train reward pairs/age --model hf-folder --out models/reward
+      evenhand train export pairs/age --model hf-folder --reward models/reward --gpus 8 --out trl
+      evenhand train export pairs/age --model hf-folder --algorithm dpo --out trl
+      bash trl/run.sh                         in an environment with TRL
+
+    TRL need not be installed here. Learning rate, KL coefficient, clip range and lengths are the defaults of evenhand
+    train ppo; change them in the files. The guards of evenhand train ppo are not part of it. Other trainers can read
+    the data, which are lists of messages, and import score from train.py as their reward.
+    """
+    from evenhand.training.export import export as write
+
+    how: dict[str, Any] = {name: getattr(request, name) for name in ("model", "reward", "algorithm", "gpus")}
+    names = write(request.data, request.out, **how)
+    click.echo(f"{request.out}: {', '.join(names)}")
+    click.echo(f"Next, in an environment with {request.to}: bash {request.out / 'run.sh'}")
+
+
+def _train(stage: str, request: TrainCommand) -> None:
+    with shown_workflow(request.out) as listener:
+        record = train_stage(stage, request.asked, resume=request.resume, listener=listener, workers=request.placed)
+    _print_record(record, request.out)
 
 
 def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
@@ -382,38 +447,11 @@ def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
         print_study(*study_and_report(folders, folders[0].parent / "report.html"))
 
 
-def _workers(values: dict[str, Any]) -> Workers | None:
-    """Take the options of a cluster out of those of a command; None to train in this process."""
-    on, count, parallel = (values.pop(name) for name in ("on", "workers", "parallel"))
-    return placed(on, count, parallel, values["device"])
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that were given; the others keep the defaults of their stage."""
-    options = {name: value for name, value in values.items() if value is not None}
-    rank = options.pop("lora_rank")
-    options["lora"] = rank if options["lora"] else None
-    return options
-
-
-def stage_settings(settings: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Parse options of single stages, each given as STAGE.OPTION=VALUE."""
-    stages: dict[str, dict[str, Any]] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        stage, _, name = key.partition(".")
-        if not equals:
-            raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.lr=1e-5, not {setting!r}.")
-        stages.setdefault(stage, {})[_current(stage, name)] = scalar(value)
-    return stages
-
-
-def _current(stage: str, option: str) -> str:
-    """Return the current name of an option, with a hint if a former name was given."""
-    current = current_name(stage, option)
-    if current != option and is_main():
-        hint(f"{stage}.{option}", f"{stage}.{current}")
-    return current
+def _print_evaluation(results: Mapping[str, Any]) -> None:
+    names = list(results)
+    click.echo(f"{'right answers to held-out questions':<36}" + "".join(f"{name:>20}" for name in names))
+    for group in results[names[0]]:
+        click.echo(f"  {group:<34}" + "".join(f"{percent(results[name][group]):>20}" for name in names))
 
 
 def _print_record(record: Mapping[str, Any], folder: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BeforeValidator, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from evenhand.core.errors import UsageError
@@ -35,15 +35,30 @@ def current_name(stage: str, option: str) -> str:
     return (_RENAMED_IN_PPO if stage == "ppo" else _RENAMED).get(option, option)
 
 
-def read_stage_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return options by stage, of texts STAGE.OPTION=VALUE; former names of options are replaced."""
+def listed(value: Any) -> tuple[str, ...]:
+    """Return the parts of a text with commas, or of a list, each once."""
+    parts = value.split(",") if isinstance(value, str) else map(str, value or ())
+    return tuple(dict.fromkeys(name for part in parts if (name := part.strip())))
+
+
+Listed = Annotated[Sequence[str], BeforeValidator(listed)]
+"""Names: a list, or on the command line one text with commas."""
+
+
+def read_stage_settings(
+    texts: Iterable[str], tell: Callable[[str, str], None] = lambda _old, _new: None
+) -> dict[str, dict[str, Any]]:
+    """Return options by stage, of texts STAGE.OPTION=VALUE; former names are replaced, and told with the new ones."""
     stages: dict[str, dict[str, Any]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         stage, _, name = key.partition(".")
         if not equals:
             raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.lr=1e-5, not {text!r}.")
-        stages.setdefault(stage, {})[current_name(stage, name)] = scalar(value)
+        current = current_name(stage, name)
+        if current != name:
+            tell(f"{stage}.{name}", f"{stage}.{current}")
+        stages.setdefault(stage, {})[current] = scalar(value)
     return stages
 
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Request, Several, Text, option
 from evenhand.papers.base import BOTH, PaperOptions
-from evenhand.training.options import read_stage_settings
+from evenhand.training.options import Listed, listed, read_stage_settings
 
 PARAMETERS = ("roles", "rounds", "topics", "pairs")
 """What an ablation may vary."""
@@ -31,16 +31,10 @@ def read_trained(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    """Returns the parts of a text with commas, or of a list, each once."""
-    parts = value.split(",") if isinstance(value, str) else map(str, value or ())
-    return tuple(dict.fromkeys(name for part in parts if (name := part.strip())))
-
-
 def _seeds(value: Any) -> tuple[int, ...]:
-    if not all(part.isdecimal() for part in _names(value)):
+    if not all(part.isdecimal() for part in listed(value)):
         raise UsageError(f"--train-seeds takes whole numbers with commas, e.g. 1,2,3, not {value!r}.")
-    return tuple(map(int, _names(value)))
+    return tuple(map(int, listed(value)))
 
 
 def read_values(texts: Iterable[str]) -> AblatedValues:
@@ -127,9 +121,7 @@ class RLDFOptions(TrainingFields, PaperOptions):
     pairs: Text | None = option(
         None, "The pairs that it was trained on; asks what they hold out.", metavar="FOLDER", common=True
     )
-    bias: Annotated[Sequence[str], BeforeValidator(_names)] = option(
-        (), "Types of bias, with commas (default: all).", metavar="NAMES", common=True
-    )
+    bias: Listed = option((), "Types of bias, with commas (default: all).", metavar="NAMES", common=True)
 
     @property
     def scorers_of_page(self) -> Sequence[str]:
