@@ -1,6 +1,7 @@
 """One line in one file declares an option: it is on the command line, in Python, config, plan, stored run and docs."""
 
 import inspect
+import runpy
 import subprocess
 import sys
 from dataclasses import fields
@@ -93,10 +94,9 @@ def test_a_new_option_leaves_the_identity_of_stored_runs_alone(folder: Path):
 
 
 def test_the_page_of_options_is_what_is_declared():
-    sys.path.insert(0, str(ROOT / "tools"))
-    import options_page
+    made = runpy.run_path(str(ROOT / "tools" / "options_page.py"))
 
-    assert options_page.PAGE.read_text(encoding="utf-8") == options_page.page(), "run: python tools/options_page.py"
+    assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "run: python tools/options_page.py"
 
 
 def test_functions_that_are_written_out_have_the_declared_options():

@@ -33,10 +33,8 @@ def page() -> str:
                 groups[owner] = None
     parts = [_HEAD, "## Options that several commands share\n"]
     for section in SECTIONS:
-        owners = [owner for owner in groups if owner.section == section]
-        rows = [
-            row for owner in owners for row in _rows(owner, [n for n in owner.model_fields if owner.owner(n) is owner])
-        ]
+        owners = [owner for owner in groups if owner.heading() == section]
+        rows = [row for owner in owners for row in _rows(owner, _own_fields(owner))]
         if rows:
             parts.append(f"### {section}\n\n{_table(rows)}\n")
     parts.append("## Options of single commands\n")

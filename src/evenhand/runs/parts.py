@@ -66,7 +66,7 @@ class Settings:
     def restored(cls, kept: Mapping[str, Any]) -> Settings:
         """The settings of a run that is resumed; one of an earlier version has fewer of them."""
         known = {name: kept[name] for name in kept if name in {each.name for each in fields(cls)} - _SESSION}
-        found = {
+        found: dict[str, Any] = {
             name: None if value is None else _RESTORED.get(name, _as_it_is)(value) for name, value in known.items()
         }
         return cls(resume=True, **found)
