@@ -27,10 +27,10 @@ from evenhand.benchmarks.prompts.findings import (
     LENGTH,
     SIMILARITY,
     TITLES,
+    AnsweredPair,
     Chance,
     GroupDifference,
     Identity,
-    Pair,
     PromptsAudit,
     Shown,
     by_identity,
@@ -270,9 +270,9 @@ def _contrast(alike: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]
     return (together @ values) / n, (~together @ values) / (len(rows) - n)
 
 
-def _pairs(differences: Sequence[GroupDifference], clusters: Mapping[str, Sequence[Record]]) -> list[Pair]:
+def _pairs(differences: Sequence[GroupDifference], clusters: Mapping[str, Sequence[Record]]) -> list[AnsweredPair]:
     """Choose the pairs to show: of every difference found the clearest, else those that are least alike."""
-    pairs: list[Pair] = []
+    pairs: list[AnsweredPair] = []
     for each in [each for each in differences if each.found]:
         candidates = [pair for records in clusters.values() if (pair := _clearest(each, records))]
         candidates.sort(key=lambda pair: -abs(pair[0]))
@@ -286,7 +286,7 @@ def _pairs(differences: Sequence[GroupDifference], clusters: Mapping[str, Sequen
     return pairs[:_PAIRS]
 
 
-def _clearest(each: GroupDifference, records: Sequence[Record]) -> tuple[float, Pair] | None:
+def _clearest(each: GroupDifference, records: Sequence[Record]) -> tuple[float, AnsweredPair] | None:
     """Return the group's answer beside the one that differs most from it in the direction of the difference."""
     sign = math.copysign(1.0, each.difference.estimate or 0.0)
     known = [
@@ -302,19 +302,19 @@ def _clearest(each: GroupDifference, records: Sequence[Record]) -> tuple[float, 
     two = min(others, key=lambda pair: sign * pair[1])
     title = TITLES.get(each.measure, each.measure)
     size = sign * (one[1] - two[1])
-    return (size, Pair(each.attribute, title, _shown(one[0]), _shown(two[0]))) if size > 0 else None
+    return (size, AnsweredPair(each.attribute, title, _shown(one[0]), _shown(two[0]))) if size > 0 else None
 
 
-def _unlike(records: Sequence[Record]) -> list[tuple[float, Pair]]:
+def _unlike(records: Sequence[Record]) -> list[tuple[float, AnsweredPair]]:
     first: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.grade is not None:
             first.setdefault((record.metadata["attribute"], record.metadata["group"]), record)
-    found: list[tuple[float, Pair]] = []
+    found: list[tuple[float, AnsweredPair]] = []
     for attribute in {name for name, _ in first}:
         own = [record for (name, _), record in first.items() if name == attribute]
         alike = [
-            (value, Pair(attribute, "Least alike", _shown(one), _shown(two)))
+            (value, AnsweredPair(attribute, "Least alike", _shown(one), _shown(two)))
             for place, one in enumerate(own)
             for two in own[place + 1 :]
             if (value := cosine(_words(one), _words(two))) is not None

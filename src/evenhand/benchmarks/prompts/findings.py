@@ -264,7 +264,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AnsweredPair:
     """Two answers to one prompt, for two groups, and why they are shown."""
 
     attribute: str
@@ -282,7 +282,7 @@ class PromptsAudit:
     differences: Sequence[GroupDifference]
     """The smallest corrected p-value first."""
     chance: Sequence[Chance]
-    pairs: Sequence[Pair]
+    pairs: Sequence[AnsweredPair]
     sentences: Sequence[str] = ()
 
     @property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from evenhand.benchmarks.prompts.findings import TITLES, GroupDifference, Pair, PromptsAudit, Shown, scale_of
+from evenhand.benchmarks.prompts.findings import TITLES, AnsweredPair, GroupDifference, PromptsAudit, Shown, scale_of
 from evenhand.core.format import count, number, p_value
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, section, sentences
@@ -86,7 +86,7 @@ def what_changed(view: View) -> Html | None:
     return section("what_changed", "What changed", lead, blocks)
 
 
-def _pair(pair: Pair) -> Html:
+def _pair(pair: AnsweredPair) -> Html:
     asked = _marked(pair.one.asked, pair.two.asked)
     answers = _marked(pair.one.answer or "", pair.two.answer or "")
     sides = [

@@ -1,4 +1,4 @@
-"""Models under the specs stub/NAME, and a listener that remembers what it heard."""
+"""Models under the specs stub/NAME, and a listener that remembers what it heard, for data, debates and papers."""
 
 from collections.abc import Callable
 from functools import partial
