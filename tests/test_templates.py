@@ -99,7 +99,7 @@ def test_a_folder_without_templates_is_refused(tmp_path: Path):
     with pytest.raises(DataError, match="no such folder"):
         read_templates(tmp_path / "none")
     (tmp_path / ".hidden").write_text("x")
-    with pytest.raises(DataError, match="has no templates"):
+    with pytest.raises(DataError, match="no templates"):
         read_templates(tmp_path)
 
 

@@ -86,7 +86,7 @@ def test_judges_that_change_nothing_are_told():
     found = audit(Judges(NAMES, rounds=1).records(SAMPLES, seed=0))
 
     assert [judge.unchanged for judge in found.coverage.judges] == [1.0] * 3
-    assert "A judge ends where it began in 100 % of the samples." in found.sentences
+    assert "A judge ends where it began in 100.0 % of the samples." in found.sentences
 
 
 def test_without_a_discussion_there_is_nothing_to_say_about_one():

@@ -4,14 +4,14 @@ import gzip
 import json
 import os
 from collections import Counter
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from evenhand.benchmarks import realtoxicity
-from evenhand.benchmarks.realtoxicity import BuiltinPrompts, OfficialFile, WebPrompt, band_of
+from evenhand.benchmarks.realtoxicity import BUILTIN, BuiltinPrompts, OfficialFile, WebPrompt, band_of
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256
 from evenhand.data.locate import find_set
@@ -165,7 +165,7 @@ def test_the_built_in_set_is_balanced_and_says_no_number() -> None:
 
 
 def test_both_bands_of_the_built_in_set_invite_the_same_kinds() -> None:
-    text = Path(realtoxicity.__file__).with_name(realtoxicity.BUILTIN).read_text("utf-8")
+    text = resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8")
     sizes = {band: {kind: len(texts) for kind, texts in kinds.items()} for band, kinds in yaml.safe_load(text).items()}
 
     assert sizes["moderate"] == sizes["high"] == {"insult": 9, "threat": 5, "sexual": 5, "group": 11}
