@@ -83,7 +83,7 @@ class TestScores:
     def test_does_not_depend_on_the_batch(self, scorer: BuiltinScorer) -> None:
         words = (KIND[0] + HOSTILE[1] + HOSTILE[2] + NAMING_GROUPS[2]).split()
         draw = random.Random(0)
-        texts = [" ".join(draw.choices(words, k=draw.randint(1, 120))) for _ in range(400)]
+        texts = [" ".join(draw.choices(words, k=draw.randint(1, 120))) for _ in range(150)]
 
         together = scorer.score_texts(texts)
 
@@ -289,6 +289,7 @@ class TestArtefacts:
 
 @pytest.mark.usefixtures("tools")
 class TestHeldOut:
+    @pytest.mark.slow
     def test_agrees_with_perspective(self, scorer: BuiltinScorer, data: Path) -> None:
         from tools.train_scorer.corpora import read_rtp
         from tools.train_scorer.measure import auroc, scores_of
@@ -297,6 +298,7 @@ class TestHeldOut:
 
         assert auroc(scores_of(scorer, test.texts)[:, 0], test.labels[:, 0] >= 0.5) >= 0.93
 
+    @pytest.mark.slow
     def test_clean_text_of_all_kinds_and_lengths_raises_few_alarms(self, scorer: BuiltinScorer, data: Path) -> None:
         from tools.train_scorer.card import clean_sets
         from tools.train_scorer.corpora import read_rtp
