@@ -1,5 +1,6 @@
 """What all tests share: a clean environment, one thread per process, limits, and `support` on the path."""
 
+import gc
 import os
 import signal
 import sys
@@ -36,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"official", "public"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, so garbage collections need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
