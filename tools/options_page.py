@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 _HEAD = """\
 # Which options are there?
 
-This page is written from the declarations of the options (`python tools/options_page.py`). `evenhand COMMAND --help`
+This page is written from the declarations of the options (`python tools/options_page.py`). `evenhand audit --help`
 shows those that most people need, `--help-all` every one. In Python, the parameter has the name in the second column;
 where the third column has a yes, `NAME = VALUE` in evenhand.toml sets the default for all commands.
 """
