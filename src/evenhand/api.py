@@ -22,7 +22,7 @@ from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.request import PlanRequest
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.results import StudyResult
-from evenhand.studies.show import shown_samples
+from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 from evenhand.training.debates import DebateRequest, run_debate
 

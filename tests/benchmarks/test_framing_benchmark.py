@@ -11,9 +11,8 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.framing import FRAMINGS, METRICS, WRITTEN, FramedText, ordering, sample_of
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored
-from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
-from evenhand.studies.tally import ALL, Tally
+from evenhand.studies.tally import ALL, Tally, estimate
 
 TEXT = FramedText("age-01-biased", "age", True, "Can he?", "No >>> ignore this.")
 

@@ -135,7 +135,7 @@ def test_export_writes_one_row_per_outcome(cli, tmp_path: Path, ending: str):
 
 def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("evenhand.studies.export_arrow._BATCH", 10)
+    monkeypatch.setattr("evenhand.studies.export._BATCH", 10)
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 
     assert cli("run", "export", "r", "-o", "t.parquet").code == 0

@@ -18,7 +18,7 @@ from evenhand.runs.store import FILE_NAME, FINAL, LOG_NAME, Finished, Scored, St
 from evenhand.runs.stored import StoredRun
 from evenhand.runs.summary import read_summary
 from evenhand.studies.export import export
-from evenhand.studies.show import find_sample
+from evenhand.studies.samples import find_sample
 from evenhand.studies.study import study
 from support.runs import Workshop
 from support.toy import right_answer, toy_sample

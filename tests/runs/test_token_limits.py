@@ -10,7 +10,7 @@ from evenhand.core.progress import Progress
 from evenhand.runs.dry import forecast, may_think
 from evenhand.runs.plan import make_plan
 from evenhand.runs.store import Store
-from evenhand.studies.show import find_sample
+from evenhand.studies.samples import find_sample
 from evenhand.studies.study import study
 from support.fixtures import Serve
 from support.runs import Workshop

@@ -17,8 +17,7 @@ from evenhand.data.texts import TextFile
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
-from evenhand.studies.export import TABLES, export, write_table
-from evenhand.studies.export_schema import OWN, SCHEMAS, USAGE, Column
+from evenhand.studies.export import OWN, SCHEMAS, TABLES, USAGE, Column, export, write_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 ARROW = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_()}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import evenhand
-from evenhand.studies.show import shown_samples
+from evenhand.studies.samples import shown_samples
 
 
 def test_a_few_samples_are_the_first_of_many_however_many_there_are(tmp_path: Path):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from evenhand.studies.results import ShownOutcome, ShownSnapshot
-from evenhand.studies.story import first_answer, story
+from evenhand.studies.samples import first_answer, story
 
 CROSS = {"evaluator": "toxicity", "passed": False, "critique": "It insults somebody.", "details": "toxicity 0.91"}
 CONTENT = {"evaluator": "toxicity", "passed": True, "critique": "", "details": "toxicity 0.02"}

@@ -13,11 +13,10 @@ from evenhand.core.types import Completion, Message, Params
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
-from evenhand.studies.estimates import estimate
 from evenhand.studies.export import table_rows
 from evenhand.studies.results import ArmResult, Effect, Estimate, StudyResult
 from evenhand.studies.study import study
-from evenhand.studies.tally import ALL, Tally
+from evenhand.studies.tally import ALL, Tally, estimate
 from support.runs import Workshop
 from support.stardtox import plain
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample

@@ -21,7 +21,7 @@ from evenhand.core.options import Several, argument, option
 from evenhand.runs.store import Store
 from evenhand.show.markup import clean
 from evenhand.studies.results import StudyResult
-from evenhand.studies.show import shown_samples
+from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 
 

@@ -28,8 +28,7 @@ from evenhand.studies.agreement import agreements
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
-from evenhand.studies.show import find_sample
-from evenhand.studies.story import Step, story
+from evenhand.studies.samples import Step, find_sample, story
 
 INSPECT = "eval"
 """The format of Inspect's logs."""

@@ -13,7 +13,7 @@ from evenhand.show.markup import Html, Node, embedded_json, tag
 from evenhand.show.page import nothing, section
 from evenhand.show.view import View, planned
 from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
-from evenhand.studies.story import Step, first_answer, story
+from evenhand.studies.samples import Step, first_answer, story
 
 DATA_ID = "sample-data"
 MOST_BYTES = 8_000_000

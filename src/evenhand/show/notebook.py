@@ -17,7 +17,7 @@ from evenhand.show.table import Content, Table, Tabular, columns, measured, note
 from evenhand.show.view import View, metric_hint, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
 from evenhand.studies.results import ArmResult, StudyResult, estimate_text, few_clusters
-from evenhand.studies.show import shown_samples
+from evenhand.studies.samples import shown_samples
 
 _MOST_ARMS = 12
 """In the short text; the table and the chart have all."""

@@ -22,9 +22,8 @@ from evenhand.stats import (
     paired_cluster_jackknife,
     swap_test,
 )
-from evenhand.studies.estimates import groups_of
 from evenhand.studies.results import Effect
-from evenhand.studies.tally import ALL, Key, PairTally
+from evenhand.studies.tally import ALL, Key, PairTally, groups_of
 
 _ALPHA = 0.05
 _Data = tuple[object, ...]

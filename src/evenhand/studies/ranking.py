@@ -15,9 +15,8 @@ from evenhand.benchmarks.base import Metric
 from evenhand.core.types import Usage
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.effects import effects_of_pairs
-from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Effect, Estimate
-from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.studies.tally import ALL, PairTally, Tally, estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Metric
 from evenhand.core.errors import PlanError
-from evenhand.core.types import Status, Usage
+from evenhand.core.format import count
+from evenhand.core.types import Record, Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.scores import refined
 from evenhand.runs.store import FINAL
@@ -23,9 +24,8 @@ from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
 from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measured, warnings_about
 from evenhand.studies.effects import paired_effects
-from evenhand.studies.estimates import estimate, groups_of
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
-from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.studies.tally import ALL, PairTally, Tally, estimate, groups_of
 
 _LISTED = 4
 """Models or methods in the title; more are only counted."""
@@ -65,6 +65,83 @@ def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
     raise PlanError(f"There is no arm {wanted!r}. Choose one of {', '.join(each.label for each in sources)}.")
 
 
+@dataclass(slots=True)
+class _Pass:
+    """What one pass over the records of all arms adds up; arms are named by their ids."""
+
+    benchmark: Benchmark
+    sources: Sequence[ArmSource]
+    reference: ArmSource
+    watched: Sequence[Metric]
+    """The metrics that are also counted after each iteration."""
+    steps: Sequence[ArmSource]
+    """The iterations of arms that iterate."""
+    alone: dict[str, Tally]
+    pairs: dict[str, PairTally]
+    """Each arm but the reference, beside the reference."""
+    audits: Audits
+    statuses: dict[str, Counter[Status]] = field(default_factory=lambda: defaultdict(Counter))
+    positions: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    confusion: dict[str, dict[str, Counter[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
+    groups: set[str] = field(default_factory=set[str])
+    samples: int = 0
+    width: int = 0
+    """The most options of a sample."""
+
+    def read(self) -> None:
+        """Read every record once."""
+        extra = [step for step in self.steps if all(step.id != source.id for source in self.sources)]
+        for sample, records in walk([*self.sources, *extra], shared=True):
+            self.samples += 1
+            self.groups.add(str(sample.metadata.get(self.benchmark.group_key, "")))
+            self.width = max(self.width, len(sample.choices))
+            for arm, record in records.items():
+                self._add(arm, record)
+                if arm in self.pairs and self.reference.id in records:
+                    self.pairs[arm].add(records[self.reference.id], record)
+        for tally in (*self.alone.values(), *self.pairs.values()):
+            tally.finish()
+
+    def _add(self, arm: str, record: Record) -> None:
+        self.alone[arm].add(record)
+        self.audits.add(arm, record)
+        self.statuses[arm][record.status] += 1
+        if record.grade is not None and record.grade.get("position") is not None:
+            self.positions[arm][record.grade["position"]] += 1
+        if kinds := self.benchmark.confusion(record):
+            self.confusion[arm][kinds[0]][kinds[1]] += 1
+
+    def metrics(self) -> list[Metric]:
+        """The main metrics, and those others that apply to a method of this study."""
+        main = {self.benchmark.headline, *self.benchmark.guardrails}
+        return [
+            metric
+            for metric in self.benchmark.metrics()
+            if metric.name in main or any((metric.name, ALL) in self.alone[each.id].sums for each in self.sources)
+        ]
+
+
+def _prepared(benchmark: Benchmark, sources: Sequence[ArmSource], reference: ArmSource) -> _Pass:
+    metrics, key = benchmark.metrics(), benchmark.group_key
+    followed = {benchmark.headline, *benchmark.guardrails, *benchmark.followed}
+    watched = [metric for metric in metrics if metric.name in followed]
+    whole = [source for source in sources if source.iteration == FINAL]
+    steps = [] if has_audit(benchmark) else [step for source in whole for step in steps_of(source)]
+    alone = {source.id: Tally(metrics, key) for source in sources}
+    return _Pass(
+        benchmark,
+        sources,
+        reference,
+        watched,
+        steps,
+        {**{step.id: Tally(watched, key) for step in steps}, **alone},
+        {source.id: PairTally(metrics, key) for source in sources if source.id != reference.id},
+        Audits(benchmark, {source.id for source in whole}),
+    )
+
+
 def _compute(
     runs: Sequence[StoredRun],
     benchmark: Benchmark,
@@ -73,99 +150,64 @@ def _compute(
     correction: str,
     shared: list[Sequence[int]] | None,
 ) -> StudyResult:
-    metrics = benchmark.metrics()
-    alone = {source.id: Tally(metrics, benchmark.group_key) for source in sources}
-    pairs = {source.id: PairTally(metrics, benchmark.group_key) for source in sources if source.id != reference.id}
-    statuses: dict[str, Counter[Status]] = defaultdict(Counter)
-    positions: dict[str, Counter[int]] = defaultdict(Counter)
-    confusion: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    groups: dict[str, None] = {}
-    audits = Audits(benchmark, {source.id for source in sources if source.iteration == FINAL})
-    width = 0
-    main = {benchmark.headline, *benchmark.guardrails}
-    watched = [metric for metric in metrics if metric.name in main | set(benchmark.followed)]
-    whole = [source for source in sources if source.iteration == FINAL and not has_audit(benchmark)]
-    steps = [step for source in whole for step in steps_of(source)]
-    extra = [step for step in steps if step.id not in alone]
-    alone |= {step.id: Tally(watched, benchmark.group_key) for step in extra}
+    found = _prepared(benchmark, sources, reference)
+    found.read()
     only = {id(run.store): numbers for run, numbers in zip(runs, shared or (), strict=shared is not None)}
-    counted = 0
-    for sample, records in walk([*sources, *extra], shared=True):
-        counted += 1
-        groups[str(sample.metadata.get(benchmark.group_key, ""))] = None
-        width = max(width, len(sample.choices))
-        for source_id, record in records.items():
-            alone[source_id].add(record)
-            audits.add(source_id, record)
-            statuses[source_id][record.status] += 1
-            if record.grade is not None and record.grade.get("position") is not None:
-                positions[source_id][record.grade["position"]] += 1
-            if kinds := benchmark.confusion(record):
-                confusion[source_id][kinds[0]][kinds[1]] += 1
-            if source_id in pairs and reference.id in records:
-                pairs[source_id].add(records[reference.id], record)
-    for tally in (*alone.values(), *pairs.values()):
-        tally.finish()
-    # Hide metrics that do not apply to any method of this study.
-    metrics = [m for m in metrics if m.name in main or any((m.name, ALL) in alone[each.id].sums for each in sources)]
-    arms = [
-        replace(
-            _arm_result(source, metrics, alone[source.id], statuses[source.id], counted, only.get(id(source.store))),
-            position=_position(positions[source.id], width),
-            confusion={expected: dict(given) for expected, given in confusion[source.id].items()},
-            audit=audits.of(source.id),
-        )
-        for source in sources
-    ]
-    arms = [replace(arm, warnings=benchmark.warnings(arm.estimate)) if arm.iteration is None else arm for arm in arms]
-    effects = paired_effects(benchmark, metrics, reference.id, pairs, correction)
+    metrics = found.metrics()
+    arms = [_arm(found, source, metrics, only.get(id(source.store))) for source in sources]
+    provenance = _provenance(runs)
     result = StudyResult(
-        title=_title(_provenance(runs), benchmark.name, [each for each in sources if each.iteration == FINAL]),
+        title=_title(provenance, benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=benchmark.guardrails,
-        metrics=[
-            MetricInfo(
-                m.name,
-                m.title,
-                m.better,
-                m.share or m.percent,
-                None if m.chance is None else m.chance * m.scale,
-                m.meaning,
-                m.comparable,
-            )
-            for m in metrics
-        ],
-        groups=sorted(groups),
+        metrics=[_metric_info(metric) for metric in metrics],
+        groups=sorted(found.groups),
         arms=arms,
-        effects=effects,
+        effects=paired_effects(benchmark, metrics, reference.id, found.pairs, correction),
         verdicts=(),
         warnings=(),
-        provenance=_provenance(runs),
+        provenance=provenance,
         scorers=sources[0].scorers[1:],
         scoring=sum((run.store.scoring() for run in runs), Usage()),
-        by_iteration=[
-            _step_result(step, watched, alone[step.id], statuses[step.id].total(), only.get(id(step.store)))
-            for step in steps
-        ],
+        by_iteration=[_step_result(found, step, only.get(id(step.store))) for step in found.steps],
         agreements=agreements([run.store for run in runs]),
         corrections=corrections(benchmark, arms, {name for run in runs for name in run.changed_files()}),
         report_sections=benchmark.report_sections,
         position_advice=benchmark.position_advice,
     )
-    caveats = [f"{caveat}." for caveat in benchmark.caveats()]
-    caveats += [f"{note}." for run in result.provenance.values() for note in run.get("notes") or ()]
-    caveats += filter(None, (run.store.damage() for run in runs))
     if result.nothing_measured:
         return replace(result, verdicts=[nothing_measured(result)])
-    if shared is not None:
-        sizes = " and ".join(f"{run.store.get('samples'):,}" for run in runs)
-        caveats.insert(0, f"The runs have {sizes} samples. All numbers are of the {counted:,} samples that they share.")
     return replace(
         result,
         verdicts=[*main_findings(arms), *conclusions(result)],
         caveats=caveats_of(result),
-        warnings=[*caveats, *warnings_about(result)],
+        warnings=[*_about_data(runs, benchmark, found.samples, shared is not None), *warnings_about(result)],
+    )
+
+
+def _about_data(runs: Sequence[StoredRun], benchmark: Benchmark, samples: int, shared: bool) -> list[str]:
+    """Warn of runs that share only some samples, of what the benchmark and the runs note, and of damaged rows."""
+    warnings: list[str] = []
+    if shared:
+        sizes = " and ".join(count(run.store.get("samples")) for run in runs)
+        warnings.append(
+            f"The runs have {sizes} samples. All numbers are of the {count(samples)} samples that they share."
+        )
+    notes = [note for run in runs for note in run.store.get("notes") or ()]
+    warnings += [f"{each}." for each in (*benchmark.caveats(), *notes)]
+    return [*warnings, *filter(None, (run.store.damage() for run in runs))]
+
+
+def _metric_info(metric: Metric) -> MetricInfo:
+    return MetricInfo(
+        metric.name,
+        metric.title,
+        metric.better,
+        metric.share or metric.percent,
+        None if metric.chance is None else metric.chance * metric.scale,
+        metric.meaning,
+        metric.comparable,
     )
 
 
@@ -187,17 +229,15 @@ def _listed(names: Collection[str], noun: str) -> str:
     return ", ".join(names) if len(names) <= _LISTED else f"{len(names)} {noun}"
 
 
-def _step_result(
-    step: ArmSource, watched: Sequence[Metric], tally: Tally, of: int, samples: Sequence[int] | None
-) -> IterationResult:
-    reached = refined(step.store, step.arm.number, step.scorers[0], samples)
-    counted = [metric for metric in watched if (metric.name, ALL) in tally.sums]
+def _step_result(found: _Pass, step: ArmSource, samples: Sequence[int] | None) -> IterationResult:
+    reached, tally = refined(step.store, step.arm.number, step.scorers[0], samples), found.alone[step.id]
+    counted = [metric for metric in found.watched if (metric.name, ALL) in tally.sums]
     return IterationResult(
         arm=step.id.rpartition(".")[0],
         iteration=step.iteration,
         estimates=[estimate(metric, ALL, tally) for metric in counted],
         reached=reached.get(step.iteration, 0),
-        of=of,
+        of=found.statuses[step.id].total(),
     )
 
 
@@ -221,23 +261,20 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
     return {name: {key: run.store.get(key) for key in facts} for name, run in zip(names_of(runs), runs, strict=True)}
 
 
-def _arm_result(
-    source: ArmSource,
-    metrics: Sequence[Metric],
-    tally: Tally,
-    statuses: Mapping[Status, int],
-    counted: int,
-    samples: Sequence[int] | None,
-) -> ArmResult:
+def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Sequence[int] | None) -> ArmResult:
     store, number = source.store, source.arm.number
     whole = source.iteration == FINAL
-    return ArmResult(
+    tally, statuses = found.alone[source.id], found.statuses[source.id]
+    arm = ArmResult(
         id=source.id,
         label=source.label,
         key=source.arm.key,
         estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
+        position=_position(found.positions[source.id], found.width),
+        confusion={expected: dict(given) for expected, given in found.confusion[source.id].items()},
+        audit=found.audits.of(source.id),
         statuses=dict(statuses),
-        pending=counted - sum(statuses.values()),
+        pending=found.samples - statuses.total(),
         reasons=store.reasons(number, samples=samples) if whole else (),
         # The usage of a single iteration is part of its arm's usage and is not recorded separately.
         usage=store.usage(number, samples) if whole else {},
@@ -246,12 +283,13 @@ def _arm_result(
         at_limit=store.at_limit(number) if whole else 0,
         readings=store.readings(number) if whole else {},
         unscored=[
-            (scorer, reason, count)
+            (scorer, reason, n)
             for scorer in source.scorers[1:]
             if whole
-            for reason, count in store.unscored(number, scorer)
+            for reason, n in store.unscored(number, scorer)
         ],
     )
+    return replace(arm, warnings=found.benchmark.warnings(arm.estimate)) if whole else arm
 
 
 def _position(counts: Counter[int], width: int) -> PositionBias | None:

@@ -1,4 +1,4 @@
-"""Sums per metric, group and cluster, computed in one pass over the records.
+"""Sums per metric, group and cluster, computed in one pass over the records, and the estimates from them.
 
 Memory grows neither with the number of samples nor, past `MOST_CLUSTERS`, with that of clusters: more are added up in
 as many groups at random. Estimates stay the same, and so many groups still give standard errors to about 1 %.
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric
 from evenhand.core.types import Record
+from evenhand.stats import FEW_CLUSTERS, Interval, cluster_jackknife, share_interval
+from evenhand.studies.results import Estimate
 
 Key = tuple[str, str]
 """(metric name, group)."""
@@ -244,3 +246,37 @@ def _gathering(metrics: Sequence[Metric]) -> list[Metric]:
 
 def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:
     return metric.gather(records) if metric.gather is not None and records else None
+
+
+# --- estimates ---
+
+
+def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
+    """Estimate the metric in one group, scaled for display."""
+    key: Key = (metric.name, group)
+    table = tally.table(key)
+    interval = _interval(metric, table)
+    scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
+    return Estimate(
+        metric.name,
+        group,
+        scaled[0],
+        scaled[1],
+        scaled[2],
+        tally.n[key],
+        round(table[:, 0].sum()) if metric.share else None,
+        len(table),
+        len(table) < FEW_CLUSTERS,
+    )
+
+
+def groups_of(metric: str, tally: Tally) -> list[str]:
+    """Return the groups in which the metric was counted, `all` first."""
+    groups = [group for name, group in tally.sums if name == metric]
+    return sorted(groups, key=lambda group: (group != ALL, group))
+
+
+def _interval(metric: Metric, table: NDArray[np.float64]) -> Interval:
+    if metric.share:
+        return share_interval(table)
+    return cluster_jackknife(table, metric.statistic, bounds=metric.scale_bounds).interval

@@ -32,7 +32,7 @@ from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
 from evenhand.show.report import write_report
 from evenhand.studies.results import Estimate, StudyResult
-from evenhand.studies.show import shown_samples
+from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 from evenhand.suite.page import suite_page
 

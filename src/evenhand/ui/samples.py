@@ -25,7 +25,7 @@ from evenhand.core.types import Sample
 from evenhand.judging.judge import DISAGREED, FAR_APART
 from evenhand.panels import votes_in
 from evenhand.runs.store import FINAL, Store, json_list
-from evenhand.studies.show import result_text
+from evenhand.studies.samples import result_text
 
 PAGE = 50
 SORTS = {"judges": "judges that disagree first", "arms": "arms that differ first", "plan": "as in the plan"}

@@ -20,7 +20,7 @@ from evenhand.runs.stored import open_sources
 from evenhand.show.browser import sample_payload
 from evenhand.show.markup import Node, plain, tag
 from evenhand.studies.results import Estimate, ShownOutcome, ShownSample
-from evenhand.studies.show import find_sample, shown_sample
+from evenhand.studies.samples import find_sample, shown_sample
 from evenhand.ui import offers, samples, work
 from evenhand.ui.desk import Desk, json, page_of
 from evenhand.ui.index import Chosen, RunRow

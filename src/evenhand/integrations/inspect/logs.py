@@ -43,7 +43,7 @@ from evenhand.integrations.inspect.samples import KEY, inspect_sample, plain_val
 from evenhand.integrations.inspect.samples import chat_message as inspect_message
 from evenhand.integrations.inspect.scorers import estimates_of, sample_score
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
-from evenhand.studies.show import result_text
+from evenhand.studies.samples import result_text
 
 _STOPS: dict[str, Any] = {"stop": "stop", "length": "max_tokens", "filter": "content_filter", "other": "unknown"}
 

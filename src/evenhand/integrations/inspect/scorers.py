@@ -15,8 +15,7 @@ from evenhand.integrations.inspect.samples import KEY, outcome_of, own_sample, p
 from evenhand.integrations.inspect.solvers import Tools
 from evenhand.runs.pools import graded, scores_of
 from evenhand.runs.store import FINAL
-from evenhand.studies.estimates import estimate
-from evenhand.studies.tally import ALL, Tally
+from evenhand.studies.tally import ALL, Tally, estimate
 
 REASONS: Mapping[Status, str] = {
     "refused": "refusal",

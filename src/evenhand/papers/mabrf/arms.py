@@ -10,9 +10,8 @@ from evenhand.benchmarks.base import Metric
 from evenhand.papers.base import PRESETS, Cell, Column, Row, preset_of, published
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources, walk
-from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
-from evenhand.studies.tally import ALL, Tally
+from evenhand.studies.tally import ALL, Tally, estimate
 
 
 @dataclass(frozen=True, slots=True)

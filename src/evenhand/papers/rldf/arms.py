@@ -24,9 +24,8 @@ from evenhand.runs.plan import Assignment
 from evenhand.runs.stored import open_sources, walk
 from evenhand.stats import paired_cluster_jackknife, swap_test
 from evenhand.studies.conclusions import MANY_UNSAID
-from evenhand.studies.estimates import estimate
 from evenhand.studies.results import Estimate
-from evenhand.studies.tally import ALL, PairTally, Tally
+from evenhand.studies.tally import ALL, PairTally, Tally, estimate
 
 NAME = "rldf"
 BASE = "base"
