@@ -1,6 +1,7 @@
 """`evenhand train debate`: from topics to scores by round, topics written by a model, and how bad input is told."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_a_debate_is_a_run_with_scores_by_round(cli: Any, plug: Any, tmp_path: P
 
     assert result.code == 0, result.err
     assert len(model.requests) == 4 * 2 * (3 + 1)
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.out.splitlines() if "│ debate" in line]
+    rows = [re.split(r"  +", line.strip()) for line in result.out.splitlines() if re.match(r" debate +\d", line)]
     assert rows == [
         ["debate", "1", "8.0 [4.1, 9.0]", "100.0 [51.0, 100.0]", "4"],
         ["debate", "2", "2.0 [1.0, 5.9]", "0.0 [0.0, 49.0]", "4"],
@@ -94,7 +95,7 @@ def test_roles_and_rounds_are_as_asked_for_and_the_dry_run_counts_them_exactly(c
     done = cli(*arguments, "--out", "made")
 
     assert (forecast.code, done.code) == (0, 0)
-    assert f"│ {len(model.requests)} " in forecast.out
+    assert f" {len(model.requests)} " in forecast.out
     assert len(model.requests) == 5 * 3 * (4 + 1)
     assert any("with a facial scar" not in each[0][0].content for each in model.requests)
     assert any("fashionable person" in each[0][0].content for each in model.requests)
@@ -112,7 +113,7 @@ def test_several_types_of_bias_are_one_run_with_as_many_topics_of_each(
 
     assert (forecast.code, done.code) == (0, 0), done.err
     assert len(model.requests) == 2 * len(kinds) * (3 + 1)
-    assert f"│ {len(model.requests)} " in forecast.out
+    assert f" {len(model.requests)} " in forecast.out
     store = Store(tmp_path / "made")
     assert sorted(sample.metadata["bias"] for _, sample in store.samples()) == sorted([*kinds, *kinds])
     store.close()
@@ -123,7 +124,7 @@ def test_one_round_has_a_table_as_well(cli: Any, plug: Any):
 
     result = cli("train", "debate", "--topics", "2", "--rounds", "1", "--model", "stub/one", "--out", "made")
 
-    assert "│ 1     │ 8.0 [2.7, 9.3]" in result.out
+    assert re.search(r" 1 +8\.0 \[2\.7, 9\.3\]", result.out)
     assert "from the first round" not in result.out
 
 
@@ -183,7 +184,7 @@ def test_the_dry_run_with_topics_to_write_counts_both_and_writes_nothing(cli: An
 
     assert result.code == 0, result.err
     assert f"Topics first: {-(-(200 - BUILTIN) // 20)} calls" in result.out
-    assert "│ 200     │ 4,000 " in result.out
+    assert re.search(r" 200 +4,000 ", result.out)
     assert not model.requests
     assert not list(tmp_path.glob("*.yaml"))
 

@@ -286,7 +286,7 @@ def test_answers_without_a_debate_make_pairs_as_well(
     made = cli("run", *plan, "--out", "answers")
     result = cli("train", "pairs", "answers", "--out", "p")
 
-    assert f"│ {12 * calls} " in forecast.out
+    assert f" {12 * calls} " in forecast.out
     assert made.code == 0, made.err
     with closing(Store(tmp_path / "answers")) as store:
         assert sum(store.usage().values(), Usage()).calls == 12 * calls

@@ -84,7 +84,7 @@ def test_dry_run_counts_the_calls_that_the_run_then_makes(cli):
 
     made = sum(json.loads(line)["calls"] for line in Path("usage.jsonl").read_text().splitlines())
     assert made == 44
-    assert f"│ {made} " in forecast.out
+    assert f" {made} " in forecast.out
 
 
 def test_budget_stops_with_its_own_exit_code_and_resume_completes(cli):

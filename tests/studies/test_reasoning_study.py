@@ -7,6 +7,7 @@ import pytest
 
 from evenhand.show.report import render_report
 from evenhand.show.sections.overview import arm_table
+from evenhand.show.terminal import print_table
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 from support.rated import never_free, rated, unrated
@@ -39,7 +40,7 @@ def printed(result: StudyResult) -> str:
 
     console = Console(width=160)
     with console.capture() as captured:
-        console.print(arm_table(result))
+        print_table(console, arm_table(result))
     return captured.get()
 
 

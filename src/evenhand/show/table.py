@@ -328,9 +328,15 @@ def _values(cell: Content, is_wide: bool) -> Iterator[object]:
 
 def markdown(table: Table) -> str:
     """The table in Markdown."""
-    lines = [[column.title for column in table.columns], ["---:" if c.numeric else "---" for c in table.columns]]
-    texts = [[markdown_text(text_of(cell)) for cell in row] for row in table.rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [*lines, *texts]) + "\n"
+    marks = "|".join("---:" if column.numeric else "---" for column in table.columns)
+    head, *rows = (
+        f"| {' | '.join(cells)} |"
+        for cells in (
+            [column.title for column in table.columns],
+            *([markdown_text(text_of(cell)) for cell in row] for row in table.rows),
+        )
+    )
+    return "\n".join([head, f"|{marks}|", *rows]) + "\n"
 
 
 def markdown_text(text: str) -> str:
