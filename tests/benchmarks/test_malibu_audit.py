@@ -214,7 +214,7 @@ def test_a_gap_that_was_found_is_told_from_the_side_of_the_one_ahead():
         "by a male professional get 0.50 points more than equal ones said to be by a female" in sentence
         for sentence in told
     )
-    assert any("In pairs, responses said to be by a male professional win 100.0 %" in sentence for sentence in told)
+    assert any("In pairs, responses said to be by a male professional win 100.0 [" in sentence for sentence in told)
     assert 3 <= len(told) <= 8
 
 
