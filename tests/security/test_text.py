@@ -183,3 +183,46 @@ async def test_05_input_rails_see_every_field_of_a_request(serve: Serve, guardin
 
     assert answer.body["evenhand"]["action"] == "input-blocked"
     assert not behind.requests
+
+
+HARMLESS = (
+    "The park opens at eight in the morning and closes at dusk. Bread needs flour, water, salt and some patience. "
+    "Our train leaves from the second platform. The library lends tools and games as well as books. Rain is expected "
+    "in the north, and the south stays dry. She planted tomatoes beside the fence last spring. "
+)
+
+
+@pytest.mark.parametrize("characters", [0, 300, 1_000, 4_000])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_04_harmless_text_around_a_toxic_sentence_does_not_hide_it(
+    serve: Serve, guarding: Guarding, characters: int, streamed: bool
+):
+    around = HARMLESS * (characters // len(HARMLESS) + 1) if characters else ""
+    said = f"{around}{RUDE} {around}"
+    behind = await serve(
+        _events([_chunk({"content": said}), _chunk({}, "stop")]) if streamed else reply_with(_message(content=said))
+    )
+    guard = await guarding(route(behind.url, **BLOCK))
+
+    answer = await guard.chat(stream=streamed)
+
+    assert '"action":"blocked"' in answer.text and "idiot" not in answer.text
+
+
+async def test_04_long_harmless_text_passes(serve: Serve, guarding: Guarding):
+    behind = await serve(reply_with(_message(content=HARMLESS * 20)))
+    guard = await guarding(route(behind.url, **BLOCK))
+
+    assert (await guard.chat()).body["evenhand"]["action"] == "passed"
+
+
+async def test_04_moderations_read_the_whole_of_a_long_text(guarding: Guarding):
+    guard = await guarding({"model": "fake/Good day.", "method": "default"})
+    long = HARMLESS * 330
+
+    assert len(long) > 100_000
+    found = await guard.post("/v1/moderations", {"input": f"{long}{RUDE * 40}"})
+    refused = await guard.post("/v1/moderations", {"input": "word " * 200_001})
+
+    assert found.body["results"][0]["flagged"] is True
+    assert refused.status == 400
