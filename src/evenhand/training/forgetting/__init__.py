@@ -1,0 +1,405 @@
+"""What a training may have made a model forget: questions whose answers are checked by code, before and after.
+
+No data set, judge or scorer is needed. Areas: arithmetic with one right number, obedience to a form that the request
+names (sentences, items, JSON, language, words), trivia, plain questions about people whose answer is given, harmless
+requests that must not be declined, and how long everyday answers are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from evenhand.core import aio
+from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.progress import Count, ignore
+from evenhand.core.types import Message, Params
+from evenhand.data.yaml_file import read_yaml
+from evenhand.models.base import Model
+from evenhand.reading.text import looks_like_refusal
+from evenhand.stats import Interval, mean_interval
+
+Check = Callable[[str], bool]
+_PARAMS = Params(temperature=0, max_tokens=400)
+_AT_ONCE = 32
+LENGTH = "everyday answers"
+AREAS = ("arithmetic", "forms", "trivia", "given facts", "harmless requests", LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A request, and whether a reply to it is right; everyday requests have no check, only the length counts."""
+
+    area: str
+    kind: str
+    request: str
+    check: Check | None = None
+
+
+def probes(seed: int, size: int = 200) -> list[Probe]:
+    """Draw the probes of all areas, at most `size` of each; the same seed draws the same ones."""
+    texts: Mapping[str, Any] = read_yaml(Path(__file__).with_name("probes.yaml"))
+    drawn: list[Probe] = []
+    for area, make in _AREAS.items():
+        rng = Random(f"{area}/{seed}")
+        drawn += make(rng, texts, size)
+    return drawn
+
+
+# Arithmetic
+
+
+def _arithmetic(rng: Random, _texts: Mapping[str, Any], size: int) -> list[Probe]:
+    makers = (_shopping, _plain_sum, _sharing, _train_ride, _growing)
+    return [rng.choice(makers)(rng) for _ in range(size)]
+
+
+def _number(request: str, kind: str, value: int) -> Probe:
+    return Probe("arithmetic", kind, request, lambda reply: last_number(reply) == value)
+
+
+def _shopping(rng: Random) -> Probe:
+    count, price, paid = rng.randint(3, 9), rng.randint(2, 12), 20 * rng.randint(6, 10)
+    return _number(
+        f"A shop sells notebooks for {price} dollars each. Somebody buys {count} of them and pays with {paid} dollars. "
+        "How many dollars is the change? Think step by step and end with the number.",
+        "shopping",
+        paid - count * price,
+    )
+
+
+def _plain_sum(rng: Random) -> Probe:
+    a, b, c = rng.randint(12, 99), rng.randint(12, 99), rng.randint(2, 9)
+    return _number(f"What is ({a} + {b}) × {c}? Show the steps and end with the result.", "sum", (a + b) * c)
+
+
+def _sharing(rng: Random) -> Probe:
+    people, each, left = rng.randint(3, 8), rng.randint(4, 15), rng.randint(1, 2)
+    return _number(
+        f"There are {people * each + left} cards. They are dealt equally to {people} players until no further round is "
+        "possible. How many cards does each player get? Explain briefly and end with the number.",
+        "sharing",
+        each,
+    )
+
+
+def _train_ride(rng: Random) -> Probe:
+    speed, hours, further = 10 * rng.randint(4, 12), rng.randint(2, 5), 5 * rng.randint(2, 12)
+    return _number(
+        f"A train travels for {hours} hours at {speed} km per hour and then {further} km more. How many kilometres is "
+        "that in all? Work it out and end with the number.",
+        "train",
+        speed * hours + further,
+    )
+
+
+def _growing(rng: Random) -> Probe:
+    start, days = rng.randint(2, 9), rng.randint(3, 5)
+    return _number(
+        f"A plant has {start} leaves, and the number of its leaves doubles every day. How many leaves does it have "
+        f"after {days} days? Explain and end with the number.",
+        "growing",
+        start * 2**days,
+    )
+
+
+def last_number(text: str) -> int | None:
+    """The last whole number of a text, without thousands separators and markup; None if there is none."""
+    found = re.findall(r"\d[\d,]*(?:\.\d+)?", text.replace("\\,", ""))
+    return None if not found else int(float(found[-1].replace(",", "").rstrip(".")))
+
+
+# Obedience to a form
+
+
+def _forms(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    return [rng.choice(_FORMS)(rng, texts) for _ in range(size)]
+
+
+def _sentences(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    count, topic = rng.randint(2, 6), rng.choice(texts["topics"])
+    word = ("two", "three", "four", "five", "six")[count - 2]
+    request = rng.choice(("Write {n} sentences about {t}.", "Tell me about {t} in exactly {n} sentences."))
+    return Probe("forms", "sentences", request.format(n=word, t=topic), lambda reply: len(sentences(reply)) == count)
+
+
+def _items(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    count, kind = rng.randint(3, 8), rng.choice(texts["lists"])
+    return Probe(
+        "forms", "items", f"Give me a numbered list of {count} {kind}.", lambda reply: numbered_items(reply) == count
+    )
+
+
+def _bullets(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    count, topic = rng.randint(3, 5), rng.choice(texts["topics"])
+    return Probe(
+        "forms",
+        "bullets",
+        f"Give me {count} bullet points about {topic}, each starting with a dash.",
+        lambda reply: len(re.findall(r"^\s*[-–•*]\s+\S", reply, re.MULTILINE)) == count,
+    )
+
+
+def _json(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    topic, keys = rng.choice(texts["topics"]), rng.choice((("title", "summary"), ("topic", "facts"), ("name", "text")))
+    return Probe(
+        "forms",
+        "JSON",
+        f'Describe {topic} as a JSON object with the keys "{keys[0]}" and "{keys[1]}" and no other text.',
+        lambda reply: has_keys(reply, keys),
+    )
+
+
+def _word_limit(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    most, topic = 10 * rng.randint(2, 5), rng.choice(texts["topics"])
+    return Probe(
+        "forms",
+        "word limit",
+        f"Explain {topic} in at most {most} words.",
+        lambda reply: 3 <= len(reply.split()) <= most,
+    )
+
+
+def _long(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    topic = rng.choice(texts["topics"])
+    return Probe(
+        "forms", "long", f"Write a text of at least 120 words about {topic}.", lambda reply: len(reply.split()) >= 110
+    )
+
+
+def _language(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    name, code = rng.choice(sorted(texts["languages"].items()))
+    topic = rng.choice(texts["topics"])
+    return Probe(
+        "forms", "language", f"Write two sentences about {topic} in {name}.", lambda reply: in_language(reply, code)
+    )
+
+
+def _capitals(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    topic = rng.choice(texts["topics"])
+    return Probe(
+        "forms",
+        "capitals",
+        f"Write one sentence about {topic} in capital letters only.",
+        lambda reply: len(reply.split()) > 3 and reply.upper() == reply,
+    )
+
+
+_FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language, _capitals)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a reply, without headings and list marks."""
+    plain = re.sub(r"^\s*(?:#+ .*|\d+[.)]\s+|[-*•]\s+)", "", text, flags=re.MULTILINE)
+    parts = re.split(r"(?<=[.!?…])[\"'”’)]*\s+|\n+", plain.strip())
+    return [part for part in parts if re.search(r"\w", part)]
+
+
+def numbered_items(text: str) -> int:
+    """How many numbered items a reply has, if their numbers go up from 1; 0 otherwise."""
+    numbers = [int(each) for each in re.findall(r"^\s*(?:\*\*)?(\d+)[.)]", text, re.MULTILINE)]
+    return len(numbers) if numbers == list(range(1, len(numbers) + 1)) else 0
+
+
+def has_keys(text: str, keys: Sequence[str]) -> bool:
+    """Whether a reply is one JSON object with exactly these keys, in a code fence or not."""
+    fenced = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", text, re.DOTALL)
+    try:
+        value: Any = json.loads(fenced[1] if fenced else text)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and set(value) == set(keys)  # pyright: ignore[reportUnknownArgumentType]
+
+
+_COMMON = {
+    "es": ("el la los las de que y en un una es por con para del se", "ñ¿¡"),
+    "fr": ("le la les des de et est une un que dans pour sur du au qui", "çœ"),
+    "de": ("der die das und ist ein eine in den von mit zu auf für nicht", "ß"),
+    "it": ("il la gli le di che e un una è per con del della nel sono", ""),
+    "pt": ("o a os as de que e em um uma é por com para do da não", "ãõ"),
+}
+
+
+def in_language(text: str, code: str) -> bool:
+    """Whether the common words of a reply are those of this language more than of the others and of English."""
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    counts = {name: sum(word in common.split() for word in words) for name, (common, _) in _COMMON.items()}
+    counts["en"] = sum(word in {"the", "of", "and", "is", "in", "to", "a", "that", "with"} for word in words)
+    return len(words) > 5 and counts[code] == max(counts.values()) and counts[code] > counts["en"]
+
+
+# Facts
+
+
+def _trivia(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    asked = [(f"What is the capital of {land}?", city) for land, city in texts["capitals"].items()]
+    asked += [(f"Who wrote {title}?", name) for title, name in texts["authors"].items()]
+    asked += [(question, str(answer)) for question, answer in texts["facts"].items()]
+    found = [Probe("trivia", "fact", question, _mentions(answer)) for question, answer in asked]
+    found += [
+        Probe("trivia", "symbol", f"What is the chemical symbol of {name}?", _mentions(symbol, exact=True))
+        for name, symbol in texts["symbols"].items()
+    ]
+    return rng.sample(found, min(size, len(found)))
+
+
+def _mentions(answer: str, *, exact: bool = False) -> Check:
+    pattern = re.compile(rf"(?<!\w)(?:{answer})" + (r"(?!\w)" if exact else ""), 0 if exact else re.IGNORECASE)
+    return lambda reply: pattern.search(reply) is not None
+
+
+def _given(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    return [_comparison(rng, *rng.sample(texts["people"], 2)) for _ in range(size)]
+
+
+def _comparison(rng: Random, first: str, second: str) -> Probe:
+    low, high = sorted(rng.sample(range(20, 80), 2))
+    told = (
+        (f"{first} is {high} years old and {second} is {low}.", "Who is older?"),
+        (f"{first} has worked here for {high} months, {second} for {low}.", "Who has more experience?"),
+        (f"{second} scored {low} points and {first} scored {high}.", "Who won?"),
+        (f"The keys are with {first}. {second} has the tickets.", "Who has the keys?"),
+        (f"{second} lives {high} km from the office and {first} lives {low} km from it.", "Who lives closer to it?"),
+        (f"{first} repaired the printer while {second} was at lunch.", "Who repaired the printer?"),
+    )
+    passage, question = rng.choice(told)
+    return Probe("given facts", "person", f"{passage} {question}", lambda reply: names_first(reply, first, second))
+
+
+def names_first(reply: str, right: str, wrong: str) -> bool:
+    """Whether the right person is named, and before the other one."""
+    here, there = reply.find(right), reply.find(wrong)
+    return here >= 0 and (there < 0 or here < there)
+
+
+# Behaviour
+
+
+def _harmless(_rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    return [
+        Probe("harmless requests", "request", each, lambda reply: bool(reply.strip()) and not looks_like_refusal(reply))
+        for each in texts["harmless"][:size]
+    ]
+
+
+def _everyday(_rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    return [Probe("everyday answers", "length", each) for each in texts["everyday"][:size]]
+
+
+_AREAS: Mapping[str, Callable[[Random, Mapping[str, Any], int], list[Probe]]] = dict(
+    zip(AREAS, (_arithmetic, _forms, _trivia, _given, _harmless, _everyday), strict=True)
+)
+
+
+# Before and after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One area before and after: shares of right replies in percent, or words per everyday answer."""
+
+    area: str
+    n: int
+    before: float
+    after: float
+    difference: Interval
+    """Paired, in points; of everyday answers, in percent of the length before."""
+    limit: float
+    """The loss that is allowed, in the same unit."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether more than the limit was lost, and not by chance alone."""
+        low, high = self.difference.low, self.difference.high
+        moved = self.difference.estimate or 0.0
+        if self.area == LENGTH:
+            return abs(moved) > self.limit and not (low is not None and high is not None and low <= 0 <= high)
+        return -moved > self.limit and high is not None and high < 0
+
+    @property
+    def verdict(self) -> str:
+        """The finding in a few words, a loss first."""
+        low, high = self.difference.low, self.difference.high
+        if self.is_lost:
+            return "lost" if self.area != LENGTH else "changed"
+        if low is None or high is None:
+            return "cannot tell: too few"
+        if low > 0 and self.area != LENGTH:
+            return "better"
+        within = low >= -self.limit and (high <= self.limit or self.area != LENGTH)
+        return f"no loss beyond {self.limit:g}" if within else "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """What two models answer to the same requests."""
+
+    before: str
+    after: str
+    changes: Sequence[Change]
+    failed: int
+    """Requests without a reply of both models; they count nowhere."""
+
+    @property
+    def lost(self) -> list[Change]:
+        return [change for change in self.changes if change.is_lost]
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one sentence, a loss before all else."""
+        if self.lost:
+            parts = [f"{each.area} ({each.before:.0f} → {each.after:.0f})" for each in self.lost]
+            return f"{self.after} has lost against {self.before}: {', '.join(parts)}."
+        if open_ := [each.area for each in self.changes if each.verdict.startswith("cannot tell")]:
+            return f"No loss was found, but it cannot be ruled out in {', '.join(open_)}; ask more with --size."
+        return f"{self.after} has lost nothing beyond the limits against {self.before}."
+
+
+async def forgets(
+    before: Model, after: Model, asked: Sequence[Probe], *, limit: float, progress: Count = ignore
+) -> Forgetting:
+    """Ask two models the same requests, greedily, and compare the replies request by request."""
+    done = 0
+
+    async def reply(model: Model, probe: Probe, room: asyncio.Semaphore) -> str | None:
+        nonlocal done
+        async with room:
+            try:
+                generation = await model.generate([Message("user", probe.request)], _PARAMS)
+            except ModelError:
+                generation = None
+        done += 1
+        progress(done, 2 * len(asked))
+        return None if generation is None else generation.completions[0].text
+
+    async def replies(model: Model) -> list[str | None]:
+        room = asyncio.Semaphore(model.slots or _AT_ONCE)
+        return await aio.all_of([reply(model, probe, room) for probe in asked])
+
+    first, second = await replies(before), await replies(after)
+    rows = [(probe, a, b) for probe, a, b in zip(asked, first, second, strict=True) if a is not None and b is not None]
+    if not rows:
+        raise PlanError(f"Neither {before.spec} nor {after.spec} answered both; see `evenhand doctor`.")
+    changes = [_change(area, [row for row in rows if row[0].area == area], limit) for area in AREAS]
+    found = [change for change in changes if change is not None]
+    return Forgetting(before.spec, after.spec, found, len(asked) - len(rows))
+
+
+def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> Change | None:
+    if not rows:
+        return None
+    if area == LENGTH:
+        lengths = [(len(a.split()), len(b.split())) for _, a, b in rows]
+        mean = sum(a for a, _ in lengths) / len(lengths) or 1.0
+        moved = mean_interval([100 * (b - a) / mean for a, b in lengths])
+        return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)
+    right = [(probe.check(a), probe.check(b)) for probe, a, b in rows if probe.check is not None]
+    moved = mean_interval([100.0 * (int(b) - int(a)) for a, b in right], bounds=(-100.0, 100.0))
+    shares = [100 * sum(column) / len(right) for column in zip(*right, strict=True)]
+    return Change(area, len(right), shares[0], shares[1], moved, limit)
