@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.models import Machine
+from evenhand.training.models import Machine, as_reference
 
 torch: Any = importlib.import_module("torch")
 
@@ -41,13 +41,33 @@ def token_entropies(logits: Any) -> Any:
 
 def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
     """Return the log probability of every answer token, and 0 at all other positions (float32, rows × positions)."""
+    logits, ids, mask = _answer_logits(model, chat, rows, machine)
+    return token_logprobs(logits, ids) * mask
+
+
+def answer_divergences(model: Any, reference: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
+    """Return the KL divergence of the model from its reference over each row's answer tokens, summed.
+
+    It is computed over the whole vocabulary, so it says more than the reference's own answer as the target.
+    """
+    with torch.no_grad(), as_reference(model, reference) as untrained:
+        wanted, _, mask = _answer_logits(untrained, chat, rows, machine)
+    logits, _, _ = _answer_logits(model, chat, rows, machine)
+    at = mask.bool()
+    target, own = wanted[at].float().log_softmax(-1), logits[at].float().log_softmax(-1)
+    each = (target.exp() * (target - own)).sum(-1)
+    return each.new_zeros(len(rows)).index_add(0, at.nonzero()[:, 0], each)
+
+
+def _answer_logits(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> tuple[Any, Any, Any]:
+    """Return logits, tokens and the mask of answer tokens, from the shortest prompt's last token on."""
     batch = chat.pad(rows, machine.device)
-    # Logits take most of the memory, so they are computed only from the shortest prompt's last token on.
+    # Logits take most of the memory, so those of prompts are left out.
     kept = batch.ids.shape[1] - max(1, min(len(row.prompt) for row in rows))
     inputs = {"input_ids": batch.ids, "attention_mask": batch.mask}
     with machine.autocast():
         logits = model(**inputs, use_cache=False, logits_to_keep=kept + 1).logits
-    return token_logprobs(logits[:, :-1], batch.ids[:, -kept:]) * batch.answer[:, -kept:]
+    return logits[:, :-1], batch.ids[:, -kept:], batch.answer[:, -kept:]
 
 
 # Pairs

@@ -10,7 +10,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
-from evenhand.training.losses import answer_logprobs
+from evenhand.training.losses import answer_divergences, answer_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.options import SFTOptions
 
@@ -44,6 +44,8 @@ class SFTTrainer:
     """Minimizes the negative log likelihood of answer tokens, averaged over the answer tokens of a batch.
 
     With `equal_rows` it is averaged over the tokens of each answer first, so that long answers do not count more.
+    `kept` are answers of the untrained model: there, the loss is `keep` times the KL divergence from it, over the whole
+    vocabulary. `reference` is a frozen copy of the untrained model; None with adapters, which are switched off for it.
     """
 
     def __init__(
@@ -55,28 +57,35 @@ class SFTTrainer:
         machine: Machine,
         *,
         equal_rows: bool = False,
+        kept: Sequence[Encoded] = (),
+        keep: float = 0.0,
+        reference: Any = None,
     ) -> None:
-        self._model, self._chat, self._rows, self._machine = model, chat, rows, machine
-        self._equal_rows = equal_rows
+        self._model, self._chat, self._machine = model, chat, machine
+        self._rows = [*((row, False) for row in rows), *((row, keep > 0) for row in kept)]
+        """Each with whether the divergence counts instead of the likelihood."""
+        self._equal_rows, self._keep, self._reference = equal_rows, keep, reference
         self._micro_batch = options.micro_batch or options.batch
-        self._sampler = BatchSampler(len(rows), options.batch, options.seed)
-        schedule = Schedule(options.total_steps(len(rows)))
+        self._sampler = BatchSampler(len(self._rows), options.batch, options.seed)
+        schedule = Schedule(options.total_steps(len(self._rows)))
         self.optimizer = Optimizer([(models.trainable(model), options.lr)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
         # Sorted, so that a micro-batch has rows of similar length and little padding.
-        rows = sorted((self._rows[i] for i in self._sampler.rows(number)), key=lambda row: row.length)
-        tokens = sum(len(row.answer) for row in rows)
+        drawn = sorted((self._rows[i] for i in self._sampler.rows(number)), key=lambda each: each[0].length)
+        tokens = sum(len(row.answer) for row, _ in drawn)
         total = 0.0
-        for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
-            losses = self._losses(micro_batch)
-            if self._equal_rows:
-                lengths = losses.new_tensor([len(row.answer) for row in micro_batch])
-                loss = (losses / lengths).sum() / len(rows) * weight
-            else:
-                loss = losses.sum() / tokens * weight
-            loss.backward()
-            total += loss.item()
+        for diverging in (False, True):
+            rows = [row for row, is_kept in drawn if is_kept is diverging]
+            for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
+                losses = self._divergences(micro_batch) if diverging else self._losses(micro_batch)
+                if self._equal_rows:
+                    lengths = losses.new_tensor([len(row.answer) for row in micro_batch])
+                    loss = (losses / lengths).sum() / len(drawn) * weight
+                else:
+                    loss = losses.sum() / tokens * weight
+                loss.backward()
+                total += loss.item()
         (total,) = self._machine.team.all_sum(total)
         return {"loss": total, "grad_norm": self.optimizer.update(), "tokens": tokens}
 
@@ -90,6 +99,9 @@ class SFTTrainer:
             ]
         (total,) = team.all_sum(sum(losses))
         return total / sum(len(row.answer) for row in rows)
+
+    def _divergences(self, rows: Sequence[Encoded]) -> Any:
+        return self._keep * answer_divergences(self._model, self._reference, self._chat, rows, self._machine)
 
     def _losses(self, rows: Sequence[Encoded]) -> Any:
         """Return the summed loss of each row."""

@@ -2,8 +2,9 @@
 
 The stages, each resumable:
  1. Questions: generated, or rows of one's own; some situations are held out. Text of BBQ is not allowed in them.
- 2. The model answers general prompts and questions without a passage. Its answers are mixed into the fine-tuning, so
-    that it forgets nothing.
+ 2. The model answers general prompts, many of which name a form (sentences, lists, JSON, languages, steps), and
+    questions without a passage. Its answers are mixed into the fine-tuning: there the trained model is held to the
+    probabilities of the untrained one, so that it forgets little.
  3. SFT on the right answers, in all answer forms. Only answers carry loss, and every row counts the same.
  4. RL, if asked for: several answers to each question are sampled and graded. A right answer earns 1, a wrong person
     costs 1. Nothing in it keeps other answers of the model as they were, so it is not the default.
@@ -64,8 +65,10 @@ class VerifiableOptions:
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of the questions; none means all."""
-    general: float = 0.2
+    general: float = 0.5
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
+    keep: float = 3.0
+    """Weight of the KL divergence from the untrained model on these rows; 0 trains on its answers as text."""
     lora: int | None = _RANK
     """Rank of LoRA adapters; None trains all weights."""
     merge: bool = False
@@ -73,6 +76,8 @@ class VerifiableOptions:
     seed: int = 0
     max_new_tokens: int = 128
     """Tokens of a sampled answer."""
+    general_tokens: int = 320
+    """Tokens of an answer to a general prompt; short ones would teach the model to be brief."""
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of both stages, for example the device."""
     sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -80,11 +85,13 @@ class VerifiableOptions:
     """None: no RL."""
 
     def __post_init__(self) -> None:
-        for name in ("rows", "max_new_tokens"):
+        for name in ("rows", "max_new_tokens", "general_tokens"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value}.")
         if not 0 <= self.general < 1:
             raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
+        if not 0 <= self.keep <= 100:
+            raise UsageError(f"keep must be a weight from 0 to 100, not {self.keep}.")
         if self.merge and self.lora is None:
             raise UsageError("All weights are trained, so there is nothing to merge; remove --merge.")
         self.sft_options()
@@ -186,29 +193,34 @@ def train_sft(
         chat = models.chat_of(options, model)
         models.check_room(chat, whole.max_new_tokens)
         check_spelling(questions.train, chat, options.model)
-        models.prepare(model, options, run.machine)
+        distils = whole.general > 0 and whole.keep > 0
+        reference = models.frozen_reference(model, options.lora) if distils else None
+        for each in (model, reference):
+            models.prepare(each, options, run.machine)
 
         def evaluate(name: str) -> None:
             path, observe = whole.out / FOLDER / f"{name}.jsonl", announce(f"held-out questions: {name}")
             answer_questions(model, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
 
         evaluate("before")
-        rows: list[Encoded] = [chat.encode(prompt_of(row), row.answer) for row in questions.train]
-        count = round(len(rows) * whole.general / (1 - whole.general))
-        if count:
-            rows += general.own_answers(
+        rows = [chat.encode(prompt_of(row), row.answer) for row in questions.train]
+        kept: list[Encoded] = []
+        if count := round(len(rows) * whole.general / (1 - whole.general)):
+            kept = general.own_answers(
                 model, chat, run.machine, whole.out / general.FILE, count=count, seed=options.seed,
-                max_new_tokens=whole.max_new_tokens, batch=_GENERAL_BATCH, observe=announce("general answers"),
+                max_new_tokens=whole.general_tokens, batch=_GENERAL_BATCH, observe=announce("general answers"),
             )  # fmt: skip
-        trainer = SFTTrainer(options, model, chat, rows, run.machine, equal_rows=True)
-        steps = options.total_steps(len(rows))
+        trainer = SFTTrainer(
+            options, model, chat, rows, run.machine, equal_rows=True, kept=kept, keep=whole.keep, reference=reference
+        )
+        steps = options.total_steps(len(rows) + len(kept))
         observe = announce("sft")
         ended = train(
             trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
         )
         evaluate("sft")
         models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
-        about = {"questions": len(questions.train), "general_answers": len(rows) - len(questions.train), "steps": steps}
+        about = {"questions": len(questions.train), "general_answers": len(kept), "steps": steps}
         return run.finish(ended, about | run.first_and_last("loss", steps))
 
 

@@ -1,8 +1,8 @@
 """The model's own answers to general prompts: mixed into the fine-tuning, they keep what the model could do before.
 
-Training on samples of a model minimizes the KL divergence of the trained model from it on these prompts.
-Some are comparisons without a passage that hardly anyone knows by heart. Without them a model that learns not to guess
-from a passage also answers "both alike" wherever it is not sure.
+Many name a form (sentences, items, words, JSON, a language, steps of a calculation): without them a model that learns
+short answers obeys forms no longer. Some are comparisons without a passage that hardly anyone knows by heart: without
+them a model that learns not to guess from a passage also answers "both alike" wherever it is not sure.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 
 FILE = "general.jsonl"
-_COMPARISONS = 0.6
+_COMPARISONS = 0.3
 """Share of the prompts that are comparisons without a passage, whose answers are short."""
+_PLAIN = 1 / 3
+"""Share of the other prompts that name no form; each of them is asked at most `_TIMES` times."""
+_TIMES = 3
 _SHORT = 8
 """Tokens of the answer to a comparison."""
 _PROMPTS = Path(__file__).with_name("general.txt")
 _TEXTS = Path(__file__).with_name("comparisons.yaml")
+_FORMS = Path(__file__).with_name("forms.yaml")
 _YEARS = range(1960, 2024)
 
 
@@ -38,6 +42,23 @@ def general_prompts() -> list[Prompt]:
     """Return the prompts: everyday questions, facts, writing, code, arithmetic, choices."""
     lines = _PROMPTS.read_text(encoding="utf-8").splitlines()
     return [(Message("user", line.replace("\\n", "\n")),) for line in lines if line and not line.startswith("#")]
+
+
+def form_prompts(count: int, seed: int) -> list[Prompt]:
+    """Draw prompts that name a form, calculations and code; the same seed draws the same ones."""
+    texts: Mapping[str, Any] = read_yaml(_FORMS)
+    rng = random.Random(f"forms/{seed}")
+    return [(Message("user", _form_prompt(rng, texts)),) for _ in range(count)]
+
+
+def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
+    kind = rng.choices(("forms", "sums", "code"), weights=(67, 25, 8))[0]
+    topic, other = rng.sample(texts["topics"], 2)
+    a, c = rng.randint(8, 40), rng.randint(2, 9)
+    numbers = {"a": a, "b": rng.randint(2, a - 1), "c": c, "d": rng.randint(2, 12), "ac": a * c, "a12": a * 12}
+    named = {"topic": topic, "other": other, "task": rng.choice(texts["tasks"])}
+    words = {name: rng.choice(texts[name]) for name in ("few", "some", "words", "end")}
+    return rng.choice(texts[kind]).format_map({**numbers, **named, **words}).strip()
 
 
 def own_answers(
@@ -58,7 +79,9 @@ def _sampled(
     prompts = general_prompts()
     short = comparison_prompts(round(count * _COMPARISONS), seed)
     order = random.Random(seed).sample(range(len(prompts)), len(prompts))
-    long = [prompts[order[i % len(order)]] for i in range(count - len(short))]
+    plain = min(round((count - len(short)) * _PLAIN), _TIMES * len(prompts))
+    long = [prompts[order[i % len(order)]] for i in range(plain)]
+    long += form_prompts(count - len(short) - plain, seed)
     torch.manual_seed(step_seed(seed, -1))
     rows: list[dict[str, Any]] = []
     for chosen, tokens in ((long, max_new_tokens), (short, min(_SHORT, max_new_tokens))):
