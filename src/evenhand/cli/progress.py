@@ -31,6 +31,8 @@ STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
 FAILED = 4
 """Exit code of a run with an arm, or a scorer, for which nothing was measured, or too little by --max-failed."""
+LOST = 5
+"""Exit code if a limit on what may be lost is exceeded."""
 _LONGEST_REASON = 300
 
 

@@ -314,6 +314,10 @@ class Change:
     """The loss that is allowed, in the same unit."""
 
     @property
+    def unit(self) -> str:
+        return "words" if self.area == LENGTH else "% right"
+
+    @property
     def is_lost(self) -> bool:
         """Whether more than the limit was lost, and not by chance alone."""
         low, high = self.difference.low, self.difference.high
