@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
+import orjson
 import pytest
+from click.testing import CliRunner
 
+from evenhand.cli.main import main
 from evenhand.core.errors import ModelError, PlanError
 from evenhand.models.fake import FunctionModel
 from evenhand.training.forgetting import AREAS, forgets, has_keys, last_number, numbered_items, probes, sentences
@@ -113,3 +117,17 @@ async def test_a_model_that_never_answers_is_an_error():
 
     with pytest.raises(PlanError, match="evenhand doctor"):
         await forgets(written("fake/a", fails), written("fake/b", fails), probes(1, 5), limit=2.0)
+
+
+def test_the_command_says_what_was_lost_first_and_exits_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    models = {"fake/before": written("fake/before", solved), "fake/after": written("fake/after", lambda _: "No idea.")}
+    monkeypatch.setattr("evenhand.cli.train.load_model", models.__getitem__)
+    out = tmp_path / "lost.json"
+
+    result = CliRunner().invoke(
+        main, ["train", "forgets", "fake/before", "fake/after", "--size", "40", "-o", str(out)], standalone_mode=False
+    )
+
+    assert result.return_value == 5
+    assert result.output.splitlines()[0].startswith("fake/after has lost against fake/before: arithmetic (100 → 0)")
+    assert orjson.loads(out.read_bytes())["areas"][0]["verdict"] == "lost"

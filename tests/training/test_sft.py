@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.types import Message
 from evenhand.training.options import SFTOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
@@ -14,7 +15,8 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models, stage  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.sft import train_sft  # noqa: E402
+from evenhand.training.losses import answer_divergences  # noqa: E402
+from evenhand.training.sft import SFTTrainer, train_sft  # noqa: E402
 from support.tiny import make_model  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after, numbers  # noqa: E402
 
@@ -45,6 +47,31 @@ def test_the_first_loss_is_that_of_answer_tokens_alone(tiny: str, pairs: Path, t
     logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     expected = -sum(logprobs[place - 1, ids[place]].item() for place in range(len(ids) - 4, len(ids))) / 4
     assert read_metrics(tmp_path / "out")[0]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("lora", [None, 4])
+def test_kept_answers_hold_the_model_to_its_untrained_self(tiny: str, tmp_path: Path, lora: int | None):
+    at = models.Machine("cpu", "float32")
+    asked = options(tiny, tmp_path, tmp_path / "out", lora=lora, lr=3e-2, steps=8, batch=4)
+
+    def divergence_after(keep: float) -> tuple[float, float]:
+        torch.manual_seed(0)
+        model = models.load_policy(asked, at)
+        chat, reference = models.chat_of(asked, model), models.frozen_reference(model, lora)
+        learned = [chat.encode([Message("user", "cat w1")], "dog moon"), chat.encode([Message("user", "w2")], "sun")]
+        kept = [chat.encode([Message("user", f"tree w{i}")], "river moon cat sun") for i in range(2)]
+        trainer = SFTTrainer(
+            asked, model, chat, learned, at, equal_rows=True, kept=kept if keep else (), keep=keep, reference=reference
+        )
+        before = answer_divergences(model, reference, chat, kept, at).sum().item()
+        for step in range(8):
+            trainer.step(step)
+        return before, answer_divergences(model, reference, chat, kept, at).sum().item()
+
+    untrained, moved = divergence_after(0)
+    _, held = divergence_after(10.0)
+    assert untrained == pytest.approx(0, abs=1e-5)
+    assert held < 0.5 * moved
 
 
 @pytest.mark.parametrize("lora", [None, 4])

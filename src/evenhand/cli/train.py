@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import click
 from pydantic import model_validator
+from rich.console import Console
 
 from evenhand.cli.groups import Group, hint
 from evenhand.cli.options import declared
-from evenhand.cli.progress import shown_workflow
+from evenhand.cli.progress import LOST, shown_count, shown_workflow
 from evenhand.cli.report import print_study, study_and_report
+from evenhand.core import aio
 from evenhand.core.errors import UsageError
-from evenhand.core.format import file_size
+from evenhand.core.files import write_json
+from evenhand.core.format import file_size, plural
 from evenhand.core.options import Request, argument, option
+from evenhand.core.progress import Count
+from evenhand.models.base import load_model
+from evenhand.show.table import Table, columns, interval_cell, measured, verdict
+from evenhand.show.terminal import print_table
 from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
 from evenhand.training.evaluation import Evaluation, evaluate
@@ -40,6 +47,7 @@ from evenhand.training.options import (
 from evenhand.training.parallel import is_main
 
 if TYPE_CHECKING:
+    from evenhand.training.forgetting import Forgetting
     from evenhand.training.recipe import Recipe
 
 _RANK = 16
@@ -266,7 +274,11 @@ class VerifiableCommand(ClusterFields, SharedOptions):
     )
     forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
     languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
-    general: float = option(0.2, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    general: float = option(0.5, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    keep: float = option(
+        3.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
+    )
+    general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0)
     sft_steps: int | None = option(None, "Steps of fine-tuning (default: one pass over the data).", gt=0, common=True)
     rl_steps: int | None = option(
         None,
@@ -324,6 +336,74 @@ def verifiable(request: VerifiableCommand) -> None:
         for caution in (*ended, *cautions(each)):
             click.echo(f"! {caution}")
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
+
+
+class ForgetsCommand(Request):
+    """Two models to ask the same requests."""
+
+    before: str = argument("The model as it was.", metavar="BEFORE")
+    after: str = argument("The model after the training.", metavar="AFTER")
+    size: int = option(200, "Requests of each area, where there are as many.", ge=10, le=5000, common=True)
+    allow_loss: float = option(
+        2.0, "Points that an area may lose; the length of answers may change by five times as many percent.", ge=0
+    )
+    seed: int = option(0, "Another seed draws other requests.")
+    out: Path | None = option(None, "A JSON file for the table.", short="-o", metavar="FILE.json")
+
+
+@train.command("forgets")
+@declared(ForgetsCommand)
+def forgets_command(request: ForgetsCommand) -> int:
+    """Did anything get worse? Ask two models the same requests, whose answers are checked by code.
+
+    Arithmetic, obedience to forms (N sentences, items, JSON, a language, words), trivia, questions about people whose
+    answer is given, harmless requests that must not be declined, and the length of everyday answers. No data set and
+    no judge is needed. The exit code is 5 if more than --allow-loss was lost, and not by chance alone.
+
+    \b
+    Examples:
+      evenhand train forgets hf/models/base hf/models/fair/sft
+      evenhand train forgets local/builtin local/builtin-fair --size 50
+      evenhand train forgets openai/v1 openai/v2 --allow-loss 3 -o lost.json
+    """
+    from evenhand.training.forgetting import forgets, probes
+
+    asked = probes(request.seed, request.size)
+
+    async def ask(progress: Count) -> Forgetting:
+        async with load_model(request.before) as before, load_model(request.after) as after:
+            return await forgets(before, after, asked, limit=request.allow_loss, progress=progress)
+
+    with shown_count() as progress:
+        found = aio.run(ask(progress))
+    click.echo(found.sentence)
+    print_table(Console(), _forgetting_table(found))
+    if found.failed:
+        click.echo(f"{plural(found.failed, 'request')} without a reply of both models; they count nowhere.")
+    if request.out is not None:
+        rows = [
+            {"area": each.area, "n": each.n, "before": each.before, "after": each.after, "verdict": each.verdict}
+            | {"change": each.difference.estimate, "low": each.difference.low, "high": each.difference.high}
+            for each in found.changes
+        ]
+        about = {"before": found.before, "after": found.after, "seed": request.seed, "allow_loss": request.allow_loss}
+        write_json(request.out, {**about, "failed": found.failed, "areas": rows})
+    return LOST if found.lost else 0
+
+
+def _forgetting_table(found: Forgetting) -> Table:
+    """Every area before and after, the change with its interval, and a verdict."""
+    rows = [
+        [
+            f"{each.area} ({each.unit})",
+            measured(each.before, n=each.n),
+            measured(each.after),
+            interval_cell(each.difference, sign=True),
+            verdict(each.verdict, False if each.is_lost else None if each.verdict.startswith("cannot") else True),
+        ]
+        for each in found.changes
+    ]
+    return Table("What got worse", columns("area", "before", "after", "change [95 %]", "verdict"), rows)
 
 
 class GGUFCommand(Request):

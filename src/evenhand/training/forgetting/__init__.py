@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -402,6 +402,8 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
         lengths = [(len(a.split()), len(b.split())) for _, a, b in rows]
         mean = sum(a for a, _ in lengths) / len(lengths) or 1.0
         moved = mean_interval([100 * (b - a) / mean for a, b in lengths])
+        if moved.low is None and len(lengths) > 1:  # all changed alike
+            moved = replace(moved, low=moved.estimate, high=moved.estimate)
         return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)
     right = [(probe.check(a), probe.check(b)) for probe, a, b in rows if probe.check is not None]
     moved = mean_interval([100.0 * (int(b) - int(a)) for a, b in right], bounds=(-100.0, 100.0))
