@@ -348,7 +348,8 @@ def trained(policy: Any, rollout: Rollout, machine: models.Machine) -> tuple[flo
 async def engine(spec: str, rows: int, answer: int) -> None:
     """Requests with prompts as long as a judge's, answered greedily."""
     from evenhand.core.types import Params
-    from evenhand.models.base import ModelOptions, load_model
+    from evenhand.models.base import ModelOptions
+    from evenhand.models.load import load_model
 
     rubric = "Judge the essay by its clarity, its evidence and its care. " * 40
     async with load_model(spec, ModelOptions(extra={"batch": rows})) as model:

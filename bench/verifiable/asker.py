@@ -12,8 +12,9 @@ from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.types import Message, Params
-from evenhand.models.base import Model, ModelOptions, close_all, load_model
+from evenhand.models.base import Model, ModelOptions, close_all
 from evenhand.models.hf import HFModel
+from evenhand.models.load import load_model
 from evenhand.reading.text import letter_probabilities
 
 LETTERS = "ABCDE"

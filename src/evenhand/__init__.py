@@ -81,10 +81,11 @@ if TYPE_CHECKING:
     from evenhand.judging.judge import judge, yes_probability
     from evenhand.judging.rubric import Ratings, Rubric
     from evenhand.methods.base import METHODS, Method, Revision, method
-    from evenhand.models.base import PROVIDERS, Model, ModelOptions, load_model
+    from evenhand.models.base import PROVIDERS, Model, ModelOptions
     from evenhand.models.budget import Limits, Price
     from evenhand.models.call import ModelFunction
     from evenhand.models.fake import FunctionModel, ScriptedModel
+    from evenhand.models.load import load_model
     from evenhand.runs.parts import Settings
     from evenhand.scorers.base import SCORERS, Scorer, load_scorer
     from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
@@ -113,10 +114,11 @@ _HOME = {
     "evenhand.guards.policy": "GuardPolicy InputPolicy",
     "evenhand.guards.types": "Guarded",
     "evenhand.methods.base": "METHODS Method Revision method",
-    "evenhand.models.base": "PROVIDERS Model ModelOptions load_model",
+    "evenhand.models.base": "PROVIDERS Model ModelOptions",
     "evenhand.models.budget": "Limits Price",
     "evenhand.models.call": "ModelFunction",
     "evenhand.models.fake": "FunctionModel ScriptedModel",
+    "evenhand.models.load": "load_model",
     "evenhand.core.options": "Options",
     "evenhand.core.prompts": "Prompt load_prompt parse_prompt",
     "evenhand.show.notebook": "Study",

@@ -11,9 +11,10 @@ import pytest
 from evenhand.core.types import Outcome, Turn
 from evenhand.methods.base import METHODS
 from evenhand.models import weights
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
+from evenhand.models.load import load_model
 from evenhand.search.base import Hit, SearchProvider, SearchResult
 from evenhand.search.replay import record
 from evenhand.search.searcher import Searcher, load_search

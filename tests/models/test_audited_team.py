@@ -12,7 +12,7 @@ import pytest
 
 from evenhand.core.types import Outcome, Sample
 from evenhand.methods.base import METHODS
-from evenhand.models.base import load_model
+from evenhand.models.load import load_model
 from evenhand.panels import CANDIDATES, METRICS, Candidate, deliberation_in
 from evenhand.session import Session
 from support.server import Body, ChatServer, Reply, chat

@@ -11,8 +11,9 @@ import pytest
 
 from evenhand.core.errors import ModelError, UsageError
 from evenhand.core.types import Message, Params
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
 from evenhand.models.call import CalledModel, as_prompt
+from evenhand.models.load import load_model
 
 QUESTION = [Message("system", "Be brief."), Message("user", "Who was it?")]
 Team = Callable[[str], str]

@@ -10,8 +10,9 @@ import pytest
 from evenhand.core.errors import DataError, EndpointError, UnknownNameError, UsageError
 from evenhand.core.types import Message, Params, Price
 from evenhand.models import endpoints
-from evenhand.models.base import ModelOptions, load_model, reached
+from evenhand.models.base import ModelOptions
 from evenhand.models.endpoints import resolved
+from evenhand.models.load import load_model, reached
 from support.fixtures import Serve
 from support.server import chat, refuse
 

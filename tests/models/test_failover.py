@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from evenhand.core.errors import EndpointError
-from evenhand.models.failover import (
+from evenhand.models.pool import (
     LONGEST_PAUSE,
     LONGEST_REST,
     Breaker,

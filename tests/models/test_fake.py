@@ -4,8 +4,9 @@ import pytest
 
 from evenhand.core.errors import BadResponseError, UsageError
 from evenhand.core.types import Completion, Message, Params
-from evenhand.models.base import load_model, split_spec
+from evenhand.models.base import split_spec
 from evenhand.models.fake import FunctionModel, ScriptedModel
+from evenhand.models.load import load_model
 
 QUESTION = [Message("user", "Who was it?")]
 

@@ -10,12 +10,12 @@ from aiohttp.test_utils import TestServer
 
 from evenhand.core.errors import BadResponseError, UsageError
 from evenhand.core.types import Completion, Message, Params, Price, TokenLogprob
-from evenhand.models.base import ModelOptions, check_request, load_model
+from evenhand.models.base import ModelOptions, check_request, log_likelihood
 from evenhand.models.budget import Budget, Limits, MeteredModel
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.fake import FunctionModel
-from evenhand.models.given import log_likelihood
-from evenhand.models.openai.echo import parse
+from evenhand.models.load import load_model
+from evenhand.models.openai import parse
 from evenhand.models.request import request_key
 
 TEXTS = ("The nurse came in.", "The pilot came in.")

@@ -11,10 +11,11 @@ import pytest
 from evenhand.core.errors import MissingExtraError, ModelError, UsageError
 from evenhand.core.types import Message, Params
 from evenhand.models import weights
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
 from evenhand.models.hf import HFModel
 from evenhand.models.hf.decoding import DynamicDecoder
 from evenhand.models.hf.tuning import NAME, use_float32_head
+from evenhand.models.load import load_model
 from support.tiny import make_model
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[hf]'")

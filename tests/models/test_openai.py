@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evenhand.core.types import Message, Params, TokenLogprob
-from evenhand.models.base import load_model
+from evenhand.models.load import load_model
 from evenhand.models.openai import OpenAIModel
 from evenhand.models.reasoning import ReasoningModel
 from support.fixtures import Connect, Serve

@@ -9,8 +9,9 @@ import pytest
 from evenhand.core.errors import BadResponseError, EndpointError
 from evenhand.core.http import RefusedError
 from evenhand.core.types import Generation, Message, Params
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.fake import FunctionModel, Reply
+from evenhand.models.load import load_model
 from evenhand.models.pool import PoolModel
 from support.fixtures import Serve
 from support.server import chat, raw, refuse

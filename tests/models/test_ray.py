@@ -9,8 +9,9 @@ import pytest
 from evenhand.core.errors import EndpointError, ModelError, UsageError
 from evenhand.core.types import Completion, Generation, Message, Params
 from evenhand.models import ray as ray_models
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.fake import FunctionModel
+from evenhand.models.load import load_model
 from evenhand.models.ray import RayModel
 from evenhand.runs.plan import make_plan
 from support.local_ray import LocalRay

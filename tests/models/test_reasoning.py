@@ -6,8 +6,9 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Completion, Message, Params, TokenLogprob
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.fake import FunctionModel
+from evenhand.models.load import load_model
 from evenhand.models.reasoning import ROOM, ReasoningModel, separated, split_thought
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat, completion, refuse, reply_with

@@ -14,7 +14,8 @@ import orjson
 import pytest
 
 from evenhand.core.types import Message, Params
-from evenhand.models.base import Model, load_model
+from evenhand.models.base import Model
+from evenhand.models.load import load_model
 from evenhand.studies.export import export
 from support.fixtures import Serve
 from support.ray_cluster import TwoNodes, two_nodes

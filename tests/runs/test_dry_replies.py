@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.asking.reply import object_schema
 from evenhand.core.types import Message, Params
-from evenhand.models.fake import estimate_tokens
+from evenhand.models.base import estimate_tokens
 from evenhand.runs.dry import _reply
 
 SCORE = {"type": "integer", "minimum": 0, "maximum": 10}

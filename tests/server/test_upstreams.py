@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from evenhand.core.errors import PlanError, UsageError
-from evenhand.models.failover import RetryBudget
+from evenhand.models.pool import RetryBudget
 from evenhand.server.config import make_config
 from support.fixtures import Serve
 from support.guard_server import Guarding, Served, route, streamed

@@ -57,6 +57,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         await note(seconds)
         skip(seconds)
 
-    for module, sleep in (("evenhand.core.http", note), ("evenhand.models.failover", note_and_skip)):
+    for module, sleep in (("evenhand.core.http", note), ("evenhand.models.pool", note_and_skip)):
         monkeypatch.setattr(f"{module}.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
     return noted

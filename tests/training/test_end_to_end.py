@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.core.types import Message, Params
-from evenhand.models.base import ModelOptions, load_model
+from evenhand.models.base import ModelOptions
+from evenhand.models.load import load_model
 from evenhand.training import models
 from support.shell import Shell
 

@@ -14,7 +14,8 @@ gguf: Any = pytest.importorskip("gguf", reason="needs pip install 'evenhand[trai
 from evenhand.core.errors import UsageError  # noqa: E402 - they need torch
 from evenhand.core.types import Message, Params  # noqa: E402
 from evenhand.models import weights  # noqa: E402
-from evenhand.models.base import ModelOptions, load_model  # noqa: E402
+from evenhand.models.base import ModelOptions  # noqa: E402
+from evenhand.models.load import load_model  # noqa: E402
 from evenhand.models.local import LocalModel  # noqa: E402
 from evenhand.training import models  # noqa: E402
 from evenhand.training.models import write_gguf_lora  # noqa: E402

@@ -16,7 +16,8 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.core.types import Message, Params  # noqa: E402
-from evenhand.models.base import ModelOptions, load_model  # noqa: E402 - they need torch
+from evenhand.models.base import ModelOptions  # noqa: E402 - they need torch
+from evenhand.models.load import load_model  # noqa: E402 - they need torch
 from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402

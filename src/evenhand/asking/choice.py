@@ -18,7 +18,7 @@ from evenhand.asking.reply import SAMPLING, ask_and_read, ask_and_read_all, decl
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
-from evenhand.models.given import log_likelihood
+from evenhand.models.base import log_likelihood
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
 from evenhand.session import BASE, Session
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, Refusal, Unscored
-from evenhand.models.room import read_replies
+from evenhand.models.base import read_replies
 from evenhand.session import BASE, Session
 
 T = TypeVar("T")

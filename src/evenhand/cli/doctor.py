@@ -20,7 +20,8 @@ from evenhand.core.errors import BadResponseError, ModelError
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.core.types import Completion, Message, Params
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, ModelOptions
+from evenhand.models.load import load_model
 from evenhand.runs.request import ModelsRequest
 
 if TYPE_CHECKING:

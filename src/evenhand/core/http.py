@@ -25,7 +25,7 @@ from aiohttp.abc import AbstractResolver
 
 from evenhand.core.errors import BadResponseError, EndpointError, ModelError
 from evenhand.core.events import holding, retried
-from evenhand.core.gate import AdaptiveLimit
+from evenhand.core.limiter import AdaptiveLimit
 from evenhand.core.tracing import traceparent
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import BadRequest, Upstream
 from evenhand.guards.upstreams import ModelUpstream, OpenAIUpstream, Upstreams, new_breaker
 from evenhand.methods import GUARD_METHOD
-from evenhand.models.base import Model, ModelOptions, is_pool, load_model, reached, split_spec
+from evenhand.models.base import Model, ModelOptions, split_spec
 from evenhand.models.budget import Price
-from evenhand.models.failover import Endpoint
-from evenhand.models.pool import single_options
+from evenhand.models.load import is_pool, load_model, reached
+from evenhand.models.pool import Endpoint, single_options
 from evenhand.scorers.base import Scorer, load_scorer
 
 OPTIONS = ModelOptions(concurrency=1000, retries=2)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 
 from evenhand.core.types import Generation, Message, Params, Usage
-from evenhand.models.base import Model, WrappedModel, all_messages
-from evenhand.models.fake import estimate_tokens
+from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
 
 class Meter:

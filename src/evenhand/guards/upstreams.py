@@ -40,9 +40,8 @@ from evenhand.guards.upstream import (
     as_chunk,
 )
 from evenhand.models.base import Model, ModelOptions
-from evenhand.models.failover import Attempt, Breaker, Endpoint, Failover, NoEndpointError
 from evenhand.models.openai import OpenAIModel
-from evenhand.models.pool import PoolModel
+from evenhand.models.pool import Attempt, Breaker, Endpoint, Failover, NoEndpointError, PoolModel
 from evenhand.models.reasoning import ReasoningModel, split_thought
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from evenhand.guards.checks import Checks, failed, is_unchecked
 from evenhand.guards.policy import BLOCKED_TEXT, live_thresholds, make_policy
 from evenhand.guards.types import Check
 from evenhand.judging.judge import JUDGE
-from evenhand.models.base import load_model
+from evenhand.models.load import load_model
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.scorers.moderation import ModerationScorer
 from evenhand.session import BASE, Session

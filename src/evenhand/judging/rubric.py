@@ -17,7 +17,7 @@ from typing import Any, Literal
 from evenhand.asking.reply import SAMPLING
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
-from evenhand.models.room import read_replies
+from evenhand.models.base import read_replies
 
 Generate = Callable[[Sequence[Message], Params], Awaitable[Generation]]
 

@@ -27,8 +27,7 @@ from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Completion, Message, Params, TokenLogprob, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.judging.rubric import Ratings, Rubric, rate, token_at
-from evenhand.models.base import Model
-from evenhand.models.room import read_replies
+from evenhand.models.base import Model, read_replies
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 
 QUALITIES = ("fluency", "coherence", "relevance")

@@ -1,17 +1,31 @@
-"""The Model interface, the registry of providers, and `load_model`, which loads a model by its spec."""
+"""The Model interface, its options and wrappers, and the registry of providers; `load.py` loads a model by its spec."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from evenhand.core.errors import UsageError
 from evenhand.core.registry import Registry
-from evenhand.core.types import Generation, Message, Params, Price
+from evenhand.core.types import Completion, Cut, Generation, Message, Params, Price, TokenLogprob, Unscored
+
+START = "\n"
+"""What each text is read after, so that its first token has a probability, too."""
+
+
+def log_likelihood(tokens: Sequence[TokenLogprob], after: int = 0) -> tuple[float, int]:
+    """Return the sum of the log-probabilities, and the number, of the tokens that end behind character `after`."""
+    total, count, end = 0.0, 0, 0
+    for token in tokens:
+        end += len(token.token)
+        if end > after:
+            total, count = total + token.logprob, count + 1
+    return total, count
+
 
 Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood"]
 ROLE: ContextVar[str] = ContextVar("role", default="")
@@ -161,62 +175,6 @@ def split_spec(spec: str) -> tuple[str, str]:
     return provider, name
 
 
-def load_model(spec: str | Model, options: ModelOptions | None = None) -> Model:
-    """Load the model named by `spec`; a provider's class is called as `cls(name, options)`.
-
-    A field of `options` that has its default value may be set by a config file; the spec's own options win over both.
-    A model that is passed in place of a spec is used as it is.
-    """
-    from evenhand.models.endpoints import provider_class
-    from evenhand.models.reasoning import ReasoningModel
-
-    if isinstance(spec, Model):
-        model = spec
-        while isinstance(model, WrappedModel) and not isinstance(model, ReasoningModel):
-            model = model.inner
-        return spec if isinstance(model, ReasoningModel) else ReasoningModel(spec, options or ModelOptions())
-    bare, options = reached(spec, options)
-    name = split_spec(bare)[1]
-    factory: Any = provider_class(options.provider or "")
-    if "reasoning_effort" in options.extra and not takes_effort(factory):
-        raise UsageError(
-            f"{bare} takes no reasoning effort; give it to the model that reasons, as in "
-            "'openai/NAME?reasoning_effort=low'."
-        )
-    if is_pool(options):
-        from evenhand.models.pool import load_pool
-
-        model = load_pool(factory, name, options)
-    else:
-        model = factory(name, options)
-    if options.provider != split_spec(bare)[0]:
-        model.spec = bare
-    return ReasoningModel(model, options)
-
-
-def is_pool(options: ModelOptions) -> bool:
-    return "," in (options.base_url or "")
-
-
-def reached(spec: str, options: ModelOptions | None = None) -> tuple[str, ModelOptions]:
-    """Return a model's PROVIDER/NAME and its options, with those of its spec and of config files."""
-    from evenhand.models.endpoints import resolved
-
-    options = options or ModelOptions()
-    if options.provider is not None:
-        return spec, options
-    default = ModelOptions()
-    given = {each.name: getattr(options, each.name) for each in fields(options)}
-    set_ones = {name: value for name, value in given.items() if value != getattr(default, name)}
-    bare, found = resolved(spec, defaults=set_ones)
-    return bare, replace(options, **found)
-
-
-def takes_effort(provider: Any) -> bool:
-    """Whether a provider passes on the option `reasoning_effort`."""
-    return "reasoning_effort" in (getattr(provider, "takes", None) or ())
-
-
 def check_request(model: Model, params: Params) -> None:
     """Raise UsageError if the request needs what the model would silently ignore."""
     if params.given and "likelihood" not in model.features:
@@ -242,3 +200,41 @@ def all_messages(messages: Sequence[Message], params: Params) -> Iterator[Messag
 async def close_all(models: Sequence[Model]) -> None:
     """Close all models, even if closing one of them fails."""
     await asyncio.gather(*(model.aclose() for model in models), return_exceptions=True)
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the token count of a text at four characters per token, without a tokenizer."""
+    return max(1, (len(text) + 3) // 4)
+
+
+T = TypeVar("T")
+
+MORE = 4
+"""How many times as many tokens the second request allows."""
+
+
+async def read_replies(
+    ask: Callable[[Params], Awaitable[Generation]], params: Params, read: Callable[[Completion], T | Unscored]
+) -> list[T | Unscored]:
+    """What `read` finds in each reply, or `Cut`. If all were cut, they are asked for again, once.
+
+    A limit of the user's own is not raised. Replies without any text are not repeated: the model layer has done that.
+    """
+    completions = (await ask(params)).completions
+    found = [_read(each, read, params) for each in completions]
+    cut = all(isinstance(each, Cut) for each in found) and any(each.text.strip() for each in completions)
+    if not cut or params.max_tokens is None or params.max_tokens_exact:
+        return found
+    params = replace(params, max_tokens=MORE * params.max_tokens)
+    return [_read(each, read, params) for each in (await ask(params)).completions]
+
+
+def _read(completion: Completion, read: Callable[[Completion], T | Unscored], params: Params) -> T | Unscored:
+    found = read(completion)
+    # A reply of one token is meant to end there: it is read by its alternatives.
+    if not isinstance(found, Unscored) or completion.finish != "length" or params.max_tokens == 1:
+        return found
+    if completion.thought and not completion.text.strip():
+        return Cut("cut while the model was thinking")
+    limit = "the token limit" if params.max_tokens is None else f"{params.max_tokens:,} tokens"
+    return Cut(f"cut at {limit}", completion.text)

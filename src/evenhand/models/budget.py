@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.events import calling
 from evenhand.core.types import Generation, Message, Params, Price, Usage, token_count
-from evenhand.models.base import Model, WrappedModel, all_messages
-from evenhand.models.fake import estimate_tokens
+from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
 _DEFAULT_REPLY = 512
 """Tokens reserved for a reply if the request sets no maximum."""

@@ -20,8 +20,7 @@ from evenhand.core import aio
 from evenhand.core.errors import ModelError, UsageError
 from evenhand.core.registry import is_file, load_file
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
-from evenhand.models.base import PROVIDERS, ROLE, Model, ModelOptions
-from evenhand.models.fake import estimate_tokens
+from evenhand.models.base import PROVIDERS, ROLE, Model, ModelOptions, estimate_tokens
 
 _LONGEST_REASON = 300
 

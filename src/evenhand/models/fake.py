@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
-from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, all_messages
+from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, all_messages, estimate_tokens
 
 Reply = str | Completion | Exception
 
@@ -82,8 +82,3 @@ class FakeModel(FunctionModel):
             return messages[-1].content if name == "echo" else name
 
         super().__init__(reply, spec=f"fake/{name}")
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the token count of a text at four characters per token, without a tokenizer."""
-    return max(1, (len(text) + 3) // 4)

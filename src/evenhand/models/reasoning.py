@@ -16,10 +16,8 @@ from typing import Any
 from evenhand.core.errors import UsageError
 from evenhand.core.http import RefusedError
 from evenhand.core.types import Completion, Generation, Message, Params
-from evenhand.models.base import Feature, Model, ModelOptions, WrappedModel
-from evenhand.models.fake import estimate_tokens
+from evenhand.models.base import MORE, Feature, Model, ModelOptions, WrappedModel, estimate_tokens
 from evenhand.models.openai.wire import is_too_long
-from evenhand.models.room import MORE
 
 ROOM = 8_192
 """Tokens for thoughts on top of an answer's own limit."""

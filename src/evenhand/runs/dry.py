@@ -18,10 +18,11 @@ from evenhand.core.options import Options
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.methods.base import Method
-from evenhand.models.base import Feature, Model, split_spec, takes_effort
+from evenhand.models.base import Feature, Model, estimate_tokens, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.endpoints import provider_class
-from evenhand.models.fake import FunctionModel, estimate_tokens
+from evenhand.models.fake import FunctionModel
+from evenhand.models.load import takes_effort
 from evenhand.models.reasoning import declared_room
 from evenhand.runs.parts import check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan

@@ -15,10 +15,11 @@ from evenhand.core.types import Params, SampleKind
 from evenhand.judging.card import Calibrated, card_caveats, load_card
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, load_model
+from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.endpoints import check_no_call
+from evenhand.models.load import load_model
 from evenhand.models.request import model_identity
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
 from evenhand.runs.shards import Shard

@@ -15,7 +15,8 @@ from evenhand.core.errors import UsageError
 from evenhand.core.registry import Registry, class_fault, is_file
 from evenhand.core.specs import read_spec, spec_parts
 from evenhand.core.types import Unscored
-from evenhand.models.base import Model, load_model
+from evenhand.models.base import Model
+from evenhand.models.load import load_model
 
 ATTRIBUTES = (
     "toxicity",

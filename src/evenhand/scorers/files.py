@@ -22,8 +22,9 @@ from evenhand.core.files import draft
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
 from evenhand.data.texts import TextFile, TextRow
-from evenhand.models.base import Model, load_model
+from evenhand.models.base import Model
 from evenhand.models.cache import CachedModel, ResponseCache
+from evenhand.models.load import load_model
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 from evenhand.stats import pearson, spearman

@@ -21,7 +21,7 @@ from time import monotonic, time
 
 from aiohttp import web
 
-from evenhand.core.gate import Gate
+from evenhand.core.limiter import Gate
 from evenhand.core.types import Usage
 from evenhand.server.access import caller_of, right_needed
 from evenhand.server.config import LimitsConfig

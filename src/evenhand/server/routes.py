@@ -28,9 +28,10 @@ from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
 from evenhand.guards.types import Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.guards.upstreams import ModelUpstream, Upstreams, new_breaker
-from evenhand.models.base import Model, ModelOptions, reached, split_spec
+from evenhand.models.base import Model, ModelOptions, split_spec
 from evenhand.models.budget import FREE, Price
-from evenhand.models.failover import Breaker, Endpoint
+from evenhand.models.load import reached
+from evenhand.models.pool import Breaker, Endpoint
 from evenhand.server.chat_api.wire import BYPASSED, as_object
 from evenhand.server.config import InputConfig, RouteConfig, UpstreamConfig
 from evenhand.web.errors import RequestError

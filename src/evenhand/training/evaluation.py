@@ -18,7 +18,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.files import cache_folder
 from evenhand.core.progress import Announce, Count, Progress
 from evenhand.models import weights
-from evenhand.models.base import load_model
+from evenhand.models.load import load_model
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan

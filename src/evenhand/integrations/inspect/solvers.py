@@ -18,8 +18,9 @@ from evenhand.core.errors import PlanError
 from evenhand.integrations.inspect.samples import keep_outcome, plain_errors, sample_of
 from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, ModelOptions, load_model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.inspect import InspectModel
+from evenhand.models.load import load_model
 from evenhand.runs.pools import SearchPool
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import BASE, Answering, Session

@@ -29,8 +29,7 @@ from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, U
 from evenhand.core.lazy import peft, torch, transformers
 from evenhand.core.types import Completion, Finish, Generation, Message, Params, Steering, TokenLogprob, Usage
 from evenhand.models import weights
-from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.given import START
+from evenhand.models.base import PROVIDERS, START, Feature, Model, ModelOptions
 from evenhand.models.hf import decoding
 from evenhand.models.hf.tuning import tune
 

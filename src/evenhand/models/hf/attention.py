@@ -14,8 +14,9 @@ from typing import Any
 from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
 from evenhand.core.types import Message
-from evenhand.models.base import ModelOptions, reached, split_spec
+from evenhand.models.base import ModelOptions, split_spec
 from evenhand.models.hf import HFModel
+from evenhand.models.load import reached
 
 _INCOMPLETE = "\ufffd"
 """What a tokenizer decodes for the first tokens of a multi-token character."""

@@ -11,11 +11,13 @@ import asyncio
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import os
+import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,13 +26,121 @@ from typing import Any, TypeVar
 import orjson
 
 from evenhand.core.errors import BadResponseError, MissingExtraError, ModelError, UsageError
-from evenhand.core.gate import Gate
-from evenhand.core.types import Completion, Generation, Message, Params, Usage
+from evenhand.core.limiter import Gate
+from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Usage
 from evenhand.models import weights
-from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
-from evenhand.models.local.likelihood import score_text
-from evenhand.models.local.wire import join_chunks, request_body, restore_tokens
+from evenhand.models.base import PROVIDERS, START, Feature, Model, ModelOptions
 from evenhand.models.openai.wire import parse_generation
+
+_SEEDS = 2**32 - 1
+"""Number of seeds: llama.cpp takes 32 bits, and the last value means 'random'."""
+
+
+def request_body(messages: Sequence[Message], params: Params, start: int, n: int) -> dict[str, Any]:
+    """Build the request for completions `start` … `start + n - 1`."""
+    body: dict[str, Any] = {
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        # Only a streamed request can be stopped, but streaming loses the logprobs of tokens that llama.cpp held back.
+        "stream": not params.logprobs,
+        "stream_options": {"include_usage": True},
+        "n": n,
+    }
+    if params.temperature is not None:
+        body |= {"temperature": params.temperature, "top_p": 1.0, "samplers": ["temperature", "top_p"]}
+    if params.top_p is not None:
+        body["top_p"] = params.top_p
+    if params.max_tokens is not None:
+        body["max_tokens"] = params.max_tokens
+    if params.seed is not None:
+        body["seed"] = (params.seed + start) % _SEEDS
+    if params.stop:
+        body["stop"] = list(params.stop)
+    if params.logprobs:
+        body |= {"logprobs": True, "top_logprobs": params.logprobs}
+    return body
+
+
+def join_chunks(chunks: Sequence[Any]) -> dict[str, Any]:
+    """Join a streamed reply into a complete one; each completion reports its own token count."""
+    choices: dict[int, dict[str, Any]] = {}
+    prompt = completion = 0
+    for chunk in chunks:
+        for delta in chunk["choices"]:
+            choice = choices.setdefault(delta["index"], {"message": {"content": ""}})
+            choice["message"]["content"] += delta["delta"].get("content") or ""
+            choice["finish_reason"] = delta["finish_reason"]
+        if usage := chunk.get("usage"):
+            prompt, completion = usage["prompt_tokens"], completion + usage["completion_tokens"]
+    return {
+        "choices": [choices[index] for index in sorted(choices)],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
+    }
+
+
+def restore_tokens(reply: Any) -> Any:
+    """Restore each token's own text: llama.cpp moves text between tokens while it looks for stop strings."""
+    for choice in reply["choices"]:
+        for token in choice["logprobs"]["content"]:
+            names = {each["id"]: each["token"] for each in token["top_logprobs"]}
+            token["token"] = names.get(token["id"], token["token"])
+    if len(reply["choices"]) > 1:  # the reply counts the first completion only
+        counted = sum(len(choice["logprobs"]["content"]) for choice in reply["choices"])
+        reply["usage"]["completion_tokens"] = counted
+    return reply
+
+
+_WORDS = re.compile(r"\s*\S+|\s+$")
+_BIAS = 1_000.0
+
+Ask = Callable[[Mapping[str, Any]], Any]
+
+
+def score_text(ask: Ask, text: str) -> tuple[TokenLogprob, ...] | None:
+    """Return the tokens of a text; None if the model would not read it as the tokens in which it can be generated.
+
+    `ask` sends one request to llama.cpp. If two of the text's tokens fit at one place, all at once may go wrong; then
+    it is generated word by word.
+    """
+    wanted = _count(ask, START + text) - _count(ask, START)
+    for pieces in ([text], _WORDS.findall(text)):
+        found = list(_pieces(ask, pieces))
+        if len(found) == wanted and b"".join(token for token, _ in found) == text.encode():
+            # A token may hold a part of a character.
+            return tuple(TokenLogprob(token.decode(errors="replace"), value) for token, value in found)
+    return None
+
+
+def _pieces(ask: Ask, pieces: list[str]) -> Iterator[tuple[bytes, float]]:
+    before = START
+    for piece in pieces:
+        yield from _forced(ask, before, piece)
+        before += piece
+
+
+def _forced(ask: Ask, before: str, text: str) -> Iterator[tuple[bytes, float]]:
+    """Yield the tokens of `text` after `before`, as bytes, with their log-probabilities."""
+    reply = ask(
+        {
+            "prompt": before,
+            "max_tokens": len(text.encode()) + 1,  # a token is at least one byte; the last one ends the text
+            "temperature": 0,
+            "logprobs": 1,
+            "grammar": f"root ::= {json.dumps(text, ensure_ascii=False)}",
+            "logit_bias": [[text, _BIAS]],
+        }
+    )
+    left = text.encode()
+    for token in reply["choices"][0]["logprobs"]["content"]:
+        piece = bytes(token["bytes"])
+        if not left or not piece or not left.startswith(piece):
+            return
+        left = left[len(piece) :]
+        yield piece, token["logprob"]
+
+
+def _count(ask: Ask, prompt: str) -> int:
+    return ask({"prompt": prompt, "max_tokens": 1, "temperature": 0})["usage"]["prompt_tokens"]
+
 
 T = TypeVar("T")
 

@@ -18,10 +18,9 @@ import orjson
 from evenhand.core.errors import BadResponseError, EndpointError, UsageError
 from evenhand.core.events import event
 from evenhand.core.http import Client, Hints, RefusedError, Reply, Retryable
-from evenhand.core.types import Completion, Generation, Message, Params, Usage
-from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions
+from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Usage, token_count
+from evenhand.models.base import PROVIDERS, START, Feature, Model, ModelOptions
 from evenhand.models.endpoints import holds_secret
-from evenhand.models.openai import echo
 from evenhand.models.openai.wire import (
     is_filtered,
     parse_generation,
@@ -89,7 +88,7 @@ class OpenAIModel(Model):
             )
 
         self.client = client(self.url)
-        self._echo = client(echo.address(self.url)) if options.extra.get("echo") else None
+        self._echo = client(echo_address(self.url)) if options.extra.get("echo") else None
         if not key and urlsplit(self.url).hostname == urlsplit(DEFAULT_URL).hostname:
             raise UsageError(
                 f"{self.spec} needs an API key: set OPENAI_API_KEY, or name another endpoint: "
@@ -126,7 +125,7 @@ class OpenAIModel(Model):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         started = time.perf_counter()
         if params.given and self._echo is not None:
-            generation = await echo.score(self._echo, self.name, self.spec, params.given)
+            generation = await echo_scores(self._echo, self.name, self.spec, params.given)
             return replace(generation, latency=time.perf_counter() - started)
         if params.logprobs and not self._logprobs_asked:
             # The first reply shows whether the server gives log-probabilities; the others wait for it.
@@ -267,3 +266,61 @@ def endpoint_url(base: str, call: str = "/chat/completions", key_variable: str =
         raise wrong
     path = parts.path.rstrip("/").removesuffix(call) + call
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def echo_address(chat: str) -> str:
+    """Return the URL of the completions call beside that of chat completions."""
+    parts = urlsplit(chat)
+    return urlunsplit(parts._replace(path=parts.path.removesuffix("/chat/completions") + "/completions"))
+
+
+async def echo_scores(client: Client, name: str, spec: str, texts: Sequence[str]) -> Generation:
+    """Return the texts with the log-probability of each token, in one request."""
+    # One token is generated and thrown away: some servers refuse to generate none.
+    body = {"model": name, "prompt": [START + text for text in texts], "echo": True, "logprobs": 1}
+    request = orjson.dumps({**body, "max_tokens": 1, "temperature": 0})
+
+    def read(reply: Reply) -> Generation:
+        if reply.status != 200:
+            raise client.fault(reply)
+        try:
+            return parse(orjson.loads(reply.body), texts, spec)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise BadResponseError(
+                f"{client.title} does not echo prompts with their log-probabilities ({error}); remove echo=true from "
+                "the model's spec."
+            ) from error
+
+    generation, _ = await client.post(lambda: request, read)
+    return generation
+
+
+def parse(reply: Any, texts: Sequence[str], spec: str) -> Generation:
+    """Read a reply; raise ValueError if it does not hold the log-probabilities of all texts."""
+    choices = sorted(reply["choices"], key=lambda each: each["index"])
+    if len(choices) != len(texts):
+        raise ValueError(f"{len(choices)} choices for {len(texts)} prompts")
+    completions = tuple(
+        Completion(text, logprobs=_tokens(choice["logprobs"], text))
+        for choice, text in zip(choices, texts, strict=True)
+    )
+    usage: Any = reply.get("usage") or {}
+    read = token_count(usage.get("prompt_tokens"))
+    return Generation(completions, spec, Usage(1, read or sum(len(each.logprobs or ()) for each in completions)))
+
+
+def _tokens(logprobs: Any, text: str) -> tuple[TokenLogprob, ...]:
+    """Return the tokens of the text: behind a special token and the start, and before what was generated."""
+    pairs = list(zip(logprobs["tokens"], logprobs["token_logprobs"], strict=True))
+    first = "".join(token for token, _ in pairs).index(START + text) + len(START)
+    found: list[TokenLogprob] = []
+    end = 0
+    for token, value in pairs:
+        begin, end = end, end + len(token)
+        if begin < first + len(text) and end > first:
+            if not isinstance(value, int | float):
+                raise ValueError(f"the token {token!r} has no log-probability")
+            found.append(TokenLogprob(token, float(value)))
+    if "".join(each.token for each in found) != text:
+        raise ValueError("the tokens do not make up the text")
+    return tuple(found)

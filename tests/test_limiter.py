@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenhand.core.gate import AdaptiveLimit, Gate
+from evenhand.core.limiter import AdaptiveLimit, Gate
 
 
 async def fill(limit: AdaptiveLimit) -> int:
