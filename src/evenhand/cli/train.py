@@ -20,7 +20,7 @@ from evenhand.core.files import write_json
 from evenhand.core.format import file_size, plural
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Count
-from evenhand.models.base import load_model
+from evenhand.models.load import load_model
 from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.show.terminal import print_table
 from evenhand.training.card import cautions, flat, percent, shown
