@@ -106,12 +106,7 @@ class PaperResult(Tabular):
         return target
 
     def _repr_html_(self) -> str:
-        tables = [
-            details(
-                each.title, [[tag("p", grid.name), notebook_html(grid_table(grid.name, grid))] for grid in each.grids]
-            )
-            for each in self.page.tables
-        ]
+        tables = [details(each.title, [_grid_html(grid) for grid in each.grids]) for each in self.page.tables]
         return tag(
             "div",
             tag("p", tag("b", self.page.title)),
