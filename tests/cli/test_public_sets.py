@@ -84,7 +84,7 @@ def test_a_preference_of_known_size_is_found_in_decisions(cli, tmp_path: Path):
     assert result.code == 0, result
     assert "54 of 54 done" in result.out
     said = " ".join(result.out.split())
-    assert "Log-odds of yes, Black − white 0.50; Log-odds of yes, Asian − white 0.0;" in said
+    assert "Log-odds of yes, Black − white 0.500; Log-odds of yes, Asian − white 0.000;" in said
     assert "Black male" in (tmp_path / "r/report.html").read_text(encoding="utf-8")
 
 

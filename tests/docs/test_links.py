@@ -74,7 +74,7 @@ def test_files_that_pages_name_exist():
 def test_names_of_the_package_that_pages_use_exist():
     groups = {f"evenhand.{group}" for group in ("models", "search_providers", "report_sections")}  # entry points
     package = ROOT / "src" / "evenhand"
-    files = ("core/tracing.py", "server/telemetry/traces.py", "runs/traced.py", "runs/runner.py")
+    files = ("core/tracing.py", "server/telemetry/events.py", "runs/runner.py")
     spans_of_traces = [package / file for file in files]
     attributes = {name for file in spans_of_traces for name in re.findall(r'"(evenhand\.[\w.]+)"', file.read_text())}
     named = spans(r"evenhand(?:\.\w+)+") - groups - attributes - {"evenhand.toml"}

@@ -44,7 +44,12 @@ def start_chromium(profile: Path, *flags: str, wait: str = "normal") -> Any:
     for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    except Exception as error:
+        if "only supports Chrome version" in str(error):
+            pytest.skip(f"chromium and chromedriver are of different versions: {str(error).splitlines()[0]}")
+        raise
     driver.set_script_timeout(600)
     return driver
 

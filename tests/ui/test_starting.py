@@ -63,7 +63,7 @@ async def test_the_dry_run_is_shown_before_anything_is_started(project: Path):
     async with opened(project) as pages:
         text, _ = await pages.post("/start", 200, **ASKED)
         assert "What it would take" in text
-        assert re.search(r"<td>8</td>\s*<td>8</td>", text)
+        assert re.search(r"<td class=\"num\">8</td>\s*<td class=\"num\">8</td>", text)
         assert names(project) == ["first", "notes", "suite"]
 
 

@@ -370,6 +370,8 @@ def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
 
 def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:
     """Refuse a --model-option that no model of the plan takes."""
+    if not extra:
+        return
     taken = [option_names(model.provider or split_spec(model.spec)[0]) for model in plan.every_model()]
     if None not in taken:
         known = {name for names in taken for name in names or ()}

@@ -39,7 +39,8 @@ _ADDRESSES = re.compile(
 )
 _CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+){0,9}")
 """Types and codes of errors, as all endpoints write them; hosts and paths have other signs."""
-_PARAMETER = re.compile(r"[a-z][a-z_]{0,40}(?:\[[0-9]{1,6}\])?(?:\.[a-z_]{1,40}(?:\[[0-9]{1,6}\])?){0,8}")
+_PLACE = r"(?:\[[0-9]{1,6}\])?"
+_PARAMETER = re.compile(rf"[a-z][a-z_]{{0,40}}{_PLACE}(?:\.(?:[a-z_]{{1,40}}|[0-9]{{1,6}}){_PLACE}){{0,8}}")
 _PARAMETERS = frozenset({"messages", "model", "tools", "tool_choice", "functions", "function_call", "response_format"})
 """Fields of a request whose parts are named with dots; a host looks alike."""
 
