@@ -1,0 +1,1 @@
+"""Tables, charts and pages as values, and how they are written: HTML, terminal, notebook, files."""
