@@ -6,6 +6,7 @@ Nothing else renames a draft, locks a file or makes a temporary folder, so that 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import codecs
 import contextlib
 import errno
@@ -17,6 +18,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -305,8 +307,14 @@ def scratch(beside: Path | None = None) -> Generator[Path]:
     Args:
         beside: Where it lies, e.g. so that its files can be renamed into place; None: the system's temporary folder.
     """
-    with tempfile.TemporaryDirectory(prefix="evenhand-", dir=beside) as name:
-        yield Path(name)
+    folder = Path(tempfile.mkdtemp(prefix="evenhand-", dir=beside))
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(remove)  # for a process that ends while the folder is in use
+    try:
+        yield folder
+    finally:
+        remove()
+        atexit.unregister(remove)
 
 
 def scratch_file() -> IO[bytes]:
