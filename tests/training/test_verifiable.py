@@ -1,6 +1,7 @@
 """Training on questions with a known answer: the whole command, its stages, what the reward is, and what is refused."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from evenhand.models.base import ModelOptions  # noqa: E402 - they need torch
 from evenhand.models.load import load_model  # noqa: E402 - they need torch
 from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
+from evenhand.training.forgetting import probes  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
 from evenhand.training.options import SFTOptions  # noqa: E402
 from evenhand.training.questions import QuestionPlan, QuestionRow, make  # noqa: E402
@@ -35,7 +37,22 @@ from support.tiny import make_byte_model, make_model  # noqa: E402
 from support.toy_training import Interruption, tensors_of  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
-SHORT = ("--rows", "24", "--general", "0.1", "--max-new-tokens", "4", "--device", "cpu", "--sft-steps", "1")
+SHORT = (
+    "--rows",
+    "24",
+    "--general",
+    "0.1",
+    "--max-new-tokens",
+    "4",
+    "--device",
+    "cpu",
+    "--sft-steps",
+    "1",
+    "--general-tokens",
+    "8",
+    "--probes",
+    "20",
+)
 
 
 @pytest.fixture(scope="session")
@@ -154,6 +171,7 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
             out=tmp_path / name,
             data=data,
             max_new_tokens=4,
+            probes=2,
             shared={"device": "cpu"},
             sft={"steps": 2, "save_every": 1},
             rl={"steps": 2, "batch": 4, "answers": 2, "save_every": 1},
@@ -177,7 +195,7 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
 def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: Callable[..., Path], tmp_path: Path):
     train_verifiable(
         VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4,
+            model=spelling, out=tmp_path / "out", data=rows(), max_new_tokens=4, probes=2,
             shared={"device": "cpu"}, sft={"steps": 2, "lr": 0.1},
         ),
         announce=lambda _: ignore,
@@ -418,7 +436,7 @@ def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callabl
     def options(seed: int) -> VerifiableOptions:
         shared = {"device": "cpu"}
         return VerifiableOptions(
-            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, seed=seed, shared=shared,
+            model=spelling, out=tmp_path / "out", data=data, max_new_tokens=4, probes=2, seed=seed, shared=shared,
             sft={"steps": 1},
         )  # fmt: skip
 
@@ -434,3 +452,22 @@ def test_a_new_start_forgets_answers_of_the_old_one(spelling: str, rows: Callabl
     train_verifiable(options(1), announce=lambda _: ignore)
 
     assert (tmp_path / "out" / general.FILE).read_text() != old
+
+
+def test_what_was_forgotten_ends_with_exit_code_5(shell: Shell, spelling: str, rows: Callable[..., Path]):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT)
+    assert shell(*given) == 0, shell.err
+    assert "# What was forgotten".lower() in Path("fair/README.md").read_text().lower()
+
+    path = Path("fair/evaluation/forgetting-before.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    right = dict(zip([each.request for each in probes(0, 20)], probes(0, 20), strict=True))
+    for line in lines:
+        if line["area"] == "given facts":
+            names = re.findall(r"[A-Z][a-z]+", line["request"])
+            line["reply"] = next(name for name in names if right[line["request"]].check(name))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    assert shell(*given, "--resume") == 5
+    assert "has lost against the untrained model: given facts" in shell.out
+    assert shell(*given, "--resume", "--allow-loss", "100") == 2  # other options than those of the folder

@@ -21,7 +21,6 @@ from evenhand.core.format import file_size, plural
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Count
 from evenhand.models.load import load_model
-from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.show.terminal import print_table
 from evenhand.training.card import cautions, flat, percent, shown
 from evenhand.training.cluster import Workers, placed
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
 
 _RANK = 16
-_FIRST = ("debate", "pairs", "recipe", "verifiable", "sft", "reward", "ppo", "dpo")
+_FIRST = ("verifiable", "forgets", "debate", "pairs", "recipe", "sft", "reward", "ppo", "dpo")
 """The help lists these before others: what most people need, then the single stages."""
 
 
@@ -71,14 +70,14 @@ class _Train(Group):
     },
 )
 def train() -> None:
-    """Train a less biased model: debates give pairs of better and worse answers, and the model learns from these.
+    """Train a less biased model: on questions whose answer is known, or on debates.
 
-    Three commands are enough: `debate`, `pairs` and `recipe`, which trains all stages. Without debates, `verifiable`
-    trains on generated questions whose answer is known. The result is a folder with safetensors and a model card; use
-    it as hf/FOLDER.
+    `verifiable` needs no data: it generates its questions. `debate`, `pairs` and `recipe` train on better and worse
+    answers from debates. The result is a folder with safetensors and a model card; use it as hf/FOLDER.
 
     \b
     Examples:
+      evenhand train verifiable --model hf/PATH --out models/fair
       evenhand train debate --bias age --topics 60 --model hf/PATH --out debates
       evenhand train pairs debates --out pairs/age
       evenhand train recipe pairs/age --model hf/PATH --out models/age
@@ -279,6 +278,12 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         3.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
     )
     general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0)
+    probes: int = option(
+        200, "Requests of each area asked before and after, to see what was forgotten; 0: none.", ge=0, le=5000
+    )
+    allow_loss: float = option(
+        2.0, "Points that an area may lose; beyond them the exit code is 5 (see `evenhand train forgets`).", ge=0
+    )
     sft_steps: int | None = option(None, "Steps of fine-tuning (default: one pass over the data).", gt=0, common=True)
     rl_steps: int | None = option(
         None,
@@ -304,11 +309,12 @@ class VerifiableCommand(ClusterFields, SharedOptions):
 
 @train.command()
 @declared(VerifiableCommand)
-def verifiable(request: VerifiableCommand) -> None:
+def verifiable(request: VerifiableCommand) -> int:
     """Train a model not to guess about people: on questions whose answer is known.
 
     The questions are generated, and the model is fine-tuned on their answers. FOLDER gets questions, sft and the
-    evaluation. RL with an exact reward can follow; it gets the folder rl.
+    evaluation. RL with an exact reward can follow; it gets the folder rl. What the model lost is measured before and
+    after; the exit code is 5 if it is more than --allow-loss, and not by chance alone.
 
     \b
     Examples:
@@ -316,6 +322,8 @@ def verifiable(request: VerifiableCommand) -> None:
       evenhand train verifiable --model local/builtin --out models/smoke --smoke
       evenhand audit hf/models/fair/sft
     """
+    from evenhand.training.verifiable import forgetting_of
+
     own: dict[str, dict[str, Any]] = {stage: dict(options) for stage, options in request.stages.items()}
     for stage, steps in (("sft", request.sft_steps), ("rl", request.rl_steps)):
         if steps is not None:
@@ -329,13 +337,17 @@ def verifiable(request: VerifiableCommand) -> None:
     with shown_workflow(options.out) as listener:
         record = train_verifiable(options, resume=request.resume, listener=listener, workers=workers)
     if not is_main():
-        return
+        return 0
     _print_evaluation(record["results"])
     for name, each in record["stages"].items():
         ended = [] if each["ended"] == "done" else [f"{name} was {each['ended']}."]
         for caution in (*ended, *cautions(each)):
             click.echo(f"! {caution}")
+    found = forgetting_of(options)
+    if found is not None:
+        _print_forgetting(found)
     click.echo(f"Use it as hf/{options.out / list(record['stages'])[-1]}")
+    return LOST if found is not None and found.lost else 0
 
 
 class ForgetsCommand(Request):
@@ -376,34 +388,18 @@ def forgets_command(request: ForgetsCommand) -> int:
 
     with shown_count() as progress:
         found = aio.run(ask(progress))
-    click.echo(found.sentence)
-    print_table(Console(), _forgetting_table(found))
-    if found.failed:
-        click.echo(f"{plural(found.failed, 'request')} without a reply of both models; they count nowhere.")
+    _print_forgetting(found)
     if request.out is not None:
-        rows = [
-            {"area": each.area, "n": each.n, "before": each.before, "after": each.after, "verdict": each.verdict}
-            | {"change": each.difference.estimate, "low": each.difference.low, "high": each.difference.high}
-            for each in found.changes
-        ]
-        about = {"before": found.before, "after": found.after, "seed": request.seed, "allow_loss": request.allow_loss}
-        write_json(request.out, {**about, "failed": found.failed, "areas": rows})
+        about = {"seed": request.seed, "allow_loss": request.allow_loss}
+        write_json(request.out, found.as_json() | about)
     return LOST if found.lost else 0
 
 
-def _forgetting_table(found: Forgetting) -> Table:
-    """Every area before and after, the change with its interval, and a verdict."""
-    rows = [
-        [
-            f"{each.area} ({each.unit})",
-            measured(each.before, n=each.n),
-            measured(each.after),
-            interval_cell(each.difference, sign=True),
-            verdict(each.verdict, False if each.is_lost else None if each.verdict.startswith("cannot") else True),
-        ]
-        for each in found.changes
-    ]
-    return Table("What got worse", columns("area", "before", "after", "change [95 %]", "verdict"), rows)
+def _print_forgetting(found: Forgetting) -> None:
+    click.echo(found.sentence)
+    print_table(Console(), found.table)
+    if found.failed:
+        click.echo(f"{plural(found.failed, 'request')} without a reply of both models; they count nowhere.")
 
 
 class GGUFCommand(Request):

@@ -152,6 +152,8 @@ def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
     return {
         "rows": 160,
         "max_new_tokens": 8,
+        "general_tokens": 8,
+        "probes": 2,
         **options,
         "sft": {"steps": 2, "batch": 8, **options.get("sft", {})},
         "rl": None if rl is None else {**small, **rl},

@@ -249,3 +249,10 @@ def test_a_situation_may_word_its_questions_in_several_ways():
     text = "a: met\n? was late | was early\n? came last | came first\n- slept\n+ ran"
 
     assert parse_situations("x", text)[0].asked == (("was late", "was early"), ("came last", "came first"))
+
+
+def test_some_questions_repeat_the_words_of_the_passage_and_most_do_not(train: list[QuestionRow]):
+    told = [row for row in train if row.state == "told" and row.form == "letter"]
+    literal = [row for row in told if " ".join(row.question.rstrip("?").split()[-3:]) in row.context]
+
+    assert 0.1 < len(literal) / len(told) < 0.5

@@ -23,6 +23,7 @@ from evenhand.core.types import Message, Params
 from evenhand.data.yaml_file import read_yaml
 from evenhand.models.base import Model
 from evenhand.reading.text import looks_like_refusal
+from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.stats import Interval, mean_interval
 
 Check = Callable[[str], bool]
@@ -364,6 +365,30 @@ class Forgetting:
             return f"No loss was found, but it cannot be ruled out in {', '.join(open_)}; ask more with --size."
         return f"{self.after} has lost nothing beyond the limits against {self.before}."
 
+    @property
+    def table(self) -> Table:
+        """Every area before and after, the change with its interval, and a verdict."""
+        rows = [
+            [
+                f"{each.area} ({each.unit})",
+                measured(each.before, n=each.n),
+                measured(each.after),
+                interval_cell(each.difference, sign=True),
+                verdict(each.verdict, False if each.is_lost else None if each.verdict.startswith("cannot") else True),
+            ]
+            for each in self.changes
+        ]
+        return Table("What got worse", columns("area", "before", "after", "change [95 %]", "verdict"), rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return names, counts and the table as a JSON value."""
+        areas = [
+            {"area": each.area, "n": each.n, "before": each.before, "after": each.after, "verdict": each.verdict}
+            | {"change": each.difference.estimate, "low": each.difference.low, "high": each.difference.high}
+            for each in self.changes
+        ]
+        return {"before": self.before, "after": self.after, "failed": self.failed, "areas": areas}
+
 
 async def forgets(
     before: Model, after: Model, asked: Sequence[Probe], *, limit: float, progress: Count = ignore
@@ -386,13 +411,24 @@ async def forgets(
         room = asyncio.Semaphore(model.slots or _AT_ONCE)
         return await aio.all_of([reply(model, probe, room) for probe in asked])
 
-    first, second = await replies(before), await replies(after)
-    rows = [(probe, a, b) for probe, a, b in zip(asked, first, second, strict=True) if a is not None and b is not None]
-    if not rows:
-        raise PlanError(f"Neither {before.spec} nor {after.spec} answered both; see `evenhand doctor`.")
-    changes = [_change(area, [row for row in rows if row[0].area == area], limit) for area in AREAS]
+    return compared(asked, (before.spec, await replies(before)), (after.spec, await replies(after)), limit=limit)
+
+
+def compared(
+    asked: Sequence[Probe],
+    before: tuple[str, Sequence[str | None]],
+    after: tuple[str, Sequence[str | None]],
+    *,
+    limit: float,
+) -> Forgetting:
+    """Compare the replies of two named models, request by request; a missing reply is None."""
+    replies = zip(asked, before[1], after[1], strict=True)
+    known = [(probe, a, b) for probe, a, b in replies if a is not None and b is not None]
+    if not known:
+        raise PlanError(f"No request was answered by both {before[0]} and {after[0]}; see `evenhand doctor`.")
+    changes = [_change(area, [row for row in known if row[0].area == area], limit) for area in AREAS]
     found = [change for change in changes if change is not None]
-    return Forgetting(before.spec, after.spec, found, len(asked) - len(rows))
+    return Forgetting(before[0], after[0], found, len(asked) - len(known))
 
 
 def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> Change | None:

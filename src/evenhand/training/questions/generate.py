@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -340,6 +340,8 @@ _KNOWLEDGE_SHARE = (3, 20)
 """Three questions of twenty in a form that knowledge has: about 12 % of all."""
 _NEGATED = 0.2
 """Share of the questions that ask who did not, where the phrase allows it."""
+_LITERAL = 0.2
+"""Share of the questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 LEAST_PASSAGES = 60
@@ -479,6 +481,8 @@ class _Drawer:
             state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
         phrase, negated = self._phrase(language, situation, polarity)
+        if not negated and rng.random() < _LITERAL:
+            phrase, situation = self._literal(situation, polarity)
         settle = verdict == "no" or negated
         count = self._count(category, state, settle=settle)
         people = draw_people(rng, language, situation, category, self._split, count, first)
@@ -495,6 +499,12 @@ class _Drawer:
         if self._rng.random() < _NEGATED and (negated := language.negated(pair[1 - polarity])):
             return negated, True
         return pair[polarity], False
+
+    def _literal(self, situation: Situation, polarity: int) -> tuple[str, Situation]:
+        """One of the phrases of the passage as the question, and the situation with only this one to tell."""
+        phrase = self._rng.choice(situation.shown[polarity])
+        negative, positive = ((phrase,) if side == polarity else each for side, each in enumerate(situation.shown))
+        return phrase, replace(situation, shown=(negative, positive), signs=())
 
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"

@@ -212,7 +212,7 @@ def joined(parts: Iterable[str], word: str) -> str:
 
 def _english_indefinite(noun: str) -> str:
     # "an heiress" is spoken with a vowel, "a European" and "a uniformed guard" are not.
-    vowel = noun[0].lower() in "aeiou" and not re.match(r"(?i)eu|uni|one\b|use", noun)
+    vowel = noun[0].lower() in "aeiou" and not re.match(r"(?i)eu|uni|ukr|one\b|use", noun)
     return f"an {noun}" if vowel or noun.startswith(("heir", "hour", "honest")) else f"a {noun}"
 
 

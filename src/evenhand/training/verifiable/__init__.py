@@ -24,8 +24,10 @@ from typing import Any
 from evenhand.core.errors import UsageError
 from evenhand.core.progress import Announce
 from evenhand.core.version import versions
+from evenhand.show.table import markdown
 from evenhand.training import card, models, stage
 from evenhand.training.chat import Chat, Encoded
+from evenhand.training.forgetting import Forgetting, Probe, probes
 from evenhand.training.loop import train
 from evenhand.training.models import Machine
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
@@ -34,7 +36,15 @@ from evenhand.training.ppo import PPOTrainer
 from evenhand.training.ppo.assessor import PPOModels
 from evenhand.training.sft import SFTTrainer
 from evenhand.training.verifiable import general
-from evenhand.training.verifiable.evaluation import FOLDER, Grader, answer_questions, summarized
+from evenhand.training.verifiable.evaluation import (
+    FOLDER,
+    Grader,
+    answer_probes,
+    answer_questions,
+    forgotten,
+    probe_file,
+    summarized,
+)
 from evenhand.training.verifiable.questions import (
     Questions,
     check_spelling,
@@ -77,7 +87,11 @@ class VerifiableOptions:
     max_new_tokens: int = 128
     """Tokens of a sampled answer."""
     general_tokens: int = 320
-    """Tokens of an answer to a general prompt; short ones would teach the model to be brief."""
+    """Tokens of an answer to a general prompt or a probe; short ones would teach the model to be brief."""
+    probes: int = 200
+    """Requests of each area that are asked before and after, to see what was forgotten; 0: none."""
+    allow_loss: float = 2.0
+    """Points that an area may lose."""
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of both stages, for example the device."""
     sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -90,6 +104,8 @@ class VerifiableOptions:
                 raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value}.")
         if not 0 <= self.general < 1:
             raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
+        if self.probes < 0 or self.allow_loss < 0:
+            raise UsageError("probes and allow-loss must be 0 or more.")
         if not 0 <= self.keep <= 100:
             raise UsageError(f"keep must be a weight from 0 to 100, not {self.keep}.")
         if self.merge and self.lora is None:
@@ -156,6 +172,8 @@ def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announ
         records["rl"] = train_rl(options, rl, questions, resume=resume, announce=announce)
     results = summarized(options.out, ["before", *records])
     about = {"stages": records, "questions": questions.card, "versions": versions()}
+    if (found := forgetting_of(options)) is not None:
+        about["forgetting"] = found.as_json()
 
     def finish() -> dict[str, Any]:
         record = stage.finish_folder(options.out, "done", results, about)
@@ -163,6 +181,18 @@ def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announ
         return record
 
     return team.on_main(finish)
+
+
+def forgetting_of(options: VerifiableOptions) -> Forgetting | None:
+    """What the trained model lost against the untrained one; None if it was not asked."""
+    if not options.probes:
+        return None
+    after = result_of(options.out).name
+    return forgotten(options.out, _asked(options), "before", after, limit=options.allow_loss)
+
+
+def _asked(options: VerifiableOptions) -> list[Probe]:
+    return probes(options.seed, options.probes) if options.probes else []
 
 
 def _begin(options: VerifiableOptions, *, resume: bool) -> Questions:
@@ -198,11 +228,7 @@ def train_sft(
         for each in (model, reference):
             models.prepare(each, options, run.machine)
 
-        def evaluate(name: str) -> None:
-            path, observe = whole.out / FOLDER / f"{name}.jsonl", announce(f"held-out questions: {name}")
-            answer_questions(model, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
-
-        evaluate("before")
+        _evaluate(whole, "before", (model, chat, run.machine), questions, announce)
         rows = [chat.encode(prompt_of(row), row.answer) for row in questions.train]
         kept: list[Encoded] = []
         if count := round(len(rows) * whole.general / (1 - whole.general)):
@@ -218,7 +244,7 @@ def train_sft(
         ended = train(
             trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
         )
-        evaluate("sft")
+        _evaluate(whole, "sft", (model, chat, run.machine), questions, announce)
         models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         about = {"questions": len(questions.train), "general_answers": len(kept), "steps": steps}
         return run.finish(ended, about | run.first_and_last("loss", steps))
@@ -240,10 +266,21 @@ def train_rl(
         loaded = PPOModels(actor, reference, None, Grader([*questions.rl, *questions.dev]))
         trainer = PPOTrainer(options, loaded, chat, prompts, run.machine, held_out, partial(load_actor, options))
         ended, results = trainer.train(run, resume=resume, observe=announce("rl"))
-        path, observe = whole.out / FOLDER / "rl.jsonl", announce("held-out questions: rl")
-        answer_questions(actor, chat, run.machine, questions.dev, path, whole.max_new_tokens, observe)
+        _evaluate(whole, "rl", (actor, chat, run.machine), questions, announce)
         models.save(actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
+
+
+def _evaluate(
+    whole: VerifiableOptions, name: str, policy: tuple[Any, Chat, Machine], questions: Questions, announce: Announce
+) -> None:
+    """Ask the held-out questions, and what must not be forgotten."""
+    folder, observe = whole.out / FOLDER, announce(f"held-out questions: {name}")
+    answer_questions(*policy, questions.dev, folder / f"{name}.jsonl", whole.max_new_tokens, observe)
+    if asked := _asked(whole):
+        observe = announce(f"what must not be forgotten: {name}")
+        tokens = min(whole.general_tokens, policy[1].max_length // 2)
+        answer_probes(*policy, asked, folder / probe_file(name), tokens, observe)
 
 
 def load_actor(options: PPOOptions, machine: Machine) -> tuple[Any, Chat]:
@@ -277,10 +314,20 @@ Right answers in percent, with 95 % intervals (questions about one situation are
 
 {card.evaluation_table(record["results"])}
 
+## What was forgotten
+
+{_forgotten(options)}
+
 ## Data
 
 {_data(options)}
 """
+
+
+def _forgotten(options: VerifiableOptions) -> str:
+    if (found := forgetting_of(options)) is None:
+        return "Not measured (--probes 0)."
+    return f"{found.sentence}\n\n{markdown(found.table)}"
 
 
 def _data(options: VerifiableOptions) -> str:

@@ -1,4 +1,4 @@
-"""Held-out questions, answered greedily: the share of right answers by form and state, before and after training."""
+"""What is asked before and after training, greedily: held-out questions, and what must not be forgotten."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, write_json_lines
 from evenhand.core.progress import Count
+from evenhand.core.types import Message
 from evenhand.stats.intervals import share_interval
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
+from evenhand.training.forgetting import Forgetting, Probe, compared
 from evenhand.training.models import Machine
 from evenhand.training.questions.grading import ReplyGrade, grade
 from evenhand.training.questions.row import QuestionRow
@@ -55,19 +57,60 @@ def answer_questions(
     """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
     if path.is_file():
         return
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i].messages[-1]["content"]))
-    lines: dict[int, dict[str, Any]] = {}
+    replies = _replies(policy, chat, machine, [prompt_of(row) for row in rows], max_new_tokens, observe)
+    lines: list[dict[str, Any]] = []
+    for row, text in zip(rows, replies, strict=True):
+        about = {"form": row.form, "state": row.state, "language": row.language, "situation": row.situation}
+        about |= {"context": row.context, "question": row.question}
+        lines.append({**about, "answer": row.answer, "reply": text, "grade": grade(row, text)})
+    machine.team.on_main(lambda: write_json_lines(path, lines))
+
+
+def answer_probes(
+    policy: Any,
+    chat: Chat,
+    machine: Machine,
+    asked: Sequence[Probe],
+    path: Path,
+    max_new_tokens: int,
+    observe: Count,
+) -> None:
+    """Write the policy's greedy replies to what it must not forget, unless the file is there already."""
+    if path.is_file():
+        return
+    prompts = [(Message("user", probe.request),) for probe in asked]
+    replies = _replies(policy, chat, machine, prompts, max_new_tokens, observe)
+    lines = [
+        {"area": probe.area, "request": probe.request, "reply": text}
+        for probe, text in zip(asked, replies, strict=True)
+    ]
+    machine.team.on_main(lambda: write_json_lines(path, lines))
+
+
+def _replies(
+    policy: Any, chat: Chat, machine: Machine, prompts: Sequence[Prompt], max_new_tokens: int, observe: Count
+) -> list[str]:
+    """Greedy replies, in the order of the prompts; those of like length are asked together."""
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i][-1].content))
+    found: dict[int, str] = {}
     for chunk in chunks(order, _BATCH):
-        observe(len(lines), len(rows))
-        prompts = [prompt_of(rows[i]) for i in chunk]
-        rollout = roll_out(policy, chat, prompts, machine, max_new_tokens=max_new_tokens, temperature=0)
-        for i, text in zip(chunk, rollout.texts, strict=True):
-            row = rows[i]
-            about = {"form": row.form, "state": row.state, "language": row.language, "situation": row.situation}
-            about |= {"context": row.context, "question": row.question}
-            lines[i] = {**about, "answer": row.answer, "reply": text, "grade": grade(row, text)}
-    observe(len(rows), len(rows))
-    machine.team.on_main(lambda: write_json_lines(path, [lines[i] for i in range(len(rows))]))
+        observe(len(found), len(prompts))
+        together = [prompts[i] for i in chunk]
+        rollout = roll_out(policy, chat, together, machine, max_new_tokens=max_new_tokens, temperature=0)
+        found.update(zip(chunk, rollout.texts, strict=True))
+    observe(len(prompts), len(prompts))
+    return [found[i] for i in range(len(prompts))]
+
+
+def forgotten(folder: Path, asked: Sequence[Probe], before: str, after: str, *, limit: float) -> Forgetting:
+    """Compare the replies of two evaluations to the same probes."""
+    told = {name: [row["reply"] for row in _read(folder / FOLDER / probe_file(name))] for name in (before, after)}
+    return compared(asked, ("the untrained model", told[before]), ("the trained model", told[after]), limit=limit)
+
+
+def probe_file(name: str) -> str:
+    """The file of an evaluation's replies to the probes."""
+    return f"forgetting-{name}.jsonl"
 
 
 def summarized(folder: Path, names: Sequence[str]) -> dict[str, Any]:
