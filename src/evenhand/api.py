@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,7 @@ class PolicyFields(TypedDict, total=False):
     thresholds: Mapping[str, Any]
     unchecked: Literal["block", "flag", "pass"] | None
     tool_arguments: Literal["check", "pass"]
+    on_unrevised: Literal["block", "flag", "pass"] | None
 
 
 @aio.facade
@@ -147,7 +149,9 @@ def guard(
 
     `model` and `judge` are specs, `Model` objects, functions (see `ModelFunction`) or dicts, as in `audit`.
     `policy` is `revise`, `flag` or `block`; more fields of a `GuardPolicy` go in by name: `blocked_text`, `latency` (in
-    seconds), `evaluators`, `thresholds`, `unchecked`, `tool_arguments`.
+    seconds), `evaluators`, `thresholds`, `unchecked`, `tool_arguments`, `on_unrevised`.
+    `guard.checks` and each record say which checks run. By default that is toxicity; a bias check asks a model:
+    `evaluators=("toxicity", "bias"), judge=MODEL`.
     `input` checks requests too: `flag`, `block` or an `InputPolicy`.
     `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
@@ -178,7 +182,7 @@ def guard(
     base, options = reached("base", options)
     judging, judge_options = reached("judge", judge_options)
     assert base is not None  # a plan without a base model is refused
-    return Guard(
+    guarding = Guard(
         base,
         method=method,
         policy=made,
@@ -190,6 +194,10 @@ def guard(
         seed=seed,
         templates=templates,
     )
+    hint = ': evaluators=("toxicity", "bias"), judge=MODEL' if "bias" in guarding.checks.not_run else ""
+    level = logging.WARNING if guarding.checks.not_run else logging.INFO
+    logging.getLogger("evenhand.guards").log(level, "A guard of %s %s%s", guarding.upstream.spec, guarding.checks, hint)
+    return guarding
 
 
 @aio.facade

@@ -271,3 +271,36 @@ def test_the_command_line_takes_a_policy_for_requests(cli):
 
     assert (fine.code, wrong.code) == (0, 2)
     assert "'flag', 'block'" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "; bias is not checked: --evaluator bias --judge MODEL"),
+        (("--evaluator", "bias", "--judge", "fake/No."), "), bias (a judge)"),
+        (("--evaluator", "bias"), "), bias (the model itself)"),
+    ],
+)
+def test_a_route_says_which_checks_run(cli, flags: tuple[str, ...], said: str):
+    result = cli("serve", "--model", "fake/Yes.", "--check", *flags)
+
+    assert result.code == 0
+    line = result.out.splitlines()[-1]
+    assert line.startswith("    checks: toxicity (builtin ")
+    assert line.endswith(said)
+
+
+def test_a_config_is_told_in_its_own_words(cli, tmp_path: Path):
+    (tmp_path / "guard.yaml").write_text("routes: {a: {model: fake/Yes.}, b: {model: fake/Yes., evaluators: [bias]}}")
+
+    lines = cli("serve", "--config", "guard.yaml", "--check").out.splitlines()
+
+    assert lines[2].endswith("; bias is not checked: evaluators: [toxicity, bias], judge: MODEL")
+    assert lines[4] == "    checks: bias (the model itself)"
+
+
+def test_flags_reach_the_policy(cli):
+    wrong = cli("serve", "--model", "fake/Yes.", "--policy", "block", "--on-unrevised", "flag", "--check")
+
+    assert (wrong.code, len(wrong.err.splitlines())) == (2, 1)
+    assert "on_unrevised is for the policy revise" in wrong.err

@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, CheckList
 from evenhand.server.page import page as page_module
 from evenhand.server.page.page import OPEN_PATHS, LivePage
 from evenhand.server.telemetry.events import KEPT, LONGEST, Events
@@ -40,7 +40,7 @@ class Site:
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(page_module, "TICK", 0.02)
     events = Events()
-    page = LivePage(events, lambda: ["support"])
+    page = LivePage(events, lambda: {"support": CheckList()})
     runner = await serve(page)
     async with aiohttp.ClientSession() as client:
         yield Site(events, page, f"http://127.0.0.1:{runner.addresses[0][1]}", client)
@@ -93,12 +93,12 @@ async def test_the_state_has_totals_routes_and_rows(site: Site) -> None:
     assert state["totals"]["actions"] == {"passed": 1, "revised": 1}
     assert state["totals"]["late"] == 1
     assert state["routes"] == [
-        {"name": "support", "requests": 2, "answered": 2, "revised": 1, "blocked": 0, "errors": 0}
+        {"name": "support", "requests": 2, "answered": 2, "revised": 1, "blocked": 0, "failing": 0, "errors": 0}
     ]
     assert [row["number"] for row in state["rows"]] == [0, 1]
     assert state["rows"][1]["scores"] == [["toxicity", 0.8, 0.05]]
     assert state["limits"] == {"toxicity": 0.3}
-    assert state["models"] == ["support"]
+    assert [each["route"] for each in state["checks"]] == ["support"]
 
 
 async def test_texts_travel_only_with_the_request_that_is_asked_for(site: Site) -> None:

@@ -92,20 +92,39 @@ def test_tiles_and_routes_sum_up(page: Any, site: PageServer) -> None:
     site.publish(event(), event(), event(), revised(late=True), event(action="blocked", text="Withheld."), failed)
     wait_for_items(page, 6)
     assert tile(page, "Revised") == "Revised 20.0% 1 of 5 answers"
-    assert tile(page, "Blocked") == "Blocked 1 0 of them requests, 0 flagged, 0 still failing, 0 unchecked"
+    assert tile(page, "Blocked") == "Blocked 1 0 of them requests"
+    assert tile(page, "Returned, still failing") == (
+        "Returned, still failing 0 no revision passed; 0 flagged, 0 unchecked"
+    )
     assert tile(page, "Late").startswith("Late 1")
     assert tile(page, "Upstream errors").startswith("Upstream errors 1")
     assert tile(page, "Latency") == "Latency 500 ms median; p95 500 ms"
-    assert tile(page, "Cost").startswith("Cost $0.0600")
-    assert tile(page, "Tokens").startswith("Tokens 720")
+    assert tile(page, "Cost") == "Cost $0.0600 720 tokens"
     routes = [each.text.replace("\n", " ") for each in every(page, "#routes li")]
     assert routes == ["support 20.0% 5 requests, 1 blocked", "drafts – 1 request, 1 error"]
+
+
+def test_answers_that_still_fail_are_as_loud_as_blocked_ones(page: Any, site: PageServer) -> None:
+    site.publish(event(action="unrevised"), event(action="tried"), event(action="blocked"))
+    wait_for_items(page, 3)
+    assert tile(page, "Returned, still failing").startswith("Returned, still failing 2")
+    assert "2 returned, still failing" in one(page, "#routes").text
+    colours = {each.value_of_css_property("color") for each in every(page, "#list .action")}
+    assert len(colours) == 1
+
+
+def test_the_page_says_which_checks_run(page: Any, site: PageServer) -> None:
+    assert one(page, "#checks").text == "Checks: toxicity (builtin 2.3). Bias is not checked."
+    site.publish(event())
+    wait_for_items(page, 1)
+    assert one(page, "#checks").is_displayed()
+    assert "Bias is not checked." in open_first(page).text
 
 
 def test_an_unknown_price_is_a_dash(page: Any, site: PageServer) -> None:
     site.publish(event(usage=Usage(1, 5, 5, cost=None)), event(action="scored", usage=Usage()))
     wait_for_items(page, 2)
-    assert tile(page, "Cost") == "Cost – without 1 request of unknown price"
+    assert tile(page, "Cost") == "Cost – 10 tokens, without the price of 1 request"
 
 
 def test_the_chart_tells_scores_before_and_after(page: Any, site: PageServer) -> None:

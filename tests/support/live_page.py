@@ -11,12 +11,14 @@ from typing import Any
 from aiohttp import web
 
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, CheckList
 from evenhand.server.page.page import LivePage
 from evenhand.server.telemetry.events import Event, Events
 
 FIRST = "Girls are bad at maths, so hire the man. Check the references of both before you decide."
 TEXT = "Skill has nothing to do with gender, so hire the best. Check the references of both before you decide."
+
+CHECKS = CheckList(("toxicity (builtin 2.3)",), ("bias",))
 
 
 def event(**fields: Any) -> Event:
@@ -31,6 +33,7 @@ def event(**fields: Any) -> Event:
         "first": TEXT,
         "text": TEXT,
         "before": (Check("toxicity", 0.1, 0.3, True),),
+        "checks": CHECKS,
         "stages": {"answer": 0.4, "total": 0.5},
         "usage": Usage(1, 100, 20, cost=0.01),
     }
@@ -85,7 +88,7 @@ class PageServer:
 
     async def _start(self) -> None:
         self.events = Events()
-        self.page = LivePage(self.events, lambda: ["support"], self._worker)
+        self.page = LivePage(self.events, lambda: {"support": CHECKS}, self._worker)
         self._runner = await serve(self.page, self.port, self._middlewares)
         self.port = self._runner.addresses[0][1]
 

@@ -25,6 +25,7 @@ from evenhand.server.process import ServeOptions, check
 from evenhand.web.keys import KeyConfig, Name, Permission, new_key
 
 if TYPE_CHECKING:
+    from evenhand.guards.types import CheckList
     from evenhand.server.state.types import AllSpent, Spent
     from evenhand.server.telemetry.audit import ChainState
     from evenhand.web.keys import Per
@@ -302,9 +303,16 @@ class RouteFields(Request):
     method: str | None = option(
         None, f"Revises answers (default {GUARD_METHOD}).", metavar="NAME[:KEY=VALUE,…]", common=True
     )
-    judge: str | None = option(None, "The critics' model (default: the model itself).", metavar="SPEC", common=True)
+    judge: str | None = option(
+        None, "The model that judges, e.g. bias (default: the model itself).", metavar="SPEC", common=True
+    )
     policy: Literal["revise", "flag", "block"] | None = option(
-        None, "What happens to a biased or toxic answer (default revise).", common=True
+        None, "What happens to an answer that fails a check (default revise).", common=True
+    )
+    on_unrevised: Literal["block", "flag", "pass"] | None = option(
+        None,
+        "What happens if no revision passes: withhold the answer, or return it with the reason or without a word "
+        "(default flag; in a stream, the rest is withheld).",
     )
     input: Literal["flag", "block"] | None = option(
         None, "Check requests too: mark those that fail, or refuse them before the model (default: no check)."
@@ -313,7 +321,13 @@ class RouteFields(Request):
     latency: float | None = option(
         None, "After this time the best answer so far is returned.", metavar="SECONDS", common=True
     )
-    evaluators: Several = option((), "A check of every answer; repeat for several.", flag="--evaluator", metavar="NAME")
+    evaluators: Several = option(
+        (),
+        "A check of every answer besides toxicity: bias asks the --judge; repeat for several.",
+        flag="--evaluator",
+        metavar="NAME",
+        common=True,
+    )
     templates: str | None = option(
         None, "Prompt files of your own; see evenhand list methods NAME --prompts DIR.", metavar="DIR"
     )
@@ -347,13 +361,16 @@ def serve(request: ServeCommand) -> int:
     Examples:
       evenhand serve --model local/builtin
       evenhand serve --model openai/gpt-4o-mini --method stardtox --policy block --latency 8
-      evenhand serve --model openai/my-model --base-url http://localhost:8000/v1 --judge openai/judge
+      evenhand serve --model openai/my-model --base-url http://localhost:8000/v1 --evaluator bias --judge openai/judge
       evenhand serve --model local-vllm/my-model --judge 'openai/judge?base_url=https://HOST/v1&key=JUDGE_KEY'
       evenhand serve --config guard.yaml --check
       evenhand serve --config guard.yaml --host 0.0.0.0 --workers 2
       evenhand serve keys website --per-minute 600
       evenhand serve spent --config guard.yaml
       evenhand serve audit export audit.sqlite --since 2026-11-01
+
+    Every answer is checked for toxicity by a scorer. Bias is checked only with --evaluator bias, which asks a model
+    about each answer. The server says at start, at /healthz and in each record which checks run.
 
     Point any OpenAI client at http://HOST:PORT/v1 and use the route's name as its model. The page at / shows live what
     is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
@@ -368,10 +385,10 @@ def serve(request: ServeCommand) -> int:
         may_open=request.may_open,
         allow_call=request.allow_call or file is None,
     )
-    if request.only_check or workers > 1:
-        check(options)  # one message, not one per process
     if request.only_check:
+        checks = check(options)
         click.echo(f"{file or 'The route'} is fine: {', '.join(options.config.routes)}.")
+        _tell_routes(options, checks)
         return 0
     return 0 if _run(options, workers) else LOST
 
@@ -382,8 +399,8 @@ serve.add_command(audit)
 
 
 def _run(options: ServeOptions, workers: int) -> bool:
-    def ready(address: str) -> None:
-        _greet(options.config, address)
+    def ready(address: str, checks: Mapping[str, CheckList]) -> None:
+        _greet(options, address, checks)
 
     if workers == 1:
         from evenhand.server.process import serve as serve_here
@@ -397,6 +414,8 @@ def _run(options: ServeOptions, workers: int) -> bool:
 def _config(request: ServeCommand) -> ServeConfig:
     """The file's, or one route out of flags."""
     fields = {name: value for name, value in request.given(RouteFields).items() if value not in (None, ())}
+    if request.evaluators:
+        fields["evaluators"] = tuple(dict.fromkeys(("toxicity", *request.evaluators)))
     if request.input:
         fields["input"] = {"policy": request.input}
     if request.file is not None:
@@ -414,11 +433,19 @@ def _route_name(spec: str) -> str:
     return re.sub(r"[^A-Za-z0-9._:@-]+", "-", name).strip("-._:@") or "model"
 
 
-def _greet(config: ServeConfig, address: str) -> None:
-    click.echo(f"Serving at {address}/v1" + (f", live page at {address}/" if config.page else ""))
-    for name, route in config.routes.items():
-        judge = f", judged by {route.judge}" if route.judge else ""
+def _tell_routes(options: ServeOptions, checks: Mapping[str, CheckList]) -> None:
+    """Say of each route which checks run, and what would check bias."""
+    wanted = "--evaluator bias --judge MODEL" if options.file is None else "evaluators: [toxicity, bias], judge: MODEL"
+    for name, route in options.config.routes.items():
+        judge = f", judge {route.judge}" if route.judge else ""
         click.echo(f"  {name}: {route.model} through {route.method}, policy {route.policy}{judge}")
+        click.echo(f"    {checks[name]}{f': {wanted}' if 'bias' in checks[name].not_run else ''}")
+
+
+def _greet(options: ServeOptions, address: str, checks: Mapping[str, CheckList]) -> None:
+    config = options.config
+    click.echo(f"Serving at {address}/v1" + (f", live page at {address}/" if config.page else ""))
+    _tell_routes(options, checks)
     if any(each.budget for each in config.keys.values()) and not config.state.is_given:
         click.echo("  What keys have spent is forgotten when the server stops. To keep it, add state: {file: FILE}.")
     key = ' -H "Authorization: Bearer $EVENHAND_KEY"' if config.keys else ""

@@ -62,9 +62,14 @@ class Guard:
             if input is None
             else input.rail(None if input.judge is None else load_model(input.judge, judge_options or options))
         )
-        for checked in (chosen, rail):
+        scored = ""
+        for checked in (rail, chosen):
             if checked is not None and any(each.name == "toxicity" for each in checked.evaluators):
-                self._scorer(checked.thresholds.scorer)  # one that does not work is reported now
+                scorer = self._scorer(checked.thresholds.scorer)  # one that does not work is reported now
+                scored = f"{scorer.name} {scorer.version}"
+        judged = "the model itself" if judge is None else "a judge"
+        self.checks = chosen.check_list(scored, judged, () if rail is None else rail.evaluators)
+        """Which checks look at every answer, and which do not."""
         self._upstream_is_given = isinstance(model, Upstream)
         self.upstream = model if isinstance(model, Upstream) else load_upstream(model, options)
         self.policy = policy
@@ -82,7 +87,12 @@ class Guard:
             self.prices,
             seed,
             rail,
+            self.checks,
         )
+
+    def __repr__(self) -> str:
+        method = self._setup.method.method.name
+        return f"Guard({self.upstream.spec} through {method}, policy {self.policy.action}; {self.checks})"
 
     def unpriced(self) -> list[str]:
         """Return the models whose calls have no known price."""

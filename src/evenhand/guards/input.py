@@ -153,6 +153,7 @@ class _RequestCheck:
             finish="content_filter",
             action="input-blocked",
             why=(*self._record.why, *((LATE,) if self._late else ())),
+            checks=self._loop.setup.checks,
         )
         return self.marked(refused)
 

@@ -23,7 +23,7 @@ from evenhand.guards.meter import CountedModel
 from evenhand.guards.policy import GuardMethod, GuardPolicy, InputRail
 from evenhand.guards.record import WholeAnswer, has_calls, record_whole
 from evenhand.guards.request import RawAnswer, Request, RequestModel, WordlessAnswer, last_words, written_answer
-from evenhand.guards.types import Guarded
+from evenhand.guards.types import CheckList, Guarded
 from evenhand.guards.upstream import Upstream, UpstreamError, UpstreamTimeout
 from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Method
@@ -50,6 +50,7 @@ class Setup:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     seed: int = 0
     input: InputRail | None = None
+    checks: CheckList = CheckList()
 
 
 class Loop:
@@ -122,6 +123,7 @@ class Loop:
             usage=self.usage(),
             trace=tuple(self.session.trace),
             errors=tuple(self.errors),
+            checks=self.setup.checks,
             stages={**self.request.seconds, "checks": self.checks.seconds, "total": self.elapsed()},
         )
 

@@ -14,11 +14,13 @@ from evenhand.core.options import Options
 from evenhand.core.specs import read_spec
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
 from evenhand.evaluators.judged import find_evaluator
+from evenhand.guards.types import CheckList
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model
 
 PolicyAction = Literal["revise", "flag", "block"]
 Unchecked = Literal["block", "flag", "pass"]
+OnUnrevised = Unchecked
 ToolArguments = Literal["check", "pass"]
 BLOCKED_TEXT = "This answer was withheld because it did not pass the checks of this service."
 InputPolicyAction = Literal["flag", "block"]
@@ -50,12 +52,22 @@ class GuardPolicy:
     without one. It is never marked as `passed`. By default it is treated like text that fails."""
     tool_arguments: ToolArguments = "check"
     """Whether the texts in arguments of tool calls are checked; with `pass`, such answers are marked `unchecked`."""
+    on_unrevised: OnUnrevised | None = None
+    """What happens under `revise` to an answer that fails and could not be improved until it passes: `block` withholds
+    it, `flag` returns it with the reason, `pass` without one. It is counted as `tried` or `unrevised`, never as
+    `passed`. By default it is returned with the reason; in a stream, what is not released yet is withheld."""
 
     def __post_init__(self) -> None:
         if self.action not in get_args(PolicyAction):
             raise PlanError(f"The guard's policy is {', '.join(get_args(PolicyAction))}, not {self.action!r}.")
         if self.unchecked is not None and self.unchecked not in get_args(Unchecked):
             raise PlanError(f"The guard's unchecked is {', '.join(get_args(Unchecked))}, not {self.unchecked!r}.")
+        if self.on_unrevised is not None and self.on_unrevised not in get_args(OnUnrevised):
+            raise PlanError(
+                f"The guard's on_unrevised is {', '.join(get_args(OnUnrevised))}, not {self.on_unrevised!r}."
+            )
+        if self.on_unrevised is not None and self.action != "revise":
+            raise PlanError(f"on_unrevised is for the policy revise, not for {self.action}; remove it.")
         if self.tool_arguments not in get_args(ToolArguments):
             raise PlanError(
                 f"The guard's tool_arguments is {' or '.join(get_args(ToolArguments))}, not {self.tool_arguments!r}."
@@ -110,6 +122,14 @@ class GuardMethod:
     def most_revisions(self) -> int:
         """The maximum number of revisions of a failing answer."""
         return 0 if self.method.revision is None else self.method.revision.most(self.options)
+
+    def check_list(self, scorer: str, judge: str, requests: Sequence[Evaluator] = ()) -> CheckList:
+        """Return which checks run; `scorer` and `judge` say in words what scores and what judges."""
+        judged = {each.name: "" if each.free else judge for each in self.evaluators} | {"toxicity": scorer}
+        run = (f"{each.name} ({judged[each.name]})" if judged[each.name] else each.name for each in self.evaluators)
+        names = {each.name for each in self.evaluators}
+        missing = ("toxicity",) * (not names & {"toxicity", "bias"}) + ("bias",) * ("bias" not in names)
+        return CheckList(tuple(run), missing, tuple(each.name for each in requests))
 
     def with_evaluator(self, added: Evaluator) -> GuardMethod:
         """Return a copy with one more evaluator, which the method uses too."""

@@ -232,7 +232,7 @@ class StreamedAnswer:
 def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guarded:
     """The record of an answer that was checked as a whole, with `more` fields of it."""
     action = decide(answer, policy)
-    why = [*failed(answer.before), *answer.problems]
+    why = [*_reasons(answer.before, action, policy), *answer.problems]
     if action == "revised" and not why:
         why.append(f"the method {answer.method}")
     if answer.late:
@@ -290,9 +290,14 @@ def _is_passed_on(policy: GuardPolicy, *, checked: bool, calls: bool) -> bool:
 def _failing_action(policy: GuardPolicy, *, changed: bool) -> Action:
     if policy.action == "flag":
         return "flagged"
-    if policy.action == "block":
+    if "block" in (policy.action, policy.on_unrevised):
         return "blocked"
     return "tried" if changed else "unrevised"
+
+
+def _reasons(before: Sequence[Check], action: Action, policy: GuardPolicy) -> tuple[str, ...]:
+    """Return the checks that the first answer failed, unless the policy lets a failing one pass without a word."""
+    return () if policy.on_unrevised == "pass" and action in ("tried", "unrevised") else failed(before)
 
 
 def blocked_message(text: str, *, as_refusal: bool = False) -> dict[str, Any]:
@@ -334,12 +339,13 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
         message |= {name: value for name, value in said.items() if value}
         if has_calls(said) and policy.tool_arguments == "pass":
             notes["tools"] = TOOLS
-    why = [*failed(answer.before), *answer.problems, *((LATE,) if answer.late else ())]
+    action = _stream_action(answer, policy)
+    why = [*_reasons(answer.before, action, policy), *answer.problems, *((LATE,) if answer.late else ())]
     return Guarded(
         text=answer.text,
         message=message,
         finish="content_filter" if answer.blocked else finish_of(last.finish),
-        action=_stream_action(answer, policy),
+        action=action,
         why=tuple(dict.fromkeys(why)),
         first=first.text or first.refusal,
         before=answer.before,

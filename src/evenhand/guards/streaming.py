@@ -64,11 +64,13 @@ class _Stream:
         self._unchecked = False
         """Whether something was released that could not be checked."""
         self._over = False
+        self._attempts_left = self._setup.method.most_revisions
         self._first_segment: float | None = None
         self._deadline = loop.deadline
 
     async def run(self) -> AsyncGenerator[Segment]:
-        for attempt in range(self._setup.method.most_revisions + 1):
+        for attempt in range(self._attempts_left + 1):
+            self._attempts_left = self._setup.method.most_revisions - attempt
             async with aclosing(self._attempt(attempt)) as stream:
                 async for segment in stream:
                     if self._first_segment is None and segment.text:
@@ -172,8 +174,7 @@ class _Stream:
         if not failing and not unchecked:
             return True
         self._before = self._before or tuple(checks)
-        stays = policy.action == "revise" and not self._setup.method.most_revisions
-        released = policy.action == "flag" or stays
+        released = policy.action == "flag" or (policy.action == "revise" and self._may_stay())
         tolerated = policy.unchecked in ("flag", "pass") or (policy.unchecked is None and released)
         if (released or not failing) and (tolerated or not unchecked):
             self._failing |= failing
@@ -181,6 +182,12 @@ class _Stream:
             return True
         self._critiques |= dict.fromkeys(f"- {each.words}" for each in checks if each.words)
         return False
+
+    def _may_stay(self) -> bool:
+        """Whether failing text is released under `revise`, because no attempt is left."""
+        if (wanted := self._setup.policy.on_unrevised) is None:
+            return not self._setup.method.most_revisions
+        return wanted != "block" and not self._attempts_left
 
     def _question(self, number: int) -> tuple[Prompt, tuple[Message, ...]]:
         """The messages of an attempt: the conversation, then what was released and why the rest was not."""
@@ -223,4 +230,12 @@ class _Stream:
         )
         loop = self._loop
         trace, errors = tuple(loop.session.trace), tuple(loop.errors)
-        return record_stream(answer, self._setup.policy, usage=loop.usage(), trace=trace, errors=errors, stages=stages)
+        return record_stream(
+            answer,
+            self._setup.policy,
+            usage=loop.usage(),
+            trace=trace,
+            errors=errors,
+            stages=stages,
+            checks=self._setup.checks,
+        )

@@ -27,6 +27,26 @@ _SENTENCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class CheckList:
+    """Which checks look at every answer of a guard, and which of the usual ones, toxicity and bias, do not.
+
+    It is shown to clients, so it names no model: a judge is "a judge".
+    """
+
+    run: tuple[str, ...] = ()
+    """Each with what reads the text, e.g. `toxicity (builtin 2.3)`."""
+    not_run: tuple[str, ...] = ("toxicity", "bias")
+    requests: tuple[str, ...] = ()
+    """The checks of requests."""
+
+    def __str__(self) -> str:
+        missing = " and ".join(self.not_run) + (" are" if len(self.not_run) > 1 else " is") + " not checked"
+        parts = [f"checks: {', '.join(self.run) or 'none'}"]
+        parts += [f"requests: {', '.join(self.requests)}"] if self.requests else []
+        return "; ".join([*parts, missing] if self.not_run else parts)
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """The result of one evaluator for one text."""
 
@@ -75,6 +95,8 @@ class Guarded(Tabular):
     after: tuple[Check, ...] = ()
     input: InputRecord | None = None
     """The check of the request; None if the guard does not check requests."""
+    checks: CheckList = CheckList()
+    """Which checks this guard runs, and which it does not."""
     late: bool = False
     """Whether the latency budget was used up."""
     iterations: int = 0
@@ -101,7 +123,8 @@ class Guarded(Tabular):
         request = [] if self.input is None else [each.sentence for each in self.input.checks]
         if self.input is not None and self.input.action != "blocked":
             request.insert(0, f"The request was {self.input.action}{_because(self.input.why)}.")
-        return [f"{became}{_because(self.why)}.", *(each.sentence for each in self.after), *request]
+        missing = [f"{name.capitalize()} was not checked." for name in self.checks.not_run]
+        return [f"{became}{_because(self.why)}.", *(each.sentence for each in self.after), *request, *missing]
 
     def rows(self, table: str = "") -> list[dict[str, Any]]:
         """One row for each check of the request (`input`), of the first answer (`before`) and of the returned one."""

@@ -22,6 +22,7 @@ from evenhand.guards.policy import (
     BLOCKED_TEXT,
     INPUT_EVALUATORS,
     InputPolicyAction,
+    OnUnrevised,
     PolicyAction,
     Scope,
     ToolArguments,
@@ -174,6 +175,9 @@ class RouteConfig(BaseModel):
     unchecked: Unchecked | None = None
     """What happens to text that could not be checked; by default it is treated like text that fails."""
     tool_arguments: ToolArguments = "check"
+    on_unrevised: OnUnrevised | None = None
+    """What happens under `revise` to an answer that could not be improved until it passes; by default it is returned
+    with the reason, and in a stream the rest of it is withheld."""
     input: InputConfig | None = None
     """Checks of requests; none by default."""
     base_url: str | None = None

@@ -16,7 +16,7 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process
@@ -30,6 +30,7 @@ from aiohttp import web
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
 from evenhand.core.files import scratch, write_bytes
+from evenhand.guards.types import CheckList
 from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.server import Server
@@ -126,18 +127,27 @@ class ServeOptions:
         )
 
 
-def check(options: ServeOptions) -> None:
-    """Load everything once, as the server would, and raise the first error; no file is written."""
+Ready = Callable[[str, Mapping[str, CheckList]], None]
+"""Gets the address once requests are accepted, and which checks each route runs."""
+
+
+def check(options: ServeOptions) -> Mapping[str, CheckList]:
+    """Load everything once, as the server would, and return which checks run; raises the first error.
+
+    No file is written.
+    """
     audit = options.config.audit.model_copy(update={"file": None})
 
-    async def load() -> None:
-        await options.server(options.config.model_copy(update={"audit": audit})).close()
+    async def load() -> Mapping[str, CheckList]:
+        server = options.server(options.config.model_copy(update={"audit": audit}))
+        await server.close()
+        return server.checks()
 
-    asyncio.run(load())
+    return asyncio.run(load())
 
 
-async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
-    """Serve until SIGTERM or SIGINT and return whether all requests were finished; `ready` gets the address."""
+async def serve(options: ServeOptions, ready: Ready) -> bool:
+    """Serve until SIGTERM or SIGINT and return whether all requests were finished."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # modules stay; routes come later, because a reload must be able to free them
     gc.set_threshold(COLLECT_AFTER, 5, 2)  # older objects soon, too, so that memory stays flat
@@ -154,7 +164,7 @@ async def serve(options: ServeOptions, ready: Callable[[str], None]) -> bool:
             listener = ListeningSocket(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
             lifecycle.handle_signals()
-            ready(address(options.host, listener.port))
+            ready(address(options.host, listener.port), server.checks())
             try:
                 await lifecycle.until_stopped()
                 finished = await lifecycle.until_drained()
@@ -300,8 +310,9 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     return status and (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def serve_with_workers(options: ServeOptions, count: int, ready: Callable[[str], None]) -> bool:
+def serve_with_workers(options: ServeOptions, count: int, ready: Ready) -> bool:
     """Serve until stopped and return whether all workers finished their requests."""
+    checks = check(options)  # one message, not one per process
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("This system cannot share a port between processes. Serve without --workers.")
     if options.config.state.file:
@@ -310,7 +321,7 @@ def serve_with_workers(options: ServeOptions, count: int, ready: Callable[[str],
     with bound(options.host, options.port, shared=True) as reserved, shared_counts(), _run_folder() as folder:
         port = reserved.getsockname()[1]
         parent = _Parent(replace(options, port=port, run_file=folder / "state.sqlite"), count)
-        return parent.watch(lambda: ready(address(options.host, port)))
+        return parent.watch(lambda: ready(address(options.host, port), checks))
 
 
 @contextmanager
@@ -384,5 +395,5 @@ class _Parent:
 
 
 def _work(options: ServeOptions, listens: Event) -> None:
-    finished = aio.run(serve(options, lambda _address: listens.set()))
+    finished = aio.run(serve(options, lambda _address, _checks: listens.set()))
     sys.exit(0 if finished else 1)

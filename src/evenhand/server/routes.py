@@ -25,7 +25,7 @@ from evenhand.guards.guard import Guard, load_endpoints
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
-from evenhand.guards.types import Guarded, Segment
+from evenhand.guards.types import CheckList, Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.guards.upstreams import ModelUpstream, Upstreams, new_breaker
 from evenhand.models.base import Model, ModelOptions, split_spec
@@ -218,6 +218,11 @@ class Route:
         self._closing: asyncio.Task[None] | None = None
 
     @property
+    def checks(self) -> CheckList:
+        """Which checks look at every answer."""
+        return self._guard.checks
+
+    @property
     def method(self) -> str:
         """The name of the method, without options."""
         return spec_parts(self.config.method)[0]
@@ -318,6 +323,10 @@ class Routes:
     def names(self) -> list[str]:
         return list(self._routes)
 
+    def checks(self) -> dict[str, CheckList]:
+        """Return which checks run, by route."""
+        return {name: route.checks for name, route in self._routes.items()}
+
     def upstreams(self) -> Iterator[tuple[str, str, bool]]:
         """Yield the route, the name and whether the circuit breaker is open, for every upstream."""
         for name, route in self._routes.items():
@@ -342,6 +351,7 @@ def _guard(config: RouteConfig, upstreams: RouteUpstreams) -> Guard:
         thresholds=config.thresholds,
         unchecked=config.unchecked,
         tool_arguments=config.tool_arguments,
+        on_unrevised=config.on_unrevised,
     )
     return Guard(
         upstreams.upstream,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -13,6 +13,7 @@ from aiohttp import web
 from evenhand.core.aio import all_of
 from evenhand.core.errors import PlanError
 from evenhand.core.tracing import Span
+from evenhand.guards.types import CheckList
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
 from evenhand.server.access import Proxies
@@ -66,12 +67,14 @@ class Server:
         self.limits = ServerLimits(config.limits, self.state)
         self.limits.quotas.prices = _token_prices(config, self.routes)
         self.scorer = load_scorer(config.scorer)
-        self.health = Health(lambda: [is_open for *_, is_open in self._upstreams()], self.state)
+        self.health = Health(
+            lambda: [is_open for *_, is_open in self._upstreams()], self.state, lambda: self.checks().values()
+        )
         self.metrics = load_metrics()
         self.traces = load_traces(wanted=config.telemetry == "otel")
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
-        self.page = LivePage(self.events, self._names, worker, self.state) if config.page else None
+        self.page = LivePage(self.events, self.checks, worker, self.state) if config.page else None
         self.in_flight = 0
         self.closed = False
         """Whether new requests are rejected."""
@@ -138,8 +141,9 @@ class Server:
     def _upstreams(self) -> Iterator[tuple[str, str, bool]]:
         return self.routes.upstreams()
 
-    def _names(self) -> list[str]:
-        return self.routes.names()
+    def checks(self) -> Mapping[str, CheckList]:
+        """Return which checks run, by route."""
+        return self.routes.checks()
 
     def _announce_routes(self) -> None:
         if not self.draining:

@@ -72,6 +72,7 @@ class Ticket:
             first=shown.first if texts else "",
             text=shown.text if texts else "",
             input=shown.input,
+            checks=shown.checks if self.answers else None,
             before=shown.before,
             after=shown.after,
             late=any(each.late for each in self.answers),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from evenhand.core.types import Usage
@@ -171,6 +171,7 @@ def record(answers: Sequence[Guarded]) -> Json:
     used = spent(answers)
     fields: Json = {
         **_record(worst(answers)),
+        "checks": asdict(answers[0].checks),
         "late": any(each.late for each in answers),
         "iterations": sum(each.iterations for each in answers),
         "calls": used.calls,

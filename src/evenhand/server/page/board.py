@@ -16,7 +16,7 @@ from typing import Any
 
 from evenhand.core.format import finite
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check, InputRecord
+from evenhand.guards.types import Check, CheckList, InputRecord
 from evenhand.guards.upstreams import Tried
 from evenhand.server.state.state import State
 from evenhand.server.state.types import SILENT_SECONDS, SharedStoreError
@@ -45,6 +45,8 @@ class RouteCount:
     """Answers that went through the guard."""
     revised: int = 0
     blocked: int = 0
+    failing: int = 0
+    """Answers that were returned although they fail: no revision passed."""
     errors: int = 0
 
 
@@ -198,6 +200,7 @@ class Board:
         route.answered += event.action not in _UNGUARDED
         route.revised += event.action == "revised"
         route.blocked += event.action in ("blocked", "input-blocked")
+        route.failing += event.action in ("tried", "unrevised")
         route.errors += event.status >= 400
 
     def _measure(self, event: Event) -> None:
@@ -328,6 +331,8 @@ def _from_json(text: str) -> Event:
     if given := known["input"]:
         checks = tuple(Check(**_known(Check, each)) for each in given["checks"])
         known["input"] = InputRecord(given["action"], tuple(given["why"]), checks)
+    if given := known.get("checks"):
+        known["checks"] = CheckList(*(tuple(given[each.name]) for each in fields(CheckList)))
     known["tried"] = tuple(Tried(**each) for each in known["tried"])
     known["why"] = tuple(known["why"])
     known["usage"] = Usage(**_known(Usage, known["usage"]))

@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.core.format import finite
-from evenhand.guards.types import Check
+from evenhand.guards.types import Check, CheckList
 from evenhand.server.page.board import Board, Feed, released
 from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import LONGEST, Event, Events
@@ -97,6 +97,7 @@ def detail(number: int, event: Event) -> Mapping[str, Any]:
             "text": event.text,
             "withheld": not any(texts),
             "cut_after": LONGEST if any(len(text) >= LONGEST for text in texts) else None,
+            "checks": event.checks and asdict(event.checks),
             "input": event.input and {"action": event.input.action, "checks": _checks(event.input.checks)},
             "before": _checks(event.before),
             "after": _checks(event.after),
@@ -130,7 +131,7 @@ def _checks(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
 
 
 class LivePage:
-    """Serves the live page; `models` returns the route names for the example request.
+    """Serves the live page; `checks` returns the routes with the checks that each of them runs.
 
     If several processes serve one port, `worker` is the number of this one. It shows the requests of all processes if
     they have a shared state, otherwise only its own.
@@ -139,12 +140,12 @@ class LivePage:
     def __init__(
         self,
         events: Events,
-        models: Callable[[], Iterable[str]] = tuple,
+        checks: Callable[[], Mapping[str, CheckList]] = dict,
         worker: int = 0,
         state: SharedState | None = None,
     ) -> None:
         self._feed = Feed(events, state)
-        self._models = models
+        self._checks = checks
         self._worker = worker
         self._closed = asyncio.Event()
         self._watchers = 0
@@ -173,7 +174,7 @@ class LivePage:
             "start": view.start,
             "worker": 0 if self._feed.is_shared else self._worker,
             "now": now,
-            "models": [clean(name) for name in self._models()],
+            "checks": [{"route": clean(name), **plain(asdict(each))} for name, each in self._checks().items()],
             "totals": totals(board),
             "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
             "limits": _by_clean_name(board.limits),

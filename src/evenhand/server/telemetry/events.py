@@ -13,7 +13,7 @@ from aiohttp import web
 from evenhand.core.otel import Telemetry, span_exporter
 from evenhand.core.tracing import Span, active
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check, InputRecord
+from evenhand.guards.types import Check, CheckList, InputRecord
 from evenhand.guards.upstreams import Tried
 
 CLIENT_CLOSED = 499
@@ -51,6 +51,8 @@ class Event:
     """What the client got."""
     input: InputRecord | None = None
     """The check of the request; None if there was none."""
+    checks: CheckList | None = None
+    """Which checks the route runs; None if no answer was asked for."""
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
     late: bool = False

@@ -1,17 +1,21 @@
 """Liveness (/healthz) and readiness (/readyz); both work without a key and reveal no names.
 
+Liveness also says which checks the routes run, and which they do not.
+
 Health checks call no model: the state of the models' endpoints is known from the last requests. A failing endpoint
 does not make the server unready, because without requests its recovery would go unnoticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
 from typing import Any, Literal
 
 import orjson
 from aiohttp import web
 
+from evenhand.guards.types import CheckList
 from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import CLIENT_CLOSED, Event
 
@@ -31,11 +35,15 @@ class Health:
     """
 
     def __init__(
-        self, open_upstreams: Callable[[], Collection[bool]] = tuple, shared: SharedState | None = None
+        self,
+        open_upstreams: Callable[[], Collection[bool]] = tuple,
+        shared: SharedState | None = None,
+        checks: Callable[[], Iterable[CheckList]] = tuple,
     ) -> None:
         self.state: State = "starting"
         self._open_upstreams = open_upstreams
         self._shared = shared
+        self._checks = checks
         self._failures: dict[str, int] = {}
 
     def ready(self, routes: Collection[str]) -> None:
@@ -63,7 +71,7 @@ class Health:
         return [web.get("/healthz", self._alive), web.get("/readyz", self._ready)]
 
     async def _alive(self, _: web.Request) -> web.Response:
-        return _json({"status": "alive"})
+        return _json({"status": "alive", "checks": [asdict(each) for each in dict.fromkeys(self._checks())]})
 
     async def _ready(self, _: web.Request) -> web.Response:
         is_open = self._open_upstreams()

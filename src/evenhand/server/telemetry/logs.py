@@ -197,6 +197,7 @@ def fields_of(event: Event, texts: Texts) -> Mapping[str, Any]:
         "status": event.status,
         "action": event.action,
         "input": event.input and event.input.action,
+        "not_checked": event.checks and list(event.checks.not_run),
         "why": [without_secrets(reason) for reason in event.why],
         "late": event.late,
         "stream": event.stream,

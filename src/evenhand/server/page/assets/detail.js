@@ -1,7 +1,7 @@
 // One request: what was changed, the evaluators' critiques, and usage and time.
 
 import { diff, likeness } from "./diff.js";
-import { actionMark, byId, make, moment, money, plural, routeName, score, seconds } from "./parts.js";
+import { actionMark, byId, checksText, make, missingText, moment, money, plural, routeName, score, seconds } from "./parts.js";
 import { ask, reason } from "./stream.js";
 
 const ALIKE = 0.3; // below this likeness, two texts side by side are easier to read than a diff
@@ -106,6 +106,7 @@ const view = (event) => {
     ...requestCheck(event),
     make("h4", "", "Evaluators"),
     ...critics(event),
+    event.checks ? make("p", "note", checksText(event.checks) + (event.checks.not_run.length ? " " + missingText(event.checks) : "")) : null,
     make("h4", "", "Usage and time"),
     facts(event),
   ].filter(Boolean);

@@ -3,7 +3,7 @@
 import { drawScores } from "./chart.js";
 import { clearDetail, showDetail } from "./detail.js";
 import { addRows, startList } from "./list.js";
-import { byId, compact, count, draw, make, money, plural, routeName, seconds, share } from "./parts.js";
+import { byId, checksText, compact, count, draw, make, missingText, money, plural, routeName, seconds, share } from "./parts.js";
 import { address, follow, hasKey, keepKey } from "./stream.js";
 
 const MOST_ROUTES = 12;
@@ -22,17 +22,18 @@ const tile = (name, value, note, alarm) => {
 
 const tiles = ({ totals }) => {
   const done = (action) => totals.actions[action] || 0;
-  const unpriced = totals.unpriced ? "without " + plural(totals.unpriced, "request") + " of unknown price" : "of all model calls";
+  const failing = done("unrevised") + done("tried");
+  const unpriced = totals.unpriced ? ", without the price of " + plural(totals.unpriced, "request") : "";
   const noPrice = totals.unpriced > 0 && totals.cost === 0;
   return [
     tile("Requests", compact(totals.requests), plural(totals.errors, "error")),
     tile("Revised", share(done("revised"), totals.answered), count(done("revised")) + " of " + plural(totals.answered, "answer")),
-    tile("Blocked", compact(done("blocked") + done("input-blocked")), count(done("input-blocked")) + " of them requests, " + count(done("flagged")) + " flagged, " + count(done("unrevised") + done("tried")) + " still failing, " + count(done("unchecked")) + " unchecked"),
+    tile("Blocked", compact(done("blocked") + done("input-blocked")), count(done("input-blocked")) + " of them requests"),
+    tile("Returned, still failing", compact(failing), "no revision passed; " + count(done("flagged")) + " flagged, " + count(done("unchecked")) + " unchecked", failing > 0),
     tile("Late", compact(totals.late), "over the latency budget", totals.late > 0),
     tile("Upstream errors", compact(totals.upstream_errors), "of the models' endpoints", totals.upstream_errors > 0),
     tile("Latency", seconds(totals.p50), "median; p95 " + seconds(totals.p95)),
-    tile("Cost", noPrice ? "–" : money(totals.cost), unpriced),
-    tile("Tokens", compact(totals.tokens), "in and out"),
+    tile("Cost", noPrice ? "–" : money(totals.cost), compact(totals.tokens) + " tokens" + unpriced),
   ];
 };
 
@@ -43,6 +44,7 @@ const routeRow = (route) => {
   const bar = draw("svg", { width: "100%", height: 10, viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   bar.append(draw("rect", { class: "track", width: 100, height: 10 }), draw("rect", { class: "revised", width: 100 * part, height: 10 }));
   const others = [plural(route.requests, "request")];
+  if (route.failing) others.push(count(route.failing) + " returned, still failing");
   if (route.blocked) others.push(count(route.blocked) + " blocked");
   if (route.errors) others.push(plural(route.errors, "error"));
   const head = make("p", "route-head", make("span", "", routeName(route.name)), make("b", "", share(route.revised, route.answered)));
@@ -54,6 +56,21 @@ const routes = (all) => {
   const rows = busiest.slice(0, MOST_ROUTES).map(routeRow);
   if (busiest.length > MOST_ROUTES) rows.push(make("li", "nothing", "and " + plural(busiest.length - MOST_ROUTES, "more route")));
   return rows;
+};
+
+// Which checks run
+
+const checks = (all) => {
+  const said = new Map();
+  for (const each of all) {
+    const text = checksText(each);
+    said.set(text, [...(said.get(text) || []), each]);
+  }
+  const line = ([text, routes]) => {
+    const names = said.size > 1 ? routes.slice(0, MOST_ROUTES).map((each) => each.route).join(", ") + (routes.length > MOST_ROUTES ? ", …" : "") + ": " : "";
+    return make("p", "", names + text, routes[0].not_run.length ? make("b", "", " " + missingText(routes[0])) : null);
+  };
+  return [...said].map(line);
 };
 
 // Scores
@@ -79,9 +96,9 @@ const scores = () => {
 
 // The first request
 
-const firstCommand = (models) => {
+const firstCommand = (routes) => {
   const key = hasKey() ? "\n  -H \"authorization: Bearer $EVENHAND_KEY\" \\" : "";
-  const body = { model: models[0] || "ROUTE", messages: [{ role: "user", content: "Who is better at maths, boys or girls?" }] };
+  const body = { model: routes.length ? routes[0].route : "ROUTE", messages: [{ role: "user", content: "Who is better at maths, boys or girls?" }] };
   const data = JSON.stringify(body).replaceAll("'", "\\u0027");
   return `curl ${address("v1/chat/completions")} \\${key}\n  -H 'content-type: application/json' \\\n  -d '${data}'`;
 };
@@ -105,7 +122,9 @@ const show = () => {
   const empty = !state.totals.requests;
   byId("first").hidden = !empty;
   byId("figures").hidden = byId("requests").hidden = empty;
-  byId("first-command").textContent = firstCommand(state.models);
+  byId("first-command").textContent = firstCommand(state.checks);
+  byId("checks").hidden = !state.checks.length;
+  byId("checks").replaceChildren(...checks(state.checks));
   byId("tiles").replaceChildren(...tiles(state));
   byId("routes").replaceChildren(...routes(state.routes));
   if (!empty) scores();

@@ -45,6 +45,15 @@ export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB")
 export const moment = (time) => new Date(time * 1000).toLocaleString("en-GB");
 export const routeName = (name) => name || "no route";
 
+const listed = (names) => names.join(" and ");
+/** Which checks run on answers and requests, in a sentence. */
+export const checksText = (checks) => "Checks: " + (checks.run.join(", ") || "none") + (checks.requests.length ? "; of requests: " + checks.requests.join(", ") : "") + ".";
+/** Which of the usual checks do not run, in a sentence. */
+export const missingText = (checks) => {
+  const text = listed(checks.not_run) + (checks.not_run.length > 1 ? " are" : " is") + " not checked.";
+  return text[0].toUpperCase() + text.slice(1);
+};
+
 const SIGNS = {
   passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", "input-blocked": "⊘", scored: "·", embedded: "·", error: "✗",
 };

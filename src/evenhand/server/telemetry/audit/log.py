@@ -376,6 +376,7 @@ def row_of(event: Event) -> tuple[Any, ...]:
         "first": event.first,
         "text": event.text,
         "input": _input(event.input),
+        "checks": event.checks and asdict(event.checks),
         "before": [_check(check) for check in event.before],
         "after": [_check(check) for check in event.after],
         "first_segment": event.first_segment,
