@@ -106,7 +106,9 @@ async def streamed_answer(guard: Any) -> tuple[str, Guarded]:
         ("pass", RUDE, None, ()),
     ],
 )
-async def test_what_follows_if_no_revision_passes(serve: Serve, streamed: bool, wanted: str, text: str, action: Any, why: Any):
+async def test_what_follows_if_no_revision_passes(
+    serve: Serve, streamed: bool, wanted: str, text: str, action: str | None, why: tuple[str, ...]
+):
     async with guard_of(await serve(answer=by_turn(RUDE)), on_unrevised=wanted) as guard:
         if streamed:
             said, found = await streamed_answer(guard)

@@ -326,7 +326,7 @@ async def test_the_live_page_shows_the_requests_of_all_servers(
     assert states[0]["totals"] == states[1]["totals"]
     assert states[0]["totals"]["actions"] == {"passed": 3}
     assert states[0]["routes"] == [
-        {"name": "guarded", "requests": 3, "answered": 3, "revised": 0, "blocked": 0, "errors": 0}
+        {"name": "guarded", "requests": 3, "answered": 3, "revised": 0, "blocked": 0, "failing": 0, "errors": 0}
     ]
     assert sum(states[0]["windows"][2]["lines"]["toxicity"]["n"]) == 3
     assert details[0] == details[1]
