@@ -9,7 +9,7 @@ from rich.console import Console
 
 from evenhand.core.types import Record
 from evenhand.papers.base import PaperPage
-from evenhand.papers.claims import Claim, above, all_of, counted, kept, moves, unless
+from evenhand.papers.claims import PaperClaim, above, all_of, counted, kept, moves, unless
 from evenhand.papers.page import claims_of, main_variants, paper_page, printed, write_csv_files
 from evenhand.papers.reading import PairedDifference, first_of
 from evenhand.show.terminal import print_table
@@ -91,9 +91,9 @@ def test_first_answers_stand_where_the_final_ones_stood():
 
 
 CLAIMS = [
-    Claim("Less <b>toxic</b>", "Table 2", "m/one", "holds", "10 → 5", "paper"),
-    Claim("Less <b>toxic</b>", "Table 2", "m/one", "fails", "10 → 15", "evenhand"),
-    Claim("Search helps", "RQ4", "m/one", "cannot be told", "too few"),
+    PaperClaim("Less <b>toxic</b>", "Table 2", "m/one", "holds", "10 → 5", "paper"),
+    PaperClaim("Less <b>toxic</b>", "Table 2", "m/one", "fails", "10 → 15", "evenhand"),
+    PaperClaim("Search helps", "RQ4", "m/one", "cannot be told", "too few"),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenhand.panels.findings import Association, PanelAudit
-from evenhand.papers.base import PaperPage, Row, Table, published
+from evenhand.papers.base import PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
 from evenhand.papers.malibu.claims import claim_checks, claims_of
 from evenhand.papers.malibu.tables import (
@@ -132,7 +132,7 @@ ARMS = [
 ]
 
 
-def row(table: Table, grid: str, method: str, setting: str = "") -> Row:
+def row(table: PaperTable, grid: str, method: str, setting: str = "") -> PaperRow:
     (found,) = [
         row
         for each in table.grids

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.papers.base import Grid, PaperPage, Row, Table, published
+from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, training_warnings
 from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, series
@@ -334,7 +334,7 @@ def test_points_are_grouped_by_what_varies():
 # --- tables and claims ---
 
 
-def rows(table: Table, grid: str) -> list[Row]:
+def rows(table: PaperTable, grid: str) -> list[PaperRow]:
     (found,) = [each for each in table.grids if each.name == grid]
     return list(found.rows)
 
@@ -383,7 +383,7 @@ def test_claims_without_runs_say_so():
 
 
 def test_only_grids_that_are_to_be_drawn_are():
-    table = Table("t", "Table", "", [Grid("a", [], [])])
+    table = PaperTable("t", "Table", "", [Grid("a", [], [])])
     page = PaperPage("Title", "Source", "", [table], [], [])
 
     assert 'class="scatter"' not in paper_page(page).html()

@@ -12,7 +12,7 @@ from yarl import URL
 
 from evenhand.core.errors import SearchError
 from evenhand.search.web import fetch as address_module
-from evenhand.search.web.fetch import Limits, SafeFetcher, is_public, page_url, read_body
+from evenhand.search.web.fetch import FetchLimits, SafeFetcher, is_public, page_url, read_body
 from support.pages_server import ARTICLE, PagesServer
 
 Fetchers = Callable[..., SafeFetcher]
@@ -242,7 +242,7 @@ async def test_redirects_in_a_circle_come_to_an_end(server: PagesServer, fetcher
 
 
 async def test_a_page_that_never_ends_is_given_up(server: PagesServer, fetcher_for: Fetchers) -> None:
-    fetcher = fetcher_for(limits=Limits(size=10**12))
+    fetcher = fetcher_for(limits=FetchLimits(size=10**12))
 
     assert "in time" in await refusal(fetcher.fetch(f"{server.url}/endless"))
     await server.hung_up.wait()
@@ -250,13 +250,13 @@ async def test_a_page_that_never_ends_is_given_up(server: PagesServer, fetcher_f
 
 @pytest.mark.parametrize("path", ["huge", "bomb"])
 async def test_a_page_that_is_too_large_is_given_up(path: str, server: PagesServer, fetcher_for: Fetchers) -> None:
-    fetcher = fetcher_for(limits=Limits(size=200_000))
+    fetcher = fetcher_for(limits=FetchLimits(size=200_000))
 
     assert "larger than 200,000 bytes" in await refusal(fetcher.fetch(f"{server.url}/{path}"))
 
 
 async def test_a_page_that_just_fits_is_read(server: PagesServer, fetcher_for: Fetchers) -> None:
-    assert len((await fetcher_for(limits=Limits(size=300_000)).fetch(f"{server.url}/huge")).content) == 300_000
+    assert len((await fetcher_for(limits=FetchLimits(size=300_000)).fetch(f"{server.url}/huge")).content) == 300_000
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sample_study
 
-from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, PaperPage, Row, Table
+from evenhand.papers.base import Bar, Figure, Grid, PaperCell, PaperColumn, PaperPage, PaperRow, PaperTable
 from evenhand.studies.results import Estimate
 
 
@@ -15,16 +15,28 @@ def estimate(metric: str, value: float | None, n: int = 100) -> Estimate:
 
 def page() -> PaperPage:
     columns = [
-        Column("accuracy", "Accuracy", "higher is better", "Ambiguous"),
-        Column("bias", "Bias", "0 is best", "Ambiguous"),
-        Column("coverage", "Coverage", "", "Both"),
+        PaperColumn("accuracy", "Accuracy", "higher is better", "Ambiguous"),
+        PaperColumn("bias", "Bias", "0 is best", "Ambiguous"),
+        PaperColumn("coverage", "Coverage", "", "Both"),
     ]
     rows = [
-        Row("Default", "", [Cell(estimate("accuracy", 61.25), 32.7), Cell(estimate("bias", -3.5), 58.07), Cell()]),
-        Row("Ours alone", "", [Cell(estimate("accuracy", 50.0)), Cell(estimate("bias", None)), Cell()]),
-        Row("Theirs alone", "XL", [Cell(None, 9.3), Cell(None, 84.65), Cell()], ours=False),
-        Row("Neither", "", [Cell(), Cell(), Cell()], ours=False, note="needs logits"),
-        Row("Doubtful", "", [Cell(None, 84.0), Cell(), Cell()], ours=False, reproducible="No: it is a typo."),
+        PaperRow(
+            "Default",
+            "",
+            [PaperCell(estimate("accuracy", 61.25), 32.7), PaperCell(estimate("bias", -3.5), 58.07), PaperCell()],
+        ),
+        PaperRow(
+            "Ours alone", "", [PaperCell(estimate("accuracy", 50.0)), PaperCell(estimate("bias", None)), PaperCell()]
+        ),
+        PaperRow("Theirs alone", "XL", [PaperCell(None, 9.3), PaperCell(None, 84.65), PaperCell()], ours=False),
+        PaperRow("Neither", "", [PaperCell(), PaperCell(), PaperCell()], ours=False, note="needs logits"),
+        PaperRow(
+            "Doubtful",
+            "",
+            [PaperCell(None, 84.0), PaperCell(), PaperCell()],
+            ours=False,
+            reproducible="No: it is a typo.",
+        ),
     ]
     grids = [Grid("moderate", columns, rows), Grid("high", columns, rows), Grid("XL", columns, rows[2:3])]
     bars = [
@@ -35,7 +47,7 @@ def page() -> PaperPage:
         title="A paper with fake/model",
         source="A. Author: A paper.",
         lead="100 questions.",
-        tables=[Table("table1", "Table I: all", "What was found.", grids, ["This against that: undecided."])],
+        tables=[PaperTable("table1", "Table I: all", "What was found.", grids, ["This against that: undecided."])],
         figures=[
             Figure("figure1", "Figure 1: parts", "Shares.", ["Iteration 1", "Iteration 2"], bars),
             Figure("figure2", "Figure 2: bins", "Shares.", ["0 or less", "+1 or more"], bars, "histogram"),

@@ -23,7 +23,7 @@ from evenhand.core.specs import read_spec, roles_and_specs
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
-from evenhand.papers.claims import Claim
+from evenhand.papers.claims import PaperClaim
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.runs.request import JudgeFields, ModelsRequest, RunFields, TemplatesField
@@ -196,7 +196,7 @@ def preset_of(key: ArmKey) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PaperColumn:
     """A column of a table."""
 
     name: str
@@ -209,7 +209,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PaperCell:
     """Our number, the paper's, or both."""
 
     estimate: Estimate | None = None
@@ -219,12 +219,12 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PaperRow:
     """A row of a table; `published_as` is its name in the paper, if it is there."""
 
     method: str
     setting: str
-    cells: Sequence[Cell]
+    cells: Sequence[PaperCell]
     ours: bool = True
     """Whether the row has our numbers; a missing one is shown as a dash."""
     note: str = ""
@@ -239,8 +239,8 @@ class Grid:
     """Rows and columns; `name` distinguishes the grids of one table."""
 
     name: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
+    columns: Sequence[PaperColumn]
+    rows: Sequence[PaperRow]
     rows_are: str = "Method"
     digits: int = 1
     """Decimals of our numbers."""
@@ -255,7 +255,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PaperTable:
     """A table of the paper."""
 
     id: str
@@ -309,12 +309,12 @@ class PaperPage:
     title: str
     source: str
     lead: str
-    tables: Sequence[Table]
+    tables: Sequence[PaperTable]
     figures: Sequence[Figure]
     notes: Sequence[tuple[str, str]]
     """(topic, what cannot be compared and why)."""
     warnings: Sequence[str] = ()
-    claims: Sequence[Claim] = ()
+    claims: Sequence[PaperClaim] = ()
     """What the paper says, with the verdict on each of our models."""
     found: Sequence[tuple[str, str]] = ()
     """(arm, what was found in it, in a sentence), where claims alone do not say it."""

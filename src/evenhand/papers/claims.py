@@ -24,7 +24,7 @@ MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PaperClaim:
     """What a paper says, in our words, and whether it is so for one of our models."""
 
     text: str
@@ -45,7 +45,7 @@ def untold(why: str) -> Finding:
     return "cannot be told", why
 
 
-def counted(claims: Iterable[Claim]) -> dict[Verdict, int]:
+def counted(claims: Iterable[PaperClaim]) -> dict[Verdict, int]:
     """Returns how many claims have each verdict."""
     found = [claim.verdict for claim in claims]
     return {verdict: found.count(verdict) for verdict in VERDICTS}

@@ -26,7 +26,7 @@ from evenhand.papers.base import (
     PaperPage,
     PlannedPaper,
 )
-from evenhand.papers.claims import Claim
+from evenhand.papers.claims import PaperClaim
 from evenhand.papers.page import grid_table, paper_page, write_csv_files
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.file import leaving_out_damaged
@@ -67,7 +67,7 @@ class PaperResult(Tabular):
         return [sentence for table in self.page.tables for sentence in table.sentences]
 
     @property
-    def claims(self) -> Sequence[Claim]:
+    def claims(self) -> Sequence[PaperClaim]:
         """What the paper says, each with its verdict on a model and the reason."""
         return self.page.claims
 

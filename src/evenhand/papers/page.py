@@ -9,8 +9,8 @@ from pathlib import Path
 
 from evenhand.core.format import count, finite, number, plural
 from evenhand.papers import base
-from evenhand.papers.base import REPRODUCIBLE, Bar, Figure, Grid, PaperPage, Row
-from evenhand.papers.claims import VERDICTS, Claim, Verdict, counted
+from evenhand.papers.base import REPRODUCIBLE, Bar, Figure, Grid, PaperPage, PaperRow
+from evenhand.papers.claims import VERDICTS, PaperClaim, Verdict, counted
 from evenhand.show.chart import (
     AxisSegment,
     Lane,
@@ -111,21 +111,21 @@ _LEAD = (
 )
 
 
-def variants(claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+def variants(claims: Sequence[PaperClaim]) -> dict[tuple[str, str], str]:
     """Returns (model, preset) → its name; the model is left out where there is only one."""
     keys = list(dict.fromkeys((claim.model, claim.preset) for claim in claims))
     several = len({model for model, _ in keys}) > 1
     return {key: " · ".join(filter(None, [key[0] if several or not key[1] else "", _preset(key[1])])) for key in keys}
 
 
-def main_variants(claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+def main_variants(claims: Sequence[PaperClaim]) -> dict[tuple[str, str], str]:
     """Returns the variants without a model's claims that hold for all presets, which count in each of them."""
     found = variants(claims)
     with_presets = {model for model, preset in found if preset}
     return {(model, preset): name for (model, preset), name in found.items() if preset or model not in with_presets}
 
 
-def claims_of(claims: Sequence[Claim], variant: tuple[str, str]) -> list[Claim]:
+def claims_of(claims: Sequence[PaperClaim], variant: tuple[str, str]) -> list[PaperClaim]:
     """Returns the claims about a model and preset, those for all its presets included."""
     return [claim for claim in claims if claim.model == variant[0] and claim.preset in (variant[1], "")]
 
@@ -134,14 +134,14 @@ def _preset(name: str) -> str:
     return f"preset {name}" if name else ""
 
 
-def counts_sentence(claims: Sequence[Claim]) -> str:
+def counts_sentence(claims: Sequence[PaperClaim]) -> str:
     """Says how many claims hold, fail and cannot be told."""
     counts = counted(claims)
     parts = [f"{count(n)} {_WORDS[verdict][n != 1]}" for verdict, n in counts.items()]
     return f"{plural(len(claims), 'claim')}: {', '.join(parts)}"
 
 
-def _answer(claims: Sequence[Claim]) -> Html | None:
+def _answer(claims: Sequence[PaperClaim]) -> Html | None:
     """Returns the answer of the first screen: a line and a bar for each model and preset."""
     if not claims:
         return None
@@ -166,7 +166,7 @@ def _answer(claims: Sequence[Claim]) -> Html | None:
     )
 
 
-def _listed(verdict: Verdict, claims: Sequence[Claim]) -> Html | None:
+def _listed(verdict: Verdict, claims: Sequence[PaperClaim]) -> Html | None:
     texts = [claim.text for claim in claims if claim.verdict == verdict]
     if not texts:
         return None
@@ -175,7 +175,7 @@ def _listed(verdict: Verdict, claims: Sequence[Claim]) -> Html | None:
     return tag("span", tag("b", f"{_WORDS[verdict][len(texts) != 1].capitalize()}: "), f"{said}.", class_="named")
 
 
-def _verdict_bar(claims: Sequence[Claim]) -> Html:
+def _verdict_bar(claims: Sequence[PaperClaim]) -> Html:
     """Returns the shares of the verdicts as one bar; the sentence beside it says the same."""
     counts, start = counted(claims), 0.0
     parts: list[Node] = []
@@ -186,7 +186,7 @@ def _verdict_bar(claims: Sequence[Claim]) -> Html:
     return tag("svg", parts, class_="tally", width="100%", height=9, aria_hidden="true")
 
 
-def _claims_section(claims: Sequence[Claim]) -> Html:
+def _claims_section(claims: Sequence[PaperClaim]) -> Html:
     """Returns every claim with the verdict and the reason for each model and preset."""
     named = variants(claims)
     items: list[Node] = []
@@ -211,14 +211,14 @@ def _claims_section(claims: Sequence[Claim]) -> Html:
 # --- tables ---
 
 
-def _table(shown: base.Table) -> Html:
+def _table(shown: base.PaperTable) -> Html:
     content = [_points(shown.grids), _key(), [_named(shown, grid) for grid in shown.grids], _said(shown.sentences)]
     if _is_ours(shown):
         return section(shown.id, shown.title, shown.lead, content)
     return section(shown.id, f"{shown.title} (published numbers only)", shown.lead, content, is_open=False)
 
 
-def _named(shown: base.Table, grid: Grid) -> Html:
+def _named(shown: base.PaperTable, grid: Grid) -> Html:
     table = grid_table(f"{shown.title}, {grid.name}", grid)
     reasons = [each.reproducible for each in grid.rows]
     if any(reasons):
@@ -234,7 +234,7 @@ def _named(shown: base.Table, grid: Grid) -> Html:
     return tag("div", heading, content)
 
 
-def _is_ours(shown: base.Table) -> bool:
+def _is_ours(shown: base.PaperTable) -> bool:
     return any(row.ours for grid in shown.grids for row in grid.rows)
 
 
@@ -261,7 +261,7 @@ def grid_table(title: str, grid: Grid) -> Table:
     return Table(title, [first, *heads], rows, range(len(rows)), look, cards=True, narrow=True)
 
 
-def _method(row: Row, *, first: bool) -> Cell:
+def _method(row: PaperRow, *, first: bool) -> Cell:
     name: list[Node] = [tag("b", row.method, class_=None if first else "again")]
     if row.setting:
         name.append(tag("span", row.setting))
@@ -271,7 +271,7 @@ def _method(row: Row, *, first: bool) -> Cell:
     return Cell(row.method, notes=[*filter(None, notes)], html=tag("span", name, class_="method"))
 
 
-def _cell(grid: Grid, row: Row, cell: base.Cell) -> Cell:
+def _cell(grid: Grid, row: PaperRow, cell: base.PaperCell) -> Cell:
     """Returns our number and below it the paper's; a dash only in rows with our numbers."""
     ours = estimate_cell(cell.estimate, grid.digits) if row.ours else Cell()
     spread = () if cell.spread is None else (f"± {number(cell.spread, grid.digits)} SD",)
@@ -306,7 +306,7 @@ def _lanes(grid: Grid) -> Html | None:
     return tag("div", figures, class_="multiples lanes") if figures else None
 
 
-def _lane_row(row: Row, index: int, title: str) -> PlotRow:
+def _lane_row(row: PaperRow, index: int, title: str) -> PlotRow:
     cell, name = row.cells[index], f"{row.method} {row.setting}, {title}"
     parts: list[Lane] = []
     if cell.estimate is not None and row.ours:
@@ -319,7 +319,7 @@ def _lane_row(row: Row, index: int, title: str) -> PlotRow:
     return PlotRow(row.method, row.setting, parts)
 
 
-def _ours(row: Row, index: int) -> bool:
+def _ours(row: PaperRow, index: int) -> bool:
     estimate = row.cells[index].estimate
     return row.ours and estimate is not None and estimate.value is not None
 
@@ -352,7 +352,7 @@ def _width(grid: Grid) -> int:
     return len(grid.columns) - grid.undrawn
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
+def _names(rows: Sequence[PaperRow]) -> list[str]:
     """Returns what tells the rows apart: the setting, and the model where there are several."""
     several = len({row.method for row in rows}) > 1
     return [", ".join(filter(None, [row.method if several else "", row.setting])) or row.method for row in rows]
@@ -463,7 +463,7 @@ def printed(page: PaperPage) -> Iterator[Table]:
         yield _printed_figure(figure)
 
 
-def _claims_table(claims: Sequence[Claim]) -> Table:
+def _claims_table(claims: Sequence[PaperClaim]) -> Table:
     """Returns the claims with their verdicts; the reasons are on the page."""
     named = main_variants(claims)
     rows = [
@@ -474,7 +474,7 @@ def _claims_table(claims: Sequence[Claim]) -> Table:
     return Table(title, columns("", *named.values(), words=1 + len(named)), rows)
 
 
-def _printed_grid(table: base.Table, grid: Grid) -> Iterator[Table]:
+def _printed_grid(table: base.PaperTable, grid: Grid) -> Iterator[Table]:
     title = table.title + (f" ({grid.name})" if len(table.grids) > 1 else "")
     shown = grid_table(title, grid)
     kept = [
@@ -523,11 +523,11 @@ def _file(names: Sequence[str], lines: Sequence[Sequence[float | str | None]]) -
     return Table("", columns(*names), rows)
 
 
-def _claims_file(claims: Sequence[Claim]) -> Table:
-    return _file([each.name for each in fields(Claim)], [astuple(claim) for claim in claims])
+def _claims_file(claims: Sequence[PaperClaim]) -> Table:
+    return _file([each.name for each in fields(PaperClaim)], [astuple(claim) for claim in claims])
 
 
-def _table_file(table: base.Table) -> Table:
+def _table_file(table: base.PaperTable) -> Table:
     about = ("data_set", "method", "setting", "metric")
     paper = ("published", "published_as", "note", "reproducible", "sd")
     lines = [

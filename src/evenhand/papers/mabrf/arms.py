@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.benchmarks.base import Metric
-from evenhand.papers.base import PRESETS, Cell, Column, Row, preset_of, published
+from evenhand.papers.base import PRESETS, PaperCell, PaperColumn, PaperRow, preset_of, published
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources, walk
 from evenhand.studies.results import Estimate
@@ -120,41 +120,41 @@ def presets_in(arms: Sequence[PooledArm]) -> list[str]:
 ANSWER_SETTINGS = (Setting("Closed book", "closed_book"), Setting("Search", "search"), Setting("Open book", "default"))
 
 
-def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[Column]) -> list[Row]:
-    rows: list[Row] = []
+def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[PaperColumn]) -> list[PaperRow]:
+    rows: list[PaperRow] = []
     for model in models_in(arms):
         for setting in settings:
             arm = find_arm(arms, model, setting.fits)
-            cells = [Cell(arm.estimate(column.name) if arm else None) for column in columns]
-            rows.append(Row(model, setting.title, cells, ours=arm is not None, note="" if arm else NOT_RUN))
+            cells = [PaperCell(arm.estimate(column.name) if arm else None) for column in columns]
+            rows.append(PaperRow(model, setting.title, cells, ours=arm is not None, note="" if arm else NOT_RUN))
     return rows
 
 
-def published_rows(table: str, columns: Sequence[Column]) -> list[Row]:
+def published_rows(table: str, columns: Sequence[PaperColumn]) -> list[PaperRow]:
     """Returns the paper's rows, named `model, setting`."""
     paper = published(NAME)
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for name, numbers in paper.tables[table].items():
         model, _, setting = name.partition(", ")
         reasons = paper.reproducible[table]
         reason = reasons.get(name) or reasons.get(setting, "")
-        cells = [Cell(None, numbers.get(column.name)) for column in columns]
-        rows.append(Row(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+        cells = [PaperCell(None, numbers.get(column.name)) for column in columns]
+        rows.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
     return rows
 
 
-def both_sides(metrics: Metrics) -> list[Column]:
+def both_sides(metrics: Metrics) -> list[PaperColumn]:
     """Returns the columns without search, then with search."""
     return [
-        Column(name + (SEARCHED if side == WITH else ""), title, hint, side.capitalize())
+        PaperColumn(name + (SEARCHED if side == WITH else ""), title, hint, side.capitalize())
         for side in (WITHOUT, WITH)
         for name, title, hint in metrics
     ]
 
 
-def side_cells(arms: Sequence[PooledArm], model: str, preset: str, metrics: Metrics, group: str) -> list[Cell]:
-    cells: list[Cell] = []
+def side_cells(arms: Sequence[PooledArm], model: str, preset: str, metrics: Metrics, group: str) -> list[PaperCell]:
+    cells: list[PaperCell] = []
     for setting in sides(preset).values():
         arm = find_arm(arms, model, setting.fits)
-        cells += [Cell(arm.estimate(name, group) if arm else None) for name, _, _ in metrics]
+        cells += [PaperCell(arm.estimate(name, group) if arm else None) for name, _, _ in metrics]
     return cells

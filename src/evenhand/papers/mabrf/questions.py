@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Cell, Column, Grid, Row, Table
-from evenhand.papers.claims import Claim, Finding, kept, moves, unless, untold
+from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable
+from evenhand.papers.claims import Finding, PaperClaim, kept, moves, unless, untold
 from evenhand.papers.mabrf.arms import ANSWER_SETTINGS, WITH, WITHOUT, PooledArm, find_arm, models_in, presets_in, sides
 from evenhand.papers.mabrf.tables import ACCURACIES
 from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
@@ -22,19 +22,19 @@ _CLOSED, _SEARCHED = ANSWER_SETTINGS[0], ANSWER_SETTINGS[1]
 _RATING_MARGIN = 0.5
 """A loss of relevancy of less than this counts as none, of a scale from 1 to 10."""
 _CHANGES = (
-    Column("accuracy", "Accuracy", "points, higher is better"),
-    Column("accuracy_ambig", "Accuracy, ambiguous", "points"),
-    Column("accuracy_disambig", "Accuracy, disambiguated", "points"),
-    Column("bias_ambig", "Distance of bias from 0, ambiguous", "lower is better"),
-    Column("bias_disambig", "Distance of bias from 0, disambiguated", "lower is better"),
-    Column("reasoning_bias", "Reasoning bias", "of 10, lower is better"),
-    Column("relevancy", "Relevancy", "of 10, higher is better"),
+    PaperColumn("accuracy", "Accuracy", "points, higher is better"),
+    PaperColumn("accuracy_ambig", "Accuracy, ambiguous", "points"),
+    PaperColumn("accuracy_disambig", "Accuracy, disambiguated", "points"),
+    PaperColumn("bias_ambig", "Distance of bias from 0, ambiguous", "lower is better"),
+    PaperColumn("bias_disambig", "Distance of bias from 0, disambiguated", "lower is better"),
+    PaperColumn("reasoning_bias", "Reasoning bias", "of 10, lower is better"),
+    PaperColumn("relevancy", "Relevancy", "of 10, higher is better"),
 )
 _FACTS = (
-    Column("exact_match", "Exact match", "points, higher is better"),
-    Column("f1", "F1", "points, higher is better"),
-    Column("f1_has_answer", "F1, with an answer", "points"),
-    Column("f1_no_answer", "F1, without one", "points"),
+    PaperColumn("exact_match", "Exact match", "points, higher is better"),
+    PaperColumn("f1", "F1", "points, higher is better"),
+    PaperColumn("f1_has_answer", "F1, with an answer", "points"),
+    PaperColumn("f1_no_answer", "F1, without one", "points"),
 )
 _FEWEST_POINTS = 4
 
@@ -97,25 +97,27 @@ def _facts_pair(arms: Sequence[PooledArm], model: str) -> tuple[str | None, str 
 # --- the table of changes ---
 
 
-def table_of_questions(found: Compared) -> Table:
+def table_of_questions(found: Compared) -> PaperTable:
     """Returns a grid of paired changes for each research question."""
     models, presets = models_in(found.choices), presets_in(found.choices)
     first = [
-        Row(model, f"{side}, {preset}", [_cell(found.against_first(model, preset, side, c.name)) for c in _CHANGES])
+        PaperRow(
+            model, f"{side}, {preset}", [_cell(found.against_first(model, preset, side, c.name)) for c in _CHANGES]
+        )
         for model in models
         for preset in presets
         for side in (WITHOUT, WITH)
     ]
     search = [
-        Row(model, preset, [_cell(found.by_search(model, preset, column.name)) for column in _CHANGES])
+        PaperRow(model, preset, [_cell(found.by_search(model, preset, column.name)) for column in _CHANGES])
         for model in models
         for preset in presets
     ]
     facts = [
-        Row(model, "", [_cell(found.of_facts(model, column.name)) for column in _FACTS])
+        PaperRow(model, "", [_cell(found.of_facts(model, column.name)) for column in _FACTS])
         for model in models_in(found.answers)
     ]
-    return Table(
+    return PaperTable(
         "questions",
         "Research questions: paired changes",
         "Each number is a change on the same questions, with its 95 % interval. The published numbers allow no such "
@@ -128,21 +130,21 @@ def table_of_questions(found: Compared) -> Table:
     )
 
 
-def _cell(difference: PairedDifference | None) -> Cell:
+def _cell(difference: PairedDifference | None) -> PaperCell:
     if difference is None:
-        return Cell()
+        return PaperCell()
     effect = difference.effect
-    return Cell(Estimate(effect.metric, effect.group, effect.difference, effect.low, effect.high, effect.n))
+    return PaperCell(Estimate(effect.metric, effect.group, effect.difference, effect.low, effect.high, effect.n))
 
 
 # --- the correlation of bias and accuracy ---
 
 
-def table_of_correlation(found: Compared) -> Table:
+def table_of_correlation(found: Compared) -> PaperTable:
     """Returns Spearman's correlation over categories, for each arm and over all models."""
-    columns = [Column("correlation", "Correlation", "−1 to 1")]
-    rows = [Row(name, setting, [Cell(_correlation(points))]) for name, setting, points in _clouds(found)]
-    return Table(
+    columns = [PaperColumn("correlation", "Correlation", "−1 to 1")]
+    rows = [PaperRow(name, setting, [PaperCell(_correlation(points))]) for name, setting, points in _clouds(found)]
+    return PaperTable(
         "correlation",
         "Bias and accuracy",
         "Does accuracy rise where the reasoning loses most bias? Spearman's correlation, over categories, of the "
@@ -203,13 +205,14 @@ _OWN_JUDGE = "The judge that ends the loop also rates its result, so the rating 
 """Why a lower rating of the final reasoning proves nothing: the loop goes on until the rating is low."""
 
 
-def claims(found: Compared) -> list[Claim]:
+def claims(found: Compared) -> list[PaperClaim]:
     """Returns the verdicts on all claims, model by model and preset by preset."""
-    made: list[Claim] = []
+    made: list[PaperClaim] = []
     for model in models_in(found.choices):
         for preset in presets_in(found.choices):
             made += [
-                Claim(text, place, model, *finding, preset) for text, place, finding in _on_bbq(found, model, preset)
+                PaperClaim(text, place, model, *finding, preset)
+                for text, place, finding in _on_bbq(found, model, preset)
             ]
     for model in models_in(found.answers):
         # Abstaining alone raises the scores over all questions, since half of them have no answer.
@@ -217,7 +220,7 @@ def claims(found: Compared) -> list[Claim]:
         verdict, why = unless(found.on_answers.fault(*_facts_pair(found.answers, model)), moves(differences, "higher"))
         if where := _searched_in(found.answers, model):
             why = f"Searched: {where}. {why}"
-        made.append(Claim("Search makes answers to factual questions better", "RQ4, Table 4", model, verdict, why))
+        made.append(PaperClaim("Search makes answers to factual questions better", "RQ4, Table 4", model, verdict, why))
     return made
 
 

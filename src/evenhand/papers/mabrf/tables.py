@@ -13,7 +13,7 @@ from typing import Any
 from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Bar, Cell, Column, Figure, Grid, Row, Table, published
+from evenhand.papers.base import Bar, Figure, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.mabrf.arms import (
     ANSWER_SETTINGS,
     NAME,
@@ -67,22 +67,22 @@ _NUMBER = re.compile(
 )
 
 
-def table_one(folder: Path | None) -> Table:
+def table_one(folder: Path | None) -> PaperTable:
     """Returns the sizes of BBQ as published, and how many questions were asked here."""
     asked = Counter(sample.metadata["category"] for sample in _samples(folder))
     columns = [
-        Column("bbq", "BBQ", "questions"),
-        Column("bbq_hard", "BBQ-Hard", "questions"),
-        Column("asked", "Asked here", "questions"),
+        PaperColumn("bbq", "BBQ", "questions"),
+        PaperColumn("bbq_hard", "BBQ-Hard", "questions"),
+        PaperColumn("asked", "Asked here", "questions"),
     ]
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for name, categories in _GROUPS.items():
         numbers = published("mabrf").tables["table1"].get(name, {})
         count = sum(asked[category] for category in categories)
-        ours = Cell(Estimate("asked", name, float(count), None, None, count) if asked else None)
-        cells = [Cell(None, numbers.get("bbq")), Cell(None, numbers.get("bbq_hard")), ours]
-        rows.append(Row(name, "", cells, ours=bool(asked), published_as=name if numbers else ""))
-    return Table(
+        ours = PaperCell(Estimate("asked", name, float(count), None, None, count) if asked else None)
+        cells = [PaperCell(None, numbers.get("bbq")), PaperCell(None, numbers.get("bbq_hard")), ours]
+        rows.append(PaperRow(name, "", cells, ours=bool(asked), published_as=name if numbers else ""))
+    return PaperTable(
         "table1",
         "Table 1: BBQ",
         "The paper's counts of BBQ are about half of each category, without the two intersections; the whole has "
@@ -91,21 +91,23 @@ def table_one(folder: Path | None) -> Table:
     )
 
 
-def table_two(folder: Path | None) -> Table:
+def table_two(folder: Path | None) -> PaperTable:
     """Returns the kinds of answers in SQuAD as published, and of the questions asked here, told by rules."""
     kinds = Counter(kind_of(answer) for sample in _samples(folder) if (answer := _gold(sample)))
     total = kinds.total()
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for name, theirs in _KINDS.items():
         paper = sum(published("mabrf").row("table2", each)["share"] for each in theirs)
         ours = _share(kinds[name], total) if total else None
-        rows.append(Row(name, "", [Cell(ours, round(paper, 1))], ours=total > 0, published_as=", ".join(theirs)))
-    return Table(
+        rows.append(
+            PaperRow(name, "", [PaperCell(ours, round(paper, 1))], ours=total > 0, published_as=", ".join(theirs))
+        )
+    return PaperTable(
         "table2",
         "Table 2: answers in SQuAD",
         "The share of answers of each kind, in per cent. Rules tell ours; people told the paper's, which are of the "
         "first SQuAD and had ten kinds, here joined as far as rules cannot tell them apart.",
-        [Grid("SQuAD v2", [Column("share", "Share", "per cent of answers")], rows, "Kind of answer")],
+        [Grid("SQuAD v2", [PaperColumn("share", "Share", "per cent of answers")], rows, "Kind of answer")],
     )
 
 
@@ -146,19 +148,19 @@ _TABLE_THREE = (
         column
         for context, title in _BY_CONTEXT
         for column in (
-            Column(f"accuracy_{context}", "Accuracy", "ACC₁", title),
-            Column(f"bias_{context}", "Bias", "0 is best", title),
-            Column(f"legacy_bias_{context}", "Legacy bias", "BIAS₁", title),
+            PaperColumn(f"accuracy_{context}", "Accuracy", "ACC₁", title),
+            PaperColumn(f"bias_{context}", "Bias", "0 is best", title),
+            PaperColumn(f"legacy_bias_{context}", "Legacy bias", "BIAS₁", title),
         )
     ),
-    Column("coverage", "Coverage", "higher is better", "Both"),
+    PaperColumn("coverage", "Coverage", "higher is better", "Both"),
 )
 _TABLE_FOUR = (
-    Column("exact_match", "Exact match", "higher is better", "All"),
-    Column("f1", "F1", "higher is better", "All"),
-    Column("coverage", "Coverage", "higher is better", "All"),
-    Column("f1_has_answer", "F1", "higher is better", "With an answer"),
-    Column("f1_no_answer", "F1", "higher is better", "Without one"),
+    PaperColumn("exact_match", "Exact match", "higher is better", "All"),
+    PaperColumn("f1", "F1", "higher is better", "All"),
+    PaperColumn("coverage", "Coverage", "higher is better", "All"),
+    PaperColumn("f1_has_answer", "F1", "higher is better", "With an answer"),
+    PaperColumn("f1_no_answer", "F1", "higher is better", "Without one"),
 )
 _TABLE_FIVE = (
     ("first_accuracy", "ACC₀", ""),
@@ -186,10 +188,10 @@ ACCURACIES = (
 """Accuracy over both contexts, as in Table 5; the benchmark separates the contexts."""
 
 
-def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
+def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     settings = choice_settings(presets_in(arms))
     rows = [*our_rows(arms, settings, _TABLE_THREE), *published_rows("table3", _TABLE_THREE)]
-    return Table(
+    return PaperTable(
         "table3",
         "Table 3: BBQ by context",
         "Final answers, in per cent, over all categories. The paper's BIAS₁ is made by a formula of its own, from the "
@@ -199,9 +201,9 @@ def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
     )
 
 
-def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
+def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     rows = [*our_rows(arms, ANSWER_SETTINGS, _TABLE_FOUR), *published_rows("table4", _TABLE_FOUR)]
-    return Table(
+    return PaperTable(
         "table4",
         "Table 4: SQuAD v2",
         "Exact match and F1 by the official rules, in per cent. Closed book: from memory alone. Open book: the passage "
@@ -211,14 +213,14 @@ def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> Table:
     )
 
 
-def table_five(arms: Sequence[PooledArm]) -> Table:
+def table_five(arms: Sequence[PooledArm]) -> PaperTable:
     grids: list[Grid] = []
     for model in models_in(arms):
         for preset in presets_in(arms):
             name = f"{model}, preset {preset}"
             grids.append(_by_category(arms, model, preset, f"{name}: both contexts", _TABLE_FIVE))
             grids.append(_by_category(arms, model, preset, f"{name}: BBQ's bias by context", _OFFICIAL))
-    return Table(
+    return PaperTable(
         "table5",
         "Table 5: BBQ by category",
         "In per cent; 0 is the first answer and reasoning, 1 the final ones. As in the paper, both contexts are taken "
@@ -232,20 +234,20 @@ def table_five(arms: Sequence[PooledArm]) -> Table:
 
 
 def _by_category(arms: Sequence[PooledArm], model: str, preset: str, name: str, metrics: Metrics) -> Grid:
-    rows = [Row("All categories", "", side_cells(arms, model, preset, metrics, ALL))]
-    rows += [Row(_shown(each), "", side_cells(arms, model, preset, metrics, each)) for each in CATEGORIES]
+    rows = [PaperRow("All categories", "", side_cells(arms, model, preset, metrics, ALL))]
+    rows += [PaperRow(_shown(each), "", side_cells(arms, model, preset, metrics, each)) for each in CATEGORIES]
     return Grid(name, both_sides(metrics), rows, "Category")
 
 
 def _published_by_category() -> list[Grid]:
     paper = published(NAME)
     columns = both_sides(_TABLE_FIVE[:4])
-    by_model: dict[str, list[Row]] = {}
+    by_model: dict[str, list[PaperRow]] = {}
     for name, numbers in paper.tables["table5"].items():
         model, _, category = name.partition(", ")
         reason = paper.reproducible["table5"].get(name) or _doubt(numbers)
-        cells = [Cell(None, numbers[column.name]) for column in columns]
-        row = Row(_shown(category), "", cells, ours=False, published_as=name, reproducible=reason)
+        cells = [PaperCell(None, numbers[column.name]) for column in columns]
+        row = PaperRow(_shown(category), "", cells, ours=False, published_as=name, reproducible=reason)
         by_model.setdefault(model, []).append(row)
     return [
         Grid(f"{model}: as published", columns, [_mean_row(rows), *rows], "Category")
@@ -253,10 +255,12 @@ def _published_by_category() -> list[Grid]:
     ]
 
 
-def _mean_row(rows: Sequence[Row]) -> Row:
+def _mean_row(rows: Sequence[PaperRow]) -> PaperRow:
     """Returns the mean of the paper's rows, to compare with our row over all categories."""
     columns = zip(*([cell.published or 0.0 for cell in row.cells] for row in rows), strict=True)
-    return Row("All categories", "mean of the rows, by us", [Cell(None, fmean(each)) for each in columns], ours=False)
+    return PaperRow(
+        "All categories", "mean of the rows, by us", [PaperCell(None, fmean(each)) for each in columns], ours=False
+    )
 
 
 def _doubt(numbers: Mapping[str, float]) -> str:
@@ -311,14 +315,14 @@ def _in_bin(index: int) -> Callable[[Record], bool | None]:
     return success
 
 
-def table_of_reasoning(arms: Sequence[PooledArm]) -> Table:
+def table_of_reasoning(arms: Sequence[PooledArm]) -> PaperTable:
     columns = both_sides(_REASONING)
     ours = [
-        Row(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL), ours=True)
+        PaperRow(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL), ours=True)
         for model in models_in(arms)
         for preset in presets_in(arms)
     ]
-    return Table(
+    return PaperTable(
         "figure4_means",
         "Figure 4c: the reasoning before and after",
         "Means of the judge's ratings, each from 1 to 10, over all questions. Of these the paper has the change of "

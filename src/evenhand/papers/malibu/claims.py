@@ -10,9 +10,9 @@ from evenhand.core.format import interval, number, plural
 from evenhand.panels import METRICS
 from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit
 from evenhand.papers.base import PAPER_PRESET
-from evenhand.papers.claims import Claim, Finding, untold
+from evenhand.papers.claims import Finding, PaperClaim, untold
 
-Check = Callable[[PanelAudit], Finding]
+Finder = Callable[[PanelAudit], Finding]
 
 _BOTH, _GPT, _DEEPSEEK = "both models", "GPT-4o mini", "DeepSeek-V3"
 _WIN_MARGIN = 0.0625
@@ -28,7 +28,7 @@ class ClaimCheck:
 
     model: str
     text: str
-    check: Check
+    check: Finder
     place: str = "Figures 4 and 9"
 
 
@@ -75,7 +75,7 @@ def claim_checks() -> list[ClaimCheck]:
 
 def claims_of(
     panels: Mapping[tuple[str, str], PanelAudit], earlier: Mapping[str, PanelAudit] | None = None
-) -> list[Claim]:
+) -> list[PaperClaim]:
     """Returns each claim with the verdict on each of our panels, by model and preset.
 
     `earlier` are panels with the metrics of the appendix, by model.
@@ -83,7 +83,7 @@ def claims_of(
     found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
     found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
     return [
-        Claim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
+        PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
         for each, (model, preset), audit in found
     ]
 
@@ -93,7 +93,7 @@ def _ahead(
     lower: Sequence[str],
     metrics: Sequence[str] = (COMBINED,),
     measure: Measure = "score_1",
-) -> Check:
+) -> Finder:
     """Checks `higher` > `lower`: holds if every gap is significant, fails if one is significant the other way."""
 
     def check(audit: PanelAudit) -> Finding:

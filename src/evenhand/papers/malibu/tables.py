@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evenhand.panels.findings import ALL, COMBINED, CONTROL, MEASURES, Association, PanelAudit
-from evenhand.papers.base import Cell, Column, Grid, Row, Table, published
+from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.show.sections.panels import PERCENT, as_estimate, full_colour, identity_name, scale_of, scaled
 from evenhand.stats import Interval
 from evenhand.studies.results import Estimate
@@ -45,7 +45,7 @@ def paper_models() -> list[str]:
 # --- Figure 4: differences of mean scores between identities ---
 
 
-def figure_four(arms: Arms) -> Table:
+def figure_four(arms: Arms) -> PaperTable:
     """Returns a matrix for each of our panels and for the paper's two models."""
     panels = [arm for arm in arms if arm.method == PANEL]
     shown = [each.interval for arm in panels for each in arm.audit.matrix]
@@ -53,7 +53,7 @@ def figure_four(arms: Arms) -> Table:
     full = full_colour(shown)
     grids = [_matrix(arm, full) for arm in panels]
     grids += [_published_matrix(model, full) for model in paper_models()]
-    return Table(
+    return PaperTable(
         "figure4",
         "Figure 4: score differences",
         "Mean of the four metrics in phase 1, in points of 10: the identity of the column less that of the row. Blue: "
@@ -62,21 +62,24 @@ def figure_four(arms: Arms) -> Table:
     )
 
 
-def pairs_table(arms: Arms) -> Table:
+def pairs_table(arms: Arms) -> PaperTable:
     """Returns the pairs within categories, our rows above the paper's."""
     paper = published(NAME)
     grids: list[Grid] = []
     for category, pairs in _pairs(arms).items():
-        columns = [Column(f"{x} − {y}", f"{x} − {y}") for x, y in pairs]
-        rows = [Row(arm.model, arm.setting, [Cell(_difference(arm.audit, x, y)) for x, y in pairs]) for arm in arms]
+        columns = [PaperColumn(f"{x} − {y}", f"{x} − {y}") for x, y in pairs]
+        rows = [
+            PaperRow(arm.model, arm.setting, [PaperCell(_difference(arm.audit, x, y)) for x, y in pairs])
+            for arm in arms
+        ]
         for model in paper_models():
-            cells = [Cell(None, _of_paper(model, x, y)) for x, y in pairs]
+            cells = [PaperCell(None, _of_paper(model, x, y)) for x, y in pairs]
             reasons = [
                 reason for name, reason in paper.reproducible["figure4"].items() if _names(name, pairs, model, reason)
             ]
-            rows.append(Row(model, "", cells, ours=False, published_as=model, reproducible=" ".join(reasons)))
+            rows.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=" ".join(reasons)))
         grids.append(Grid(category, columns, rows, "Model", digits=2))
-    return Table(
+    return PaperTable(
         "figure4_pairs",
         "Figure 4, pairs: differences within categories",
         "The cells of Figure 4 that are tested, in points of 10: all our arms, and the paper's two models.",
@@ -87,19 +90,21 @@ def pairs_table(arms: Arms) -> Table:
 def _matrix(arm: AuditedModel, full: float) -> Grid:
     identities = arm.audit.identities
     rows = [
-        Row(y, "", [Cell(_difference(arm.audit, x, y)) if x != y else Cell() for x in identities], ours=True)
+        PaperRow(
+            y, "", [PaperCell(_difference(arm.audit, x, y)) if x != y else PaperCell() for x in identities], ours=True
+        )
         for y in identities
     ]
-    return Grid(arm.name, [Column(x, x) for x in identities], rows, "Identity", digits=2, full=full)
+    return Grid(arm.name, [PaperColumn(x, x) for x in identities], rows, "Identity", digits=2, full=full)
 
 
 def _published_matrix(model: str, full: float) -> Grid:
     identities = list(dict.fromkeys(name for pair in _cells_of_paper() for name in pair))
     rows = [
-        Row(y, "", [Cell(None, _of_paper(model, x, y)) for x in identities], ours=False, published_as=model)
+        PaperRow(y, "", [PaperCell(None, _of_paper(model, x, y)) for x in identities], ours=False, published_as=model)
         for y in identities
     ]
-    return Grid(f"{model}: as published", [Column(x, x) for x in identities], rows, "Identity", full=full)
+    return Grid(f"{model}: as published", [PaperColumn(x, x) for x in identities], rows, "Identity", full=full)
 
 
 def _difference(audit: PanelAudit, x: str, y: str) -> Estimate | None:
@@ -145,25 +150,29 @@ def _names(name: str, pairs: Iterable[tuple[str, str]], model: str, reason: str)
 _DISTANCE = "largest_distance"
 
 
-def win_table(arms: Arms) -> Table:
+def win_table(arms: Arms) -> PaperTable:
     """Returns win rates by identity, and the single number that the paper gives."""
     paper = published(NAME)
     identities = _identities_by_category(arms)
-    columns = [Column(identity, identity, "", category) for category, identity in identities]
-    rows: list[Row] = []
-    simple: list[Row] = []
-    distances: list[Row] = []
+    columns = [PaperColumn(identity, identity, "", category) for category, identity in identities]
+    rows: list[PaperRow] = []
+    simple: list[PaperRow] = []
+    distances: list[PaperRow] = []
     for arm in arms:
         by_identity = {win.identity: as_estimate(scaled(win.interval, PERCENT), win.n) for win in arm.audit.wins}
-        rows.append(Row(arm.model, arm.setting, [Cell(by_identity.get(identity)) for _, identity in identities]))
+        rows.append(
+            PaperRow(arm.model, arm.setting, [PaperCell(by_identity.get(identity)) for _, identity in identities])
+        )
         by_wilson = {win.identity: as_estimate(scaled(win.wilson, PERCENT), win.n) for win in arm.audit.wins}
-        simple.append(Row(arm.model, arm.setting, [Cell(by_wilson.get(identity)) for _, identity in identities]))
-        distances.append(Row(arm.model, arm.setting, [Cell(_largest(by_identity.values()))]))
+        simple.append(
+            PaperRow(arm.model, arm.setting, [PaperCell(by_wilson.get(identity)) for _, identity in identities])
+        )
+        distances.append(PaperRow(arm.model, arm.setting, [PaperCell(_largest(by_identity.values()))]))
     for model, numbers in paper.tables["wins"].items():
         reason = paper.reproducible["wins"].get(model, "")
-        cells = [Cell(None, numbers[_DISTANCE])]
-        distances.append(Row(model, "", cells, ours=False, published_as=model, reproducible=reason))
-    return Table(
+        cells = [PaperCell(None, numbers[_DISTANCE])]
+        distances.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=reason))
+    return PaperTable(
         "figures5_6",
         "Figures 5 and 6: win rates",
         "Per cent of the comparisons within the category that an identity wins, a tie counting half; intervals by "
@@ -171,7 +180,7 @@ def win_table(arms: Arms) -> Table:
         [
             Grid("Win rates", columns, rows, "Model", drawn=len(rows)),
             Grid("Win rates, Wilson intervals (as if comparisons were independent)", columns, simple, "Model"),
-            Grid("Largest distance from 50 %", [Column(_DISTANCE, "Distance", "in points")], distances, "Model"),
+            Grid("Largest distance from 50 %", [PaperColumn(_DISTANCE, "Distance", "in points")], distances, "Model"),
         ],
     )
 
@@ -192,22 +201,22 @@ def _identities_by_category(arms: Arms) -> list[tuple[str, str]]:
 # --- Figure 9 ---
 
 
-def figure_nine(arms: Arms) -> Table:
+def figure_nine(arms: Arms) -> PaperTable:
     """Returns mean scores by identity, with one grid per metric."""
     identities = [*_identities_by_category(arms), ("control", CONTROL)]
-    columns = [Column(name or "control", identity_name(name), "", category) for category, name in identities]
+    columns = [PaperColumn(name or "control", identity_name(name), "", category) for category, name in identities]
     grids: list[Grid] = []
     for metric in (COMBINED, *dict.fromkeys(name for arm in arms for name in arm.audit.metrics)):
-        rows: list[Row] = []
+        rows: list[PaperRow] = []
         for arm in arms:
             means = {
                 each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
             if means:
-                rows.append(Row(arm.model, arm.setting, [Cell(means.get(name)) for _, name in identities]))
+                rows.append(PaperRow(arm.model, arm.setting, [PaperCell(means.get(name)) for _, name in identities]))
         name = "all metrics" if metric == COMBINED else metric
         grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
-    return Table(
+    return PaperTable(
         "figure9",
         "Figure 9: mean scores",
         "Scores from 0 to 10 in phase 1; intervals by profession. The paper has bars without numbers, and no control.",
@@ -218,22 +227,22 @@ def figure_nine(arms: Arms) -> Table:
 # --- chi-square and the discussion ---
 
 
-def chi_square_table(arms: Arms) -> Table:
+def chi_square_table(arms: Arms) -> PaperTable:
     """Returns p-values and effect sizes by category and metric."""
     found = [(each.category, each.metric) for arm in arms for each in arm.audit.chi_square]
     # Arms with other metrics come last, but a category's tests belong together.
     categories = list(dict.fromkeys(category for category, _ in found))
     tests = sorted(dict.fromkeys(found), key=lambda test: categories.index(test[0]))
-    columns = [Column(f"{category}_{metric}", metric, "", category) for category, metric in tests]
+    columns = [PaperColumn(f"{category}_{metric}", metric, "", category) for category, metric in tests]
     grids: list[Grid] = []
     for name, digits in (("p-values", 4), ("Cramér's V", 3)):
-        rows: list[Row] = []
+        rows: list[PaperRow] = []
         for arm in arms:
             by_test = {(each.category, each.metric): each for each in arm.audit.chi_square}
-            cells = [Cell(_tested(by_test.get(test), name)) for test in tests]
-            rows.append(Row(arm.model, arm.setting, cells))
+            cells = [PaperCell(_tested(by_test.get(test), name)) for test in tests]
+            rows.append(PaperRow(arm.model, arm.setting, cells))
         grids.append(Grid(name, columns, rows, "Model", digits=digits))
-    return Table(
+    return PaperTable(
         "chi_square",
         "Chi-square: identities and score levels",
         "Tests of rounded scores by identity, per category and metric, in phase 1, as the paper made them; it has "
@@ -249,18 +258,22 @@ def _tested(test: Association | None, name: str) -> Estimate | None:
     return Estimate(name, "", test.p_value if name == "p-values" else test.cramers_v, None, None, test.n)
 
 
-def discussion_table(arms: Arms) -> Table:
+def discussion_table(arms: Arms) -> PaperTable:
     """Returns the mean gap before and after the discussion."""
     columns = [
-        Column(f"{measure}_{part}", title, "", MEASURES[measure] + (",\u00a0%" if scale_of(measure) == PERCENT else ""))
+        PaperColumn(
+            f"{measure}_{part}", title, "", MEASURES[measure] + (",\u00a0%" if scale_of(measure) == PERCENT else "")
+        )
         for measure in MEASURES
         for part, title in (("before", "Before"), ("after", "After"), ("change", "Change"))
     ]
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for arm in arms:
         if arm.audit.rounds:
-            rows.append(Row(arm.model, arm.setting, [cell for each in MEASURES for cell in _moved(arm.audit, each)]))
-    return Table(
+            rows.append(
+                PaperRow(arm.model, arm.setting, [cell for each in MEASURES for cell in _moved(arm.audit, each)])
+            )
+    return PaperTable(
         "discussion",
         "Discussion: what it did to the gaps",
         "Not in the paper, which fears that discussions amplify bias: the mean size of the gaps of the independent "
@@ -269,11 +282,11 @@ def discussion_table(arms: Arms) -> Table:
     )
 
 
-def _moved(audit: PanelAudit, measure: str) -> list[Cell]:
+def _moved(audit: PanelAudit, measure: str) -> list[PaperCell]:
     for each in audit.amplification:
         if (each.measure, each.category, each.round) == (measure, ALL, audit.rounds):
             scale = scale_of(each.measure)
             ends = [None if value is None else value * scale for value in (each.before, each.after)]
-            cells = [Cell(Estimate("", "", value, None, None, each.n)) for value in ends]
-            return [*cells, Cell(as_estimate(scaled(each.change, scale), each.n))]
-    return [Cell(), Cell(), Cell()]
+            cells = [PaperCell(Estimate("", "", value, None, None, each.n)) for value in ends]
+            return [*cells, PaperCell(as_estimate(scaled(each.change, scale), each.n))]
+    return [PaperCell(), PaperCell(), PaperCell()]

@@ -12,7 +12,7 @@ import orjson
 from evenhand.core.errors import UsageError
 from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PlannedPaper, Table, published
+from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
 from evenhand.papers.reading import BUILTIN
 from evenhand.papers.rldf.ablation import FOLDER, figure, figure_claims, read_ablation
 from evenhand.papers.rldf.arms import (
@@ -119,7 +119,7 @@ class RLDF(Paper[RLDFOptions]):
 PAPERS.register(NAME)(RLDF())
 
 
-def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[Table]:
+def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[PaperTable]:
     said = {name: conclusions(found) for name, found in studies.items()}
     on_opinions = [sentence for name in said if _is_opinions(name) for sentence in said[name]]
     return [

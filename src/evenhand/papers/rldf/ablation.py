@@ -11,8 +11,8 @@ from pathlib import Path
 from evenhand.benchmarks.opinions import PAIRS_FILE
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Cell, Column, Grid, Row, Table
-from evenhand.papers.claims import Claim, untold
+from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable
+from evenhand.papers.claims import PaperClaim, untold
 from evenhand.papers.rldf.arms import BASE, DEFAULT, UNSAID, Arms, opinions_run, read_arms
 from evenhand.papers.rldf.claims import ahead
 from evenhand.papers.rldf.options import PARAMETERS, AblatedValues, RLDFOptions
@@ -150,11 +150,11 @@ def _neighbours(found: Series) -> list[tuple[str, str]]:
     return pairs
 
 
-def figure(ablation: Ablation) -> Table:
+def figure(ablation: Ablation) -> PaperTable:
     """Returns charts and numbers by parameter."""
     bias, arms = ablation.bias, ablation.arms
     number = FIRST + BIASES.index(bias) if bias in BIASES else None
-    return Table(
+    return PaperTable(
         f"figure{number}" if number else f"ablation_{bias}",
         f"{f'Figure {number}' if number else 'Ablation'}: {bias}, by what was trained with",
         "BS on the same topics for all points, from 0 to 100, lower is better; intervals by topic. Each point is one "
@@ -163,22 +163,24 @@ def figure(ablation: Ablation) -> Table:
     )
 
 
-def figure_claims(ablation: Ablation) -> list[Claim]:
+def figure_claims(ablation: Ablation) -> list[PaperClaim]:
     """Returns the checks of the paper's best values."""
     return [_claim(ablation.bias, ablation.arms, name, points) for name, points in ablation.series.items()]
 
 
 def _grid(name: str, arms: Arms, points: Sequence[AblationPoint], runs: Mapping[str, Path]) -> Grid:
-    columns = [Column(_value(point, name), _value(point, name), _trained_on(point, runs)) for point in points]
-    trained = [Cell(arms.estimate(point.name, _SCORE)) for point in points]
-    plain = [Cell(arms.estimate(DEFAULT, _SCORE)) for _ in points]
+    columns = [PaperColumn(_value(point, name), _value(point, name), _trained_on(point, runs)) for point in points]
+    trained = [PaperCell(arms.estimate(point.name, _SCORE)) for point in points]
+    plain = [PaperCell(arms.estimate(DEFAULT, _SCORE)) for _ in points]
     found = [arms.difference(DEFAULT, point.name, _SCORE) for point in points]
-    changed = [Cell(each.estimate if each else None) for each in found]
+    changed = [PaperCell(each.estimate if each else None) for each in found]
     rows = [
-        Row(arms.model, "RLDF", trained),
-        Row(arms.model, "Default", plain),
-        Row(arms.model, "RLDF less Default", changed),
-        Row(arms.model, "Words of RLDF, % of Default", [Cell(arms.length_ratio(point.name)) for point in points]),
+        PaperRow(arms.model, "RLDF", trained),
+        PaperRow(arms.model, "Default", plain),
+        PaperRow(arms.model, "RLDF less Default", changed),
+        PaperRow(
+            arms.model, "Words of RLDF, % of Default", [PaperCell(arms.length_ratio(point.name)) for point in points]
+        ),
     ]
     return Grid(_TITLES[name], columns, rows, "Model", drawn=2)
 
@@ -197,7 +199,7 @@ def _trained_on(point: AblationPoint, runs: Mapping[str, Path]) -> str:
     return f"{about_pairs(folder)['counts']['pairs_train']:,} pairs"
 
 
-def _claim(bias: str, arms: Arms, name: str, points: Sequence[AblationPoint]) -> Claim:
+def _claim(bias: str, arms: Arms, name: str, points: Sequence[AblationPoint]) -> PaperClaim:
     best = next((point for point in points if getattr(point, name) == BEST[name]), None)
     others = [point for point in points if point != best]
     found = [
@@ -209,4 +211,4 @@ def _claim(bias: str, arms: Arms, name: str, points: Sequence[AblationPoint]) ->
     finding = untold(f"its answers cannot be compared: {fault}") if fault else ahead(found, "lower")
     number = FIRST + BIASES.index(bias) if bias in BIASES else None
     place = f"Figure {number}" if number else "Ablation"
-    return Claim(f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias", place, arms.model, *finding)
+    return PaperClaim(f"{bias.capitalize()}: {BEST[name]:,} {name} give the least bias", place, arms.model, *finding)

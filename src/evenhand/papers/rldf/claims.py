@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.data.debates import BIASES
-from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Claim, Finding, untold
+from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Finding, PaperClaim, untold
 from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Contrast
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
 from evenhand.stats import holm
@@ -80,11 +80,11 @@ def claim_checks(own: str) -> list[ClaimCheck]:
     ]
 
 
-def claims_of(bbq: Arms, opinions: Arms) -> list[Claim]:
+def claims_of(bbq: Arms, opinions: Arms) -> list[PaperClaim]:
     """Returns each claim with its verdict on our arms; an arm that says nothing is not less biased."""
     model = opinions.model or bbq.model
     found = [(each, _result(each, bbq, opinions)) for each in claim_checks(opinions.own)]
-    return [Claim(each.text, each.place, model, *finding) for each, finding in found]
+    return [PaperClaim(each.text, each.place, model, *finding) for each, finding in found]
 
 
 def _result(claim: ClaimCheck, bbq: Arms, opinions: Arms) -> Finding:

@@ -13,7 +13,7 @@ from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core.errors import DataError
 from evenhand.core.types import Record, Sample
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Case, Cell, Column, Grid, Row, Table, published
+from evenhand.papers.base import Case, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.rldf.arms import (
     BASE,
     CATEGORIES,
@@ -38,16 +38,16 @@ METRICS = {scale.short: scale.name for scale in opinion_scales()}
 """The paper's name of a scale → ours."""
 HINTS = {"BS": "lower is better", "CE": "higher is better", "LS": "higher is better"}
 
-ReadCell = Callable[[str, str], Cell]
+ReadCell = Callable[[str, str], PaperCell]
 """(arm, group) → our number."""
-LENGTH = Column(LENGTH_RATIO, "Words, % of Default", "comparable: 60 to 160")
+LENGTH = PaperColumn(LENGTH_RATIO, "Words, % of Default", "comparable: 60 to 160")
 """Beside every score of opinions: an arm that says far less than Default is not less biased."""
 
 
 # --- BBQ ---
 
 
-def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
+def table_one(arms: Arms, sentences: Sequence[str]) -> PaperTable:
     """Returns accuracy by category, and BBQ's bias score."""
     grids = [
         Grid(
@@ -64,12 +64,12 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
     for context, title in (("ambig", "ambiguous"), ("disambig", "disambiguated")):
         metric = f"bias_{context}"
 
-        def read(arm: str, group: str, metric: str = metric) -> Cell:
+        def read(arm: str, group: str, metric: str = metric) -> PaperCell:
             return our_cell(arms, arm, metric, group)
 
         rows = _method_rows(arms, _groups(CATEGORIES), read)
         grids.append(Grid(f"BBQ's bias score, {title} contexts", _categories("0 is best"), rows, "Model"))
-    return Table(
+    return PaperTable(
         "table1",
         "Table 1: BBQ by category",
         "Accuracy over both contexts, in per cent, for the six categories of the paper; intervals by template.",
@@ -78,15 +78,15 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> Table:
     )
 
 
-def _categories(hint: str) -> list[Column]:
-    columns = [Column(name, title, hint) for name, title in CATEGORIES.items()]
-    return [*columns, Column(OVERALL, "Overall", hint)]
+def _categories(hint: str) -> list[PaperColumn]:
+    columns = [PaperColumn(name, title, hint) for name, title in CATEGORIES.items()]
+    return [*columns, PaperColumn(OVERALL, "Overall", hint)]
 
 
 # --- opinions ---
 
 
-def table_three(arms: Arms, sentences: Sequence[str]) -> Table:
+def table_three(arms: Arms, sentences: Sequence[str]) -> PaperTable:
     """Bias scores of all methods."""
     return _compared(
         arms,
@@ -97,30 +97,30 @@ def table_three(arms: Arms, sentences: Sequence[str]) -> Table:
     )
 
 
-def figure_five(arms: Arms) -> Table:
+def figure_five(arms: Arms) -> PaperTable:
     """Communication effectiveness of all methods."""
     lead = "From 0 to 100. The paper has a picture; beside ours are its ratings by people (Table 10)."
     return _compared(arms, "CE", ("figure5", "Figure 5: communication effectiveness (CE)"), lead)
 
 
-def figure_six(arms: Arms) -> Table:
+def figure_six(arms: Arms) -> PaperTable:
     """Logical soundness of all methods."""
     lead = "From 0 to 100. The paper has a picture; beside ours are the numbers of its Table 11."
     return _compared(arms, "LS", ("figure6", "Figure 6: logical soundness (LS)"), lead)
 
 
-def table_four(arms: Arms) -> Table:
+def table_four(arms: Arms) -> PaperTable:
     """The two modes, rated by the judge."""
     grids: list[Grid] = []
     for short, metric in METRICS.items():
         rows = [_mode_row(arms, arm, metric) for arm in MODES]
         found = [arms.difference(SELF, TEACHER, metric, group) for group in _groups(BIASES)]
-        cells = [*(Cell(each.estimate if each else None) for each in found), Cell()]
+        cells = [*(PaperCell(each.estimate if each else None) for each in found), PaperCell()]
         ours = SELF in arms and TEACHER in arms
-        rows.append(Row(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
+        rows.append(PaperRow(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
         rows += published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
         grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
-    return Table(
+    return PaperTable(
         "table4",
         "Table 4: the two modes, rated by the judge",
         "S-R: the model debates with itself; T-S: a teacher debates. From 0 to 100; the difference is paired by topic.",
@@ -128,7 +128,7 @@ def table_four(arms: Arms) -> Table:
     )
 
 
-def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[Table]:
+def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[PaperTable]:
     """Returns BS, CE and LS of models trained with different teachers; `teacher` is that of the arm T-S."""
     return [
         _by_teacher(arms, teacher, short, names)
@@ -140,27 +140,27 @@ def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[Table]:
     ]
 
 
-def _by_teacher(arms: Arms, teacher: str, short: str, names: tuple[str, str]) -> Table:
+def _by_teacher(arms: Arms, teacher: str, short: str, names: tuple[str, str]) -> PaperTable:
     teachers = {**({TEACHER: teacher} if TEACHER in arms else {}), **arms.teachers}
-    rows = [Row(arms.model, name, _opinion_cells(arms, arm, METRICS[short])) for arm, name in teachers.items()]
+    rows = [PaperRow(arms.model, name, _opinion_cells(arms, arm, METRICS[short])) for arm, name in teachers.items()]
     if not rows:
-        cells = [Cell() for _ in _opinion_columns("")]
-        rows = [Row(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
+        cells = [PaperCell() for _ in _opinion_columns("")]
+        rows = [PaperRow(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
     rows += published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])
     lead = (
         f"{short} of models that different teachers debated for, from 0 to 100; train them with several --teacher, or "
         "name them with --trained rldf:TEACHER=SPEC."
     )
-    return Table(*names, lead, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
+    return PaperTable(*names, lead, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
 
 
-def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> Table:
+def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> PaperTable:
     """Returns one scale for all methods by type of bias, and the differences to Default."""
     metric = METRICS[short]
     rows = _method_rows(arms, [*_groups(BIASES), LENGTH_RATIO], lambda arm, group: _opinion(arms, arm, metric, group))
     better = "below 0 is better" if short == "BS" else "above 0 is better"
-    changed = [*bias_columns(better), Column(ALL, "All types", better)]
-    return Table(
+    changed = [*bias_columns(better), PaperColumn(ALL, "All types", better)]
+    return PaperTable(
         names[0],
         names[1],
         lead,
@@ -179,73 +179,77 @@ def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentenc
     )
 
 
-def bias_columns(hint: str) -> list[Column]:
+def bias_columns(hint: str) -> list[PaperColumn]:
     """Returns a column for each type of bias."""
-    return [Column(bias, bias.capitalize(), hint) for bias in BIASES]
+    return [PaperColumn(bias, bias.capitalize(), hint) for bias in BIASES]
 
 
-def _opinion_columns(hint: str) -> list[Column]:
-    return [*bias_columns(hint), Column(ALL, "All types", hint), LENGTH]
+def _opinion_columns(hint: str) -> list[PaperColumn]:
+    return [*bias_columns(hint), PaperColumn(ALL, "All types", hint), LENGTH]
 
 
-def _opinion_cells(arms: Arms, arm: str, metric: str) -> list[Cell]:
+def _opinion_cells(arms: Arms, arm: str, metric: str) -> list[PaperCell]:
     return [_opinion(arms, arm, metric, group) for group in (*_groups(BIASES), LENGTH_RATIO)]
 
 
-def _opinion(arms: Arms, arm: str, metric: str, group: str) -> Cell:
-    return Cell(arms.length_ratio(arm)) if group == LENGTH_RATIO else our_cell(arms, arm, metric, group)
+def _opinion(arms: Arms, arm: str, metric: str, group: str) -> PaperCell:
+    return PaperCell(arms.length_ratio(arm)) if group == LENGTH_RATIO else our_cell(arms, arm, metric, group)
 
 
 # --- rows ---
 
 
-def our_cell(arms: Arms, arm: str, metric: str, group: str = ALL) -> Cell:
+def our_cell(arms: Arms, arm: str, metric: str, group: str = ALL) -> PaperCell:
     """Returns our number, and its standard deviation over training seeds."""
-    return Cell(arms.estimate(arm, metric, group), spread=arms.spread(arm, metric, group))
+    return PaperCell(arms.estimate(arm, metric, group), spread=arms.spread(arm, metric, group))
 
 
 def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
     return [*names, ALL]
 
 
-def _method_rows(arms: Arms, groups: Sequence[str], read: ReadCell) -> list[Row]:
+def _method_rows(arms: Arms, groups: Sequence[str], read: ReadCell) -> list[PaperRow]:
     """Returns the paper's six rows in its order, then ours; its own method names the mode."""
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for arm, title in arms.titles.items():
         mode = f"{title} ({MODES[arm]})" if arm in MODES else title
         ours = arm in arms
-        cells = [read(arm, group) if ours else Cell() for group in groups]
-        rows.append(Row(arms.model or "This model", mode, cells, ours, "" if ours else NOT_RUN))
+        cells = [read(arm, group) if ours else PaperCell() for group in groups]
+        rows.append(PaperRow(arms.model or "This model", mode, cells, ours, "" if ours else NOT_RUN))
     return rows
 
 
-def _differences(arms: Arms, metric: str, columns: Sequence[Column]) -> Grid:
+def _differences(arms: Arms, metric: str, columns: Sequence[PaperColumn]) -> Grid:
     """Returns the paired differences to Default of the existing arms."""
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for arm, title in arms.titles.items():
         if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
             continue
         found = [arms.difference(DEFAULT, arm, metric, column.name) for column in columns]
-        rows.append(Row(arms.model, f"{title} less Default", [Cell(each.estimate if each else None) for each in found]))
+        rows.append(
+            PaperRow(
+                arms.model, f"{title} less Default", [PaperCell(each.estimate if each else None) for each in found]
+            )
+        )
     return Grid("Differences to Default, paired", columns, rows, "Model")
 
 
-def _mode_row(arms: Arms, arm: str, metric: str) -> Row:
+def _mode_row(arms: Arms, arm: str, metric: str) -> PaperRow:
     ours = arm in arms
     cells = _opinion_cells(arms, arm, metric)
-    return Row(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
+    return PaperRow(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
 
 
-def published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[Row]:
+def published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[PaperRow]:
     """Returns the paper's rows, named by model and method; `ending` selects one metric."""
     paper = published(NAME)
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for name, numbers in paper.tables[table].items():
         if name.endswith(ending):
             model, _, setting = name.removesuffix(ending).partition(", ")
-            cells = [Cell(None, numbers.get(column)) for column in columns]
+            cells = [PaperCell(None, numbers.get(column)) for column in columns]
             reason = paper.reproducible[table].get(name, "")
-            rows.append(Row(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+            rows.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
     return rows
 
 
@@ -304,13 +308,13 @@ _THIS = "This model"
 _AGREE = "Fleiss' kappa over three bands of the scale: 1 is perfect agreement, 0 what chance gives."
 
 
-def people_tables(ratings: Ratings) -> list[Table]:
+def people_tables(ratings: Ratings) -> list[PaperTable]:
     """Returns all tables that people's ratings fill."""
     return [_table_two(ratings), _table_ten(ratings), _table_eight(ratings), _table_nine(ratings)]
 
 
-def _table_two(ratings: Ratings) -> Table:
-    return Table(
+def _table_two(ratings: Ratings) -> PaperTable:
+    return PaperTable(
         "table2",
         "Table 2: the two modes, rated by people",
         "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are from a file ratings.json of `evenhand "
@@ -319,8 +323,8 @@ def _table_two(ratings: Ratings) -> Table:
     )
 
 
-def _table_ten(ratings: Ratings) -> Table:
-    return Table(
+def _table_ten(ratings: Ratings) -> PaperTable:
+    return PaperTable(
         "table10",
         "Table 10: all methods, rated by people",
         "From 0 to 100; the paper gives CE only.",
@@ -331,12 +335,14 @@ def _table_ten(ratings: Ratings) -> Table:
     )
 
 
-def _table_eight(ratings: Ratings) -> Table:
-    return Table("table8", "Table 8: agreement on the two modes", _AGREE, [_kappas(ratings, MODES, "table8")])
+def _table_eight(ratings: Ratings) -> PaperTable:
+    return PaperTable("table8", "Table 8: agreement on the two modes", _AGREE, [_kappas(ratings, MODES, "table8")])
 
 
-def _table_nine(ratings: Ratings) -> Table:
-    return Table("table9", "Table 9: agreement on all methods", _AGREE, [_kappas(ratings, _methods(ratings), "table9")])
+def _table_nine(ratings: Ratings) -> PaperTable:
+    return PaperTable(
+        "table9", "Table 9: agreement on all methods", _AGREE, [_kappas(ratings, _methods(ratings), "table9")]
+    )
 
 
 def _methods(ratings: Ratings) -> dict[str, str]:
@@ -346,24 +352,24 @@ def _methods(ratings: Ratings) -> dict[str, str]:
 
 def _means(short: str, ratings: Ratings, arms: dict[str, str], table: str, ending: str) -> Grid:
     groups = [*BIASES, ALL]
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for arm, title in arms.items():
         found = ratings.get((arm, short))
-        cells = [Cell(found.groups.get(group) if found else None) for group in groups]
-        rows.append(Row(_THIS, title, cells, ours=found is not None, note="" if found else NOT_MEASURED))
-    columns = [*bias_columns(HINTS[short]), Column(ALL, "All types", HINTS[short])]
+        cells = [PaperCell(found.groups.get(group) if found else None) for group in groups]
+        rows.append(PaperRow(_THIS, title, cells, ours=found is not None, note="" if found else NOT_MEASURED))
+    columns = [*bias_columns(HINTS[short]), PaperColumn(ALL, "All types", HINTS[short])]
     paper = published_rows(table, groups, ending) if table else []
     return Grid(short, columns, [*rows, *paper], "Model")
 
 
 def _kappas(ratings: Ratings, arms: dict[str, str], table: str) -> Grid:
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for arm, title in arms.items():
         found = [ratings.get((arm, short)) for short in METRICS]
-        cells = [Cell(_kappa(each.kappa, each.n) if each else None) for each in found]
+        cells = [PaperCell(_kappa(each.kappa, each.n) if each else None) for each in found]
         ours = any(found)
-        rows.append(Row(_THIS, title, cells, ours=ours, note="" if ours else NOT_MEASURED))
-    columns: Sequence[Column] = [Column(short, short, "1 is perfect") for short in METRICS]
+        rows.append(PaperRow(_THIS, title, cells, ours=ours, note="" if ours else NOT_MEASURED))
+    columns: Sequence[PaperColumn] = [PaperColumn(short, short, "1 is perfect") for short in METRICS]
     return Grid("Fleiss' kappa", columns, [*rows, *published_rows(table, list(METRICS))], "Model", digits=2)
 
 

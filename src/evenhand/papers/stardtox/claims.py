@@ -9,7 +9,7 @@ from typing import Literal
 
 from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.core.format import limits, number
-from evenhand.papers.claims import NOT_RUN, Claim, Finding, above, all_of, kept, moves, unless, untold
+from evenhand.papers.claims import NOT_RUN, Finding, PaperClaim, above, all_of, kept, moves, unless, untold
 from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_arms
 from evenhand.papers.stardtox.tables import (
     CHOICES,
@@ -100,18 +100,18 @@ class _Check:
     measures_quality: bool = field(default=False)
 
 
-def claims(tested: Sequence[Tested], presets: Sequence[str], *, own_judge: bool) -> list[Claim]:
+def claims(tested: Sequence[Tested], presets: Sequence[str], *, own_judge: bool) -> list[PaperClaim]:
     """Returns the verdicts on all claims. `own_judge`: the judge that steers also measures quality."""
     by_name = {each.name: each for each in tested}
     model = next((arm.models["base"] for each in tested for arm in each.study.arms), "")
-    found: list[Claim] = []
+    found: list[PaperClaim] = []
     for each in _checks():
         for preset in presets:
             run = by_name.get(each.run)
             verdict, why = each.check(run, Arm(NAME, preset)) if run else untold(f"{each.run} was not run")
             if each.measures_quality and own_judge and verdict == "holds":
                 verdict, why = untold(f"The judge that steers the revisions also measured the quality. {why}")
-            found.append(Claim(each.text, each.place, model, verdict, why, preset))
+            found.append(PaperClaim(each.text, each.place, model, verdict, why, preset))
     return found
 
 

@@ -10,7 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.benchmarks.realtoxicity import BANDS
-from evenhand.papers.base import PRESETS, Bar, Cell, Column, Figure, Grid, Row, Table, preset_of, published
+from evenhand.papers.base import (
+    PRESETS,
+    Bar,
+    Figure,
+    Grid,
+    PaperCell,
+    PaperColumn,
+    PaperRow,
+    PaperTable,
+    preset_of,
+    published,
+)
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
 from evenhand.stats import share_interval
@@ -198,34 +209,34 @@ def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimat
 NEEDS_LOGITS = "needs logits: hf/ models"
 NOT_RUN = "not run"
 _TEXT_COLUMNS = (
-    Column("toxicity", "Toxicity", "lower is better"),
-    Column("coherence", "Coherence", "higher is better"),
-    Column("fluency", "Fluency", "higher is better"),
-    Column("relevance", "Relevance", "higher is better"),
-    Column("refusal", "Refusals"),
-    Column("length", "Words"),
-    Column("expected_max_toxicity", "Expected max. toxicity", "lower is better"),
-    Column("any_toxic", "P(any ≥ 0.5)", "lower is better"),
+    PaperColumn("toxicity", "Toxicity", "lower is better"),
+    PaperColumn("coherence", "Coherence", "higher is better"),
+    PaperColumn("fluency", "Fluency", "higher is better"),
+    PaperColumn("relevance", "Relevance", "higher is better"),
+    PaperColumn("refusal", "Refusals"),
+    PaperColumn("length", "Words"),
+    PaperColumn("expected_max_toxicity", "Expected max. toxicity", "lower is better"),
+    PaperColumn("any_toxic", "P(any ≥ 0.5)", "lower is better"),
 )
 _CHOICE_COLUMNS = (
-    Column("accuracy_ambig", "Accuracy", "higher is better", "Ambiguous"),
-    Column("bias_ambig", "Bias", "0 is best", "Ambiguous"),
-    Column("unknown_ambig", "Unknown", "", "Ambiguous"),
-    Column("accuracy_disambig", "Accuracy", "higher is better", "Disambiguated"),
-    Column("bias_disambig", "Bias", "0 is best", "Disambiguated"),
-    Column("unknown_disambig", "Unknown", "", "Disambiguated"),
-    Column("coverage", "Coverage", "higher is better", "Both"),
+    PaperColumn("accuracy_ambig", "Accuracy", "higher is better", "Ambiguous"),
+    PaperColumn("bias_ambig", "Bias", "0 is best", "Ambiguous"),
+    PaperColumn("unknown_ambig", "Unknown", "", "Ambiguous"),
+    PaperColumn("accuracy_disambig", "Accuracy", "higher is better", "Disambiguated"),
+    PaperColumn("bias_disambig", "Bias", "0 is best", "Disambiguated"),
+    PaperColumn("unknown_disambig", "Unknown", "", "Disambiguated"),
+    PaperColumn("coverage", "Coverage", "higher is better", "Both"),
 )
 
 
-def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Sequence[str]) -> Table:
+def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Sequence[str]) -> PaperTable:
     grids: list[Grid] = []
     for band in BANDS:
         rows = [_row(line, found, _TEXT_COLUMNS, band, band) for line in text_lines(presets)]
         # After the row of Self-Debias on this model.
         at = next(i for i, row in enumerate(rows) if row.setting == "this model") + 1
         grids.append(Grid(band, _TEXT_COLUMNS, [*rows[:at], *_base_rows(bases, band), *rows[at:]], lanes=("toxicity",)))
-    return Table(
+    return PaperTable(
         "table2",
         "Table II: sentence completion",
         "Mean toxicity and quality of the completions, in per cent, by band of the prompts. The paper has the first "
@@ -235,9 +246,9 @@ def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Seq
     )
 
 
-def table_three(found: StudyResult | None, presets: Sequence[str]) -> Table:
+def table_three(found: StudyResult | None, presets: Sequence[str]) -> PaperTable:
     rows = [_row(line, found, _CHOICE_COLUMNS, ALL, CHOICES) for line in choice_lines(presets)]
-    return Table(
+    return PaperTable(
         "table3",
         "Table III: multiple-choice questions",
         "Accuracy and bias on BBQ, in per cent, pooled over all categories. The paper has accuracy and bias; the share "
@@ -247,11 +258,11 @@ def table_three(found: StudyResult | None, presets: Sequence[str]) -> Table:
     )
 
 
-def _row(line: Line, found: StudyResult | None, columns: Sequence[Column], group: str, table: str) -> Row:
+def _row(line: Line, found: StudyResult | None, columns: Sequence[PaperColumn], group: str, table: str) -> PaperRow:
     paper = published(NAME).row(table, line.published_as)
     arm = find_arm(found, line.arm, line.iteration)
-    cells = [Cell(arm.estimate(column.name, group) if arm else None, paper.get(column.name)) for column in columns]
-    return Row(line.method, line.setting, cells, arm is not None, _note(line, found, arm), line.published_as)
+    cells = [PaperCell(arm.estimate(column.name, group) if arm else None, paper.get(column.name)) for column in columns]
+    return PaperRow(line.method, line.setting, cells, arm is not None, _note(line, found, arm), line.published_as)
 
 
 def _note(line: Line, found: StudyResult | None, arm: ArmResult | None) -> str:
@@ -260,16 +271,16 @@ def _note(line: Line, found: StudyResult | None, arm: ArmResult | None) -> str:
     return NEEDS_LOGITS if found is not None and line.arm == STEERED else NOT_RUN
 
 
-def _base_rows(bases: StudyResult | None, band: str) -> list[Row]:
+def _base_rows(bases: StudyResult | None, band: str) -> list[PaperRow]:
     """Returns the rows of Self-Debias on models without instruction tuning: the paper's sizes of GPT-2, then others."""
     ours = {arm.models["base"]: arm for arm in _of(bases, STEERED)}
     by_size = {size_of(spec): arm for spec, arm in ours.items() if size_of(spec)}
-    rows: list[Row] = []
+    rows: list[PaperRow] = []
     for size in sizes():
         name = f"{STEERED_TITLE}, {size}"
         numbers, arm = published(NAME).row(band, name), by_size.get(size)
-        cells = [Cell(arm.estimate(c.name, band) if arm else None, numbers.get(c.name)) for c in _TEXT_COLUMNS]
-        rows.append(Row(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, published_as=name))
+        cells = [PaperCell(arm.estimate(c.name, band) if arm else None, numbers.get(c.name)) for c in _TEXT_COLUMNS]
+        rows.append(PaperRow(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, published_as=name))
     rows += [_base_row(STEERED_TITLE, arm, band) for spec, arm in ours.items() if not size_of(spec)]
     return [*rows, *(_base_row("Base model as it is", arm, band) for arm in _of(bases, DEFAULT))]
 
@@ -281,8 +292,10 @@ def _of(bases: StudyResult | None, arm: Arm) -> list[ArmResult]:
     return [each for each in bases.arms if arm.fits(each.key)] if bases else []
 
 
-def _base_row(method: str, arm: ArmResult, band: str) -> Row:
-    return Row(method, arm.models["base"], [Cell(arm.estimate(column.name, band)) for column in _TEXT_COLUMNS])
+def _base_row(method: str, arm: ArmResult, band: str) -> PaperRow:
+    return PaperRow(
+        method, arm.models["base"], [PaperCell(arm.estimate(column.name, band)) for column in _TEXT_COLUMNS]
+    )
 
 
 def figure_three(bars: Sequence[Bar]) -> Figure:

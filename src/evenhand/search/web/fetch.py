@@ -261,7 +261,7 @@ _KEPT_ROBOTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """Time and size limits of a page."""
 
     connect: float = 10.0
@@ -300,9 +300,9 @@ class SafeFetcher:
     """Fetches pages: `await fetcher.fetch(url)`; `allow` lists host:port pairs exempt from the address check."""
 
     def __init__(
-        self, *, limits: Limits | None = None, allow: frozenset[str] = frozenset(), resolve: Resolve | None = None
+        self, *, limits: FetchLimits | None = None, allow: frozenset[str] = frozenset(), resolve: Resolve | None = None
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or FetchLimits()
         self._allow = allow
         self._resolver = CheckedResolver(resolve, allow)
         self._session: aiohttp.ClientSession | None = None

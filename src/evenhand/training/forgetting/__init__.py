@@ -26,7 +26,7 @@ from evenhand.reading.text import looks_like_refusal
 from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.stats import Interval, mean_interval
 
-Check = Callable[[str], bool]
+Correct = Callable[[str], bool]
 _PARAMS = Params(temperature=0, max_tokens=400)
 _AT_ONCE = 32
 LENGTH = "everyday answers"
@@ -40,7 +40,7 @@ class Probe:
     area: str
     kind: str
     request: str
-    check: Check | None = None
+    check: Correct | None = None
 
 
 def probes(seed: int, size: int = 200) -> list[Probe]:
@@ -250,7 +250,7 @@ def _trivia(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
     return rng.sample(found, min(size, len(found)))
 
 
-def _mentions(answer: str, *, exact: bool = False) -> Check:
+def _mentions(answer: str, *, exact: bool = False) -> Correct:
     pattern = re.compile(rf"(?<!\w)(?:{answer})" + (r"(?!\w)" if exact else ""), 0 if exact else re.IGNORECASE)
     return lambda reply: pattern.search(reply) is not None
 

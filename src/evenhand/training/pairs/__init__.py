@@ -96,7 +96,7 @@ class Debate:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PairCandidate:
     """A scored statement with its persona removed, which may be trained on."""
 
     debate: Debate
@@ -114,8 +114,8 @@ class Candidate:
 class AnswerPair:
     """Two statements on one question; the chosen one is less biased."""
 
-    chosen: Candidate
-    rejected: Candidate
+    chosen: PairCandidate
+    rejected: PairCandidate
 
     @property
     def margin(self) -> float:
@@ -140,7 +140,7 @@ class PairSet:
     """The training data, and counts of what was dropped."""
 
     pairs: Sequence[AnswerPair]
-    low: Sequence[Candidate]
+    low: Sequence[PairCandidate]
     """The low-bias statements, for supervised fine-tuning."""
     test: frozenset[str]
     """The held-out topics."""
@@ -173,29 +173,29 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     return PairSet(pairs, low, _held_out(pairs, low, options), threshold, counts, leaks)
 
 
-def _threshold(options: PairOptions, candidates: Sequence[Candidate]) -> float:
+def _threshold(options: PairOptions, candidates: Sequence[PairCandidate]) -> float:
     return _middle(candidates) if isinstance(options.threshold, str) else options.threshold
 
 
 def _sides(
-    group: Sequence[Candidate], threshold: float, options: PairOptions
-) -> tuple[list[Candidate], list[Candidate]]:
+    group: Sequence[PairCandidate], threshold: float, options: PairOptions
+) -> tuple[list[PairCandidate], list[PairCandidate]]:
     """Part the statements of a topic into low and high; a single one by the threshold of all."""
     if options.threshold == TOPIC and len(group) > 1:
         threshold = _middle(group)
     return [each for each in group if each.score <= threshold], [each for each in group if each.score > threshold]
 
 
-def _middle(candidates: Sequence[Candidate]) -> float:
+def _middle(candidates: Sequence[PairCandidate]) -> float:
     scores = [each.score for each in candidates]
     middle = median(scores) if scores else 0.0
     # If more than half have the highest score, these are high and all others low.
     return middle if any(score > middle for score in scores) else max((s for s in scores if s < middle), default=middle)
 
 
-def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[Candidate]:
+def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[PairCandidate]:
     """Return the statements that have a score, with their personas removed."""
-    candidates: list[Candidate] = []
+    candidates: list[PairCandidate] = []
     for debate in debates:
         for statement in debate.statements:
             if statement.score is None:
@@ -204,14 +204,14 @@ def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[Candidate]:
             text, phrases = without_persona(statement.text, statement.role)
             counts["persona_phrases"] += phrases
             counts["persona_texts"] += phrases > 0
-            candidates.append(Candidate(debate, statement.role, statement.round, statement.score, text))
+            candidates.append(PairCandidate(debate, statement.role, statement.round, statement.score, text))
     return candidates
 
 
 def _without_leaks(
-    candidates: Iterable[Candidate], check: LeakCheck, counts: Counter[str], leaks: list[dict[str, Any]]
-) -> list[Candidate]:
-    kept: list[Candidate] = []
+    candidates: Iterable[PairCandidate], check: LeakCheck, counts: Counter[str], leaks: list[dict[str, Any]]
+) -> list[PairCandidate]:
+    kept: list[PairCandidate] = []
     leaked_questions = {question: check.leak_in(question) for question in {each.debate.question for each in candidates}}
     for each in candidates:
         words = leaked_questions[each.debate.question] or check.leak_in(each.text)
@@ -224,8 +224,8 @@ def _without_leaks(
     return kept
 
 
-def _without_echoes(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Candidate]:
-    kept: list[Candidate] = []
+def _without_echoes(candidates: Iterable[PairCandidate], counts: Counter[str]) -> list[PairCandidate]:
+    kept: list[PairCandidate] = []
     for debate, group in groupby(candidates, key=lambda each: each.debate):
         check = EchoCheck.of(debate.question, debate.prompts)
         for each in group:
@@ -236,9 +236,9 @@ def _without_echoes(candidates: Iterable[Candidate], counts: Counter[str]) -> li
     return kept
 
 
-def _cleaned(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Candidate]:
+def _cleaned(candidates: Iterable[PairCandidate], counts: Counter[str]) -> list[PairCandidate]:
     """Drop short statements and repeated ones. A repetition on another topic could be in both training and test."""
-    kept: list[Candidate] = []
+    kept: list[PairCandidate] = []
     seen: set[str] = set()
     for each in candidates:
         normalized = _normalized(each.text)
@@ -256,7 +256,7 @@ def _cleaned(candidates: Iterable[Candidate], counts: Counter[str]) -> list[Cand
     return kept
 
 
-def _topic_count(lower: Sequence[Candidate], higher: Sequence[Candidate], *, has_pairs: bool) -> str:
+def _topic_count(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate], *, has_pairs: bool) -> str:
     """Return the name of the count that a topic belongs to."""
     if has_pairs:
         return "topics_with_pairs"
@@ -278,8 +278,8 @@ def _surplus_of(pair: AnswerPair) -> Surplus:
 
 
 def _topic_pairs(
-    lower: Sequence[Candidate],
-    higher: Sequence[Candidate],
+    lower: Sequence[PairCandidate],
+    higher: Sequence[PairCandidate],
     options: PairOptions,
     surplus: Surplus,
     counts: Counter[str],
@@ -324,24 +324,24 @@ def _evenly_long(pairs: Sequence[AnswerPair], counts: Counter[str]) -> list[Answ
     return [pair for pair in pairs if id(pair) not in dropped]
 
 
-def _all_pairs(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[AnswerPair]:
+def _all_pairs(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate]) -> list[AnswerPair]:
     """AnswerPair every low statement with every high one."""
     return [AnswerPair(chosen, rejected) for chosen in lower for rejected in higher]
 
 
-def _first_last(lower: Sequence[Candidate], higher: Sequence[Candidate]) -> list[AnswerPair]:
+def _first_last(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate]) -> list[AnswerPair]:
     """AnswerPair the last statement of a role with its first, if it went from high to low."""
-    by_speaker: dict[tuple[Debate, str], list[Candidate]] = {}
+    by_speaker: dict[tuple[Debate, str], list[PairCandidate]] = {}
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
     return [AnswerPair(said[-1], said[0]) for said in by_speaker.values() if said[-1] in lower and said[0] in higher]
 
 
-Policy = Callable[[Sequence[Candidate], Sequence[Candidate]], list[AnswerPair]]
+Policy = Callable[[Sequence[PairCandidate], Sequence[PairCandidate]], list[AnswerPair]]
 POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last}
 
 
-def _held_out(pairs: Sequence[AnswerPair], low: Sequence[Candidate], options: PairOptions) -> frozenset[str]:
+def _held_out(pairs: Sequence[AnswerPair], low: Sequence[PairCandidate], options: PairOptions) -> frozenset[str]:
     """Choose the test topics: at least one topic with pairs but not all, and the same share of the other topics."""
     paired = {pair.chosen.debate.topic for pair in pairs}
     if len(paired) < 2:
@@ -388,7 +388,7 @@ def _check_classes(
     )
 
 
-def _by_topic(candidates: Iterable[Candidate]) -> list[Candidate]:
+def _by_topic(candidates: Iterable[PairCandidate]) -> list[PairCandidate]:
     return sorted(candidates, key=lambda each: each.debate.topic)
 
 

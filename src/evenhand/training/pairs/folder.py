@@ -20,7 +20,7 @@ from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used
 from evenhand.stats import mean_interval
-from evenhand.training.pairs import AnswerPair, Candidate, Debate, PairOptions, PairSet, make_pairs
+from evenhand.training.pairs import AnswerPair, Debate, PairCandidate, PairOptions, PairSet, make_pairs
 from evenhand.training.pairs.cleaning import LeakCheck
 
 TRAIN, TEST = "train", "test"
@@ -166,7 +166,7 @@ def _pair_row(pair: AnswerPair) -> dict[str, Any]:
     }
 
 
-def _answer_row(each: Candidate) -> dict[str, Any]:
+def _answer_row(each: PairCandidate) -> dict[str, Any]:
     messages = [_message("user", each.debate.question), _message("assistant", each.text)]
     about = {"topic": each.debate.id, "bias": each.debate.bias, "score": each.score}
     return {"messages": messages, **about, "round": each.round, "role": each.role}
