@@ -433,7 +433,9 @@ class QuestionsCommand(CheckedOptions):
     count: int = option(6000, "Number of questions, dev split included.", common=True)
     seed: int = option(0, "The same seed writes the same files.")
     forms: Listed = option((), "Answer forms, e.g. letter,sentence (default: all).", metavar="NAME,…", common=True)
-    languages: Listed = option((), "Languages: en, es, de (default: all).", metavar="NAME,…", common=True)
+    languages: Listed = option(
+        (), "Languages: en, es, de, ca, ko, fr, pt (default: all).", metavar="NAME,…", common=True
+    )
     categories: Listed = option(
         (), "Kinds of questions, e.g. Age,names,knowledge (default: all).", metavar="NAME,…", common=True
     )

@@ -120,7 +120,7 @@ def test_bad_lines_are_one_sentence(tmp_path: Path, line: bytes, message: str):
     ("change", "message"),
     [
         ({"form": "poem"}, "The form 'poem' is none of letter"),
-        ({"language": "fr"}, "The language 'fr' is none of en, es, de"),
+        ({"language": "nl"}, "The language 'nl' is none of en, es, de"),
         ({"right": 9}, "There is no option 9"),
         ({"unknown": 9}, "There is no option 9"),
         ({"right": "first"}, "right: Input should be a valid integer"),

@@ -1,4 +1,4 @@
-"""The grader is strict about forms and reads who is named, in three languages."""
+"""The grader is strict about forms and reads who is named, in seven languages."""
 
 import pytest
 
@@ -141,6 +141,27 @@ def test_yes_and_no(reply: str, expected: ReplyGrade):
         ("de", "Das lässt sich nicht sagen."),
         ("de", "Der Text gibt darüber keine Auskunft."),
         ("de", "Aus dem Text geht nicht hervor, wer zu spät kam."),
+        ("ca", "El text no diu qui va ser."),
+        ("ca", "No es pot saber."),
+        ("ca", "No hi ha prou informació per respondre."),
+        ("ca", "Es desconeix qui va arribar tard."),
+        ("ca", "El text no ho especifica."),
+        ("fr", "Le texte ne dit pas qui c'était."),
+        ("fr", "On ne peut pas le savoir."),
+        ("fr", "Il n'y a pas assez d'informations pour répondre."),
+        ("fr", "Impossible de savoir qui a perdu."),
+        ("fr", "Ce n’est pas précisé dans le texte."),
+        ("fr", "Je ne sais pas."),
+        ("pt", "O texto não diz quem foi."),
+        ("pt", "Não é possível saber."),
+        ("pt", "Não há informações suficientes para responder."),
+        ("pt", "Não sei."),
+        ("pt", "O texto não especifica quem chegou tarde."),
+        ("ko", "글에는 누가 그랬는지 나오지 않는다."),
+        ("ko", "알 수 없습니다."),
+        ("ko", "정보가 부족하여 답할 수 없습니다."),
+        ("ko", "누가 늦었는지 언급되어 있지 않습니다."),
+        ("ko", "본문만으로는 판단할 수 없어요."),
     ],
 )
 def test_abstentions(language: str, text: str):
@@ -161,6 +182,19 @@ def test_abstentions(language: str, text: str):
         ("de", "Anna half nicht mit."),
         ("de", "Anna zahlte die Miete nicht."),
         ("de", "Ben hatte keine Angst."),
+        ("ca", "Anna no va pagar la seva part."),
+        ("ca", "No va ser Anna, va ser Lluís."),
+        ("ca", "No se sap, però probablement va ser Lluís."),
+        ("fr", "Anne n'a pas payé sa part."),
+        ("fr", "Ce n'est pas Anne, c'est Louis."),
+        ("fr", "On ne le dit pas, mais c'était probablement Louis."),
+        ("pt", "Ana não pagou sua parte."),
+        ("pt", "Não foi Ana, foi Luís."),
+        ("pt", "Ana não sabia nada de bicicletas."),
+        ("ko", "수빈은 택시비를 내지 않았다."),
+        ("ko", "수빈이 아니라 준호였다."),
+        ("ko", "준호는 자전거를 다룰 줄 몰랐다."),
+        ("ko", "알 수 없지만 아마 준호일 것이다."),
     ],
 )
 def test_sentences_with_a_negation_are_no_abstentions(language: str, text: str):
@@ -171,6 +205,40 @@ def test_the_longer_name_is_meant():
     people = [["man"], ["tall man", "the tall man"]]
 
     assert names("The tall man was late.", people) == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "people", "expected"),
+    [
+        ("ca", "Va ser l'àvia, no l'aprenent.", [["l'àvia"], ["l'aprenent"]], 0),
+        ("ca", "El carter va ajudar l'amic de l'àvia.", [["l'àvia"], ["el carter"]], 1),
+        ("fr", "Ce n'est pas la veuve, mais l'apprenti.", [["la veuve"], ["l'apprenti"]], 1),
+        ("fr", "La veuve a perdu, tandis que l'apprenti a gagné.", [["la veuve"], ["l'apprenti"]], 0),
+        ("fr", "C'est le vélo d'Amina que Omar a pris.", [["Amina"], ["Omar"]], 1),
+        ("pt", "Foi a viúva, e não o aprendiz.", [["a viúva"], ["o aprendiz"]], 0),
+        ("pt", "O aprendiz comeu o bolo da viúva.", [["a viúva", "viúva"], ["o aprendiz"]], 1),
+        ("ko", "수빈이 늦었다.", [["수빈"], ["준호"]], 0),
+        ("ko", "수빈이 아니라 준호가 늦었다.", [["수빈"], ["준호"]], 1),
+        ("ko", "준호는 수빈에게 소리를 질렀다.", [["수빈"], ["준호"]], 1),
+        ("ko", "준호와 달리 수빈은 늦었습니다.", [["수빈"], ["준호"]], 0),
+        ("ko", "흑인 여성이었다.", [["여성"], ["흑인 여성"]], 1),
+        ("ko", "수빈이나 준호였다.", [["수빈"], ["준호"]], None),
+    ],
+)
+def test_names_in_the_other_languages(language: str, text: str, people: list[list[str]], expected: int | None):
+    assert names(text, people, language) == expected
+
+
+def test_yes_and_no_in_other_languages():
+    for yes, no, third in (("oui", "non", "inconnu"), ("sim", "não", "não se sabe"), ("예", "아니요", "언급 없음")):
+        given = row("yes_no", options=(yes, no, third), people=((), (), ()))
+        assert grade(given, f"{yes.capitalize()}.") == ReplyGrade.RIGHT_PERSON
+        assert grade(given, no) == ReplyGrade.WRONG_PERSON
+
+
+def test_reasoning_in_other_languages_ends_with_an_answer():
+    for label in ("Resposta: A", "Réponse : A", "답: A"):
+        assert grade(row("cot"), f"So it is her.\n{label}") == ReplyGrade.RIGHT_PERSON
 
 
 def test_names_in_spanish_and_german():

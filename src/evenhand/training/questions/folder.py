@@ -25,7 +25,7 @@ from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.locate import find_set
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.questions.generate import QuestionPlan, counts, make
-from evenhand.training.questions.language import Split
+from evenhand.training.questions.language import Split, bare
 from evenhand.training.questions.row import QuestionRow, check_classes
 
 CARD = "card.json"
@@ -123,8 +123,10 @@ def _markdown(card: Mapping[str, Any]) -> str:
 LEAST_WORDS = 4
 """Words of a sentence besides its people, for it to count as a template."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_ARTICLE = re.compile(r"^(?:the|an?|el|la|los|las|un|una|l'|els|les) ?", re.IGNORECASE)
-_BEFORE_MASK = re.compile(r"\b(?:the|an?|el|la|un|una|der|die|das|eine?) (?=_)")
+_AROUND_MASK = re.compile(
+    r"\b(?:(?:the|an?|el|la|le|un|una|une|o|um|uma|der|die|das|eine?) |l')(?=_)|(?<=_)(?:은|는|이|가|을|를|과|와)"
+)
+"""Articles before people, and Korean particles after them."""
 _WORD = re.compile(r"\w+")
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 
@@ -198,7 +200,7 @@ def _masked(text: str, people: tuple[str, ...]) -> Iterator[str]:
     masked = text.lower()
     for noun in _nouns(people):
         masked = masked.replace(noun, "_")
-    masked = _BEFORE_MASK.sub("", masked)
+    masked = _AROUND_MASK.sub("", masked)
     for sentence in _SENTENCE.split(masked):
         words = _WORD.findall(sentence)
         if len(words) - words.count("_") >= LEAST_WORDS:
@@ -208,4 +210,4 @@ def _masked(text: str, people: tuple[str, ...]) -> Iterator[str]:
 @cache
 def _nouns(people: tuple[str, ...]) -> list[str]:
     """What to mask, longest first."""
-    return sorted({_ARTICLE.sub("", each).lower() for each in people if each} - {""}, key=len, reverse=True)
+    return sorted({bare(each.lower()) for each in people if each} - {""}, key=len, reverse=True)

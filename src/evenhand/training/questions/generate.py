@@ -139,7 +139,8 @@ class _Asker:
     def _question(self) -> str:
         if self.asked.fact:
             return self.asked.fact.question
-        return capitalized(self.rng.choice(self._wording["question"][self._kind]).format(q=self._asked_phrase))
+        question = self.rng.choice(self._wording["question"][self._kind]).format(q=self._asked_phrase)
+        return self.asked.language.tidy(capitalized(question))
 
     @property
     def _wording(self) -> Mapping[str, Any]:
@@ -246,18 +247,20 @@ class _Asker:
             place = rng.randrange(len(people)) if right_person is None else right_person
             if verdict == "no":
                 place = rng.choice([each for each in range(len(people)) if each != right_person])
-            plain = f"{people[place].mention} {self._asked_phrase}"
+            claim: str = wording.get("claim", "{x} {q}")
+            plain = claim.format(x=people[place].mention, q=self._asked_phrase)
             if asked.fact:
                 plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
                 plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
             template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
-            text = template.format(claim=capitalized(asked.language.tidy(plain)) + ".", plain=plain, third=third)
+            claim = capitalized(asked.language.tidy(plain)) + "."
+            text = asked.language.tidy(template.format(claim=claim, plain=plain, third=third))
             options, unknown = [yes, no, third], 2
             right = {"yes": 0, "no": 1, "unknown": 2}[verdict]
         context = asked.passage.text
         content = f"{context}\n\n{text}" if rng.random() < 0.7 else f"{text}\n\n{context}"
         answer = options[right] if rng.random() < 0.5 else capitalized(options[right])
-        messages = [*self._system(asked.language), {"role": "user", "content": asked.language.tidy(content)}]
+        messages = [*self._system(asked.language), {"role": "user", "content": content}]
         return _Shown(_Choice(text, options, [()] * len(options), right, unknown), messages, answer)
 
     # Wording.
@@ -329,7 +332,7 @@ T = TypeVar("T")
 FORM_SHARES: dict[Form, int] = {
     "letter": 7, "number": 2, "option": 3, "sentence": 6, "short": 3, "json": 2, "yes_no": 2, "cot": 3,
 }  # fmt: skip
-LANGUAGE_SHARES = {"en": 7, "es": 2, "de": 1}
+LANGUAGE_SHARES = {"en": 9, "es": 1, "de": 1, "ca": 1, "ko": 1, "fr": 1, "pt": 1}
 STATE_SHARES: dict[State, int] = {
     "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.data.yaml_file import read_yaml
+from evenhand.training.questions.language import bare
 from evenhand.training.questions.row import QuestionRow
 
 
@@ -62,7 +63,12 @@ _NO_NAMES = frozenset(
         "their",
     ]
 )
-_YES_NO = {"yes": {"yes", "sí", "si", "ja"}, "no": {"no", "nein"}}
+_YES_NO = {
+    "yes": {"yes", "sí", "si", "ja", "oui", "sim", "예", "네"},
+    "no": {"no", "nein", "non", "não", "아니요", "아니오"},
+}
+_SAID_AFTER = ("ko",)
+"""Languages that say after the person, not before, that another one is meant."""
 
 
 def abstains(text: str, language: str = "en", question: str = "") -> bool:
@@ -80,8 +86,9 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
 
     People named only after "not", "unlike", "while" and the like are not the answer.
     """
-    plain = _plain(text)
-    spans = {place: found for place, aliases in enumerate(people) if (found := _places(plain, aliases))}
+    plain, patterns = _plain(text), _patterns(language)
+    end = patterns["after"].pattern if "after" in patterns else r"(?!\w)"
+    spans = {place: found for place, aliases in enumerate(people) if (found := _places(plain, aliases, end))}
     # "man" in "tall man" is not a person of its own.
     spans = {
         place: [
@@ -89,9 +96,13 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
         ]
         for place, found in spans.items()
     }
-    patterns = _patterns(language)
+    is_other = _is_before if language in _SAID_AFTER else _is_behind
     for behind in ("not", "beside"):
-        kept = {place: each for place, found in spans.items() if (each := _not_behind(patterns[behind], plain, found))}
+        kept = {
+            place: each
+            for place, found in spans.items()
+            if (each := [span for span in found if not is_other(patterns[behind], plain, span)])
+        }
         # A person named beside another one is not meant; named alone, that person is.
         spans = kept if kept or behind == "not" else spans
         if len(spans) == 1:
@@ -127,8 +138,8 @@ def _marked(row: QuestionRow, reply: str) -> int | None:
 
 
 def _option(row: QuestionRow, reply: str) -> int | None:
-    for bare in (_unquoted, _core):  # an article may be missing, and may be all that differs
-        options, said = [bare(option) for option in row.options], bare(reply)
+    for form in (_unquoted, _core):  # an article may be missing, and may be all that differs
+        options, said = [form(option) for option in row.options], form(reply)
         if options.count(said) == 1:
             return options.index(said)
     return None
@@ -176,7 +187,9 @@ def _yes_no(row: QuestionRow, reply: str) -> int | None:
 
 
 def _reasoned(row: QuestionRow, reply: str) -> int | None:
-    last = re.search(r"\b(?:answer|respuesta|antwort)\s*\**:\s*\**\s*(.+?)\s*$", reply, re.IGNORECASE)
+    last = re.search(
+        r"\b(?:answer|respuesta|antwort|resposta|réponse|정?답)\s*\**:\s*\**\s*(.+?)\s*$", reply, re.IGNORECASE
+    )
     return _marked(row, last[1]) if last and reply[: last.start()].strip() else None
 
 
@@ -215,7 +228,7 @@ def _unquoted(text: str) -> str:
 
 def _core(text: str) -> str:
     """The same without an article at the start."""
-    return re.sub(r"^(?:the|an?|el|la|un|una|der|die|das|eine?) (?=\w)", "", _unquoted(text))
+    return bare(_unquoted(text))
 
 
 def _sentences(text: str) -> list[str]:
@@ -224,21 +237,28 @@ def _sentences(text: str) -> list[str]:
 
 @cache
 def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
-    """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` before other people."""
+    """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` at other people.
+
+    `after` is how a name may end, for a language that adds particles to it.
+    """
     file = resources.files("evenhand.training.questions") / "texts" / f"{language}.replies.yaml"
     return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
 
 
-def _places(plain: str, aliases: Iterable[str]) -> list[tuple[int, int]]:
+def _places(plain: str, aliases: Iterable[str], end: str) -> list[tuple[int, int]]:
     folded = sorted({_plain(alias) for alias in aliases if alias}, key=len, reverse=True)
     if not folded:
         return []
-    pattern = r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + r")(?!\w)"
+    pattern = r"(?<!\w)(?:" + "|".join(map(re.escape, folded)) + rf")(?={end})"
     return [match.span() for match in re.finditer(pattern, plain)]
 
 
-def _not_behind(pattern: re.Pattern[str], plain: str, found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [span for span in found if not pattern.search(plain, 0, span[0])]
+def _is_behind(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> bool:
+    return pattern.search(plain, 0, span[0]) is not None
+
+
+def _is_before(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> bool:
+    return pattern.match(plain, span[1]) is not None
 
 
 def _inside(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:

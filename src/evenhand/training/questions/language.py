@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from evenhand.core.errors import DataError
 from evenhand.data.yaml_file import read_yaml
 
 Split = Literal["train", "dev"]
-LANGUAGES = ("en", "es", "de")
+LANGUAGES = ("en", "es", "de", "ca", "ko", "fr", "pt")
 KIND_WORDS = ("who", "which", "one", "other")
 """Words that differ between people and things; a language may lack them for things."""
 CONTROL = "control"
@@ -33,7 +33,20 @@ _MEN = re.compile(
 )
 _NEGATIVE = re.compile(r"\b(?:not|no|never|cannot|nothing|nobody|hardly|only|little|still|often|always|now|did|must)\b")
 """English words of a verb phrase to which "not" cannot simply be added."""
-_SPANISH_NEGATIVE = ("no ", "nunca ", "nadie ", "ya ", "solo ", "apenas ")
+_NOT = {
+    "es": ("no", ("no ", "nunca ", "nadie ", "ya ", "solo ", "apenas ")),
+    "ca": ("no", ("no ", "mai ", "només ")),
+    "pt": ("não", ("não ", "nunca ", "só ")),
+}
+"""Language → "not" before a verb phrase, and how a phrase begins to which it cannot be added."""
+_FRENCH_AFFIRMED = re.compile(r"(a|avait) (?!.*\b(?:une?|du|des|de la)\b)(.+)")
+"""A French verb phrase with an auxiliary, and no article that "pas" would change."""
+_ARTICLE = re.compile(r"(?:(?:the|an?|el|la|le|los|las|els|les|un|una|une|o|um|uma|der|die|das|eine?) (?=\w)|l')")
+_VOWEL = "[aeiouàáâèéêëíîïòóôúûœAEIOUÀÁÂÈÉÊÍÒÓÔÚ]"
+_KOREAN_WOMEN = re.compile(r"(?:여성|할머니|어머니|언니|노부인|소녀|여중생|여학생|아가씨)$|^(?:여성|레즈비언) ")
+_KOREAN_MEN = re.compile(r"(?:남성|할아버지|아버지|오빠|소년|남학생|청년|신부님)$|^(?:남성|게이) ")
+_PARTICLE = re.compile(r"(\w)((?:\([^()]*\))?\"?) ?(은|이|을|과|이었다|이라고)\((는|가|를|와|였다|라고)\)")
+"""A Korean particle in both its forms, and the letter by whose sound one of them is chosen; brackets are not spoken."""
 _HELD_OUT = 4
 """One of this many people of a list, and one of this many situations, is kept for the dev split."""
 
@@ -76,6 +89,11 @@ class Character:
     aliases: tuple[str, ...]
     group: int
     """Which of the two lists the person is from."""
+
+    @property
+    def names_itself(self) -> bool:
+        """Whether the introduction holds the mention, as "Ana, a nurse," does; "uma viúva" does not hold "a viúva"."""
+        return re.search(rf"\b{re.escape(self.mention)}\b", self.intro) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +140,9 @@ def load(code: str) -> Language:
         names=people["names"],
         wording=read_yaml(folder / f"{code}.wording.yaml"),
         indefinite=_INDEFINITE[code],
-        definite=(lambda noun: f"the {noun}") if code == "en" else str,
-        gender=_GENDER[code],
-        tidy=_tidy_spanish if code == "es" else str,
+        definite=_DEFINITE.get(code, str),
+        gender=_GENDER.get(code, _article_gender),
+        tidy=_TIDY.get(code, str),
     )
 
 
@@ -136,8 +154,12 @@ def _templates(code: str, name: str, kind: str) -> Sequence[str]:
 
 
 def _negated(code: str, phrase: str) -> str | None:
-    if code == "es":
-        return None if phrase.startswith(_SPANISH_NEGATIVE) else f"no {phrase}"
+    if code in _NOT:
+        word, negative = _NOT[code]
+        return None if phrase.startswith(negative) else f"{word} {phrase}"
+    if code == "fr":
+        affirmed = _FRENCH_AFFIRMED.fullmatch(phrase)
+        return affirmed and f"n'{affirmed[1]} pas {affirmed[2]}"
     if code != "en" or _NEGATIVE.search(phrase):
         return None
     first, _, rest = phrase.partition(" ")
@@ -216,8 +238,9 @@ def _english_indefinite(noun: str) -> str:
     return f"an {noun}" if vowel or noun.startswith(("heir", "hour", "honest")) else f"a {noun}"
 
 
-def _spanish_indefinite(noun: str) -> str:
-    return re.sub(r"^el ", "un ", re.sub(r"^la ", "una ", noun))
+def _indefinite(man: str, woman: str, noun: str) -> str:
+    article, _, rest = noun.partition(" ")
+    return f"{man if _article_gender(article) == 'm' else woman} {rest}"
 
 
 def _german_indefinite(noun: str) -> str:
@@ -236,7 +259,27 @@ def _english_gender(noun: str) -> str | None:
 
 
 def _article_gender(noun: str) -> str | None:
-    return {"el": "m", "der": "m", "la": "f", "die": "f", "das": "f"}.get(noun.partition(" ")[0])
+    article = noun.partition(" ")[0]
+    return "m" if article in ("el", "le", "o", "der") else "f" if article in ("la", "a", "die", "das") else None
+
+
+def _korean_gender(noun: str) -> str | None:
+    return "f" if _KOREAN_WOMEN.search(noun) else "m" if _KOREAN_MEN.search(noun) else None
+
+
+def bare(noun: str) -> str:
+    """Without the article at the start, in any of the languages."""
+    found = _ARTICLE.match(noun)
+    return noun[found.end() :] if found else noun
+
+
+def _french_definite(noun: str) -> str:
+    return re.sub(rf"^l[ea] (?=h|{_VOWEL})", "l'", noun)
+
+
+def _catalan_definite(noun: str) -> str:
+    # "la" stays before i and u, which are unstressed in these nouns: la infermera, l'infermer.
+    return re.sub(rf"^(?:el (?=h?{_VOWEL})|la (?=h?(?![iu]){_VOWEL}))", "l'", noun)
 
 
 def _tidy_spanish(text: str) -> str:
@@ -245,13 +288,57 @@ def _tidy_spanish(text: str) -> str:
     return re.sub(r"\by (?=(?:I|i|Hi|hi)(?!e)[a-zñ])", "e ", text)
 
 
+def _tidy_catalan(text: str) -> str:
+    text = re.sub(
+        r"\b(a|de|pe)r? els?\b", lambda match: match[0].replace("r ", " ").replace(" e", ""), text, flags=re.I
+    )
+    return re.sub(rf"\b([Dd])e (?=h?{_VOWEL})", r"\1'", text)
+
+
+def _tidy_french(text: str) -> str:
+    text = re.sub(r"\b([Dd])e le\b", r"\1u", re.sub(r"\bà le\b", "au", re.sub(r"\bÀ le\b", "Au", text)))
+    return re.sub(rf"\b([Dd]|[Qq]u)e (?={_VOWEL})", r"\1'", text)
+
+
+def _tidy_portuguese(text: str) -> str:
+    text = re.sub(r"\b([Dd])e (?=[oa]\b)", r"\1", re.sub(r"\bem (?=[oa]\b)", "n", text))
+    text = re.sub(r"\b([Pp])or (?=[oa]\b)", r"\1el", text)
+    return re.sub(r"\bA a\b", "À", re.sub(r"\ba a\b", "à", re.sub(r"\b([Aa]) o\b", r"\1o", text)))
+
+
+def _tidy_korean(text: str) -> str:
+    text = re.sub(r"(?<=[가-힣]) \(", "(", text.replace("다+", ""))
+    return _PARTICLE.sub(lambda match: match[1] + match[2] + match[3 if _ends_in_consonant(match[1]) else 4], text)
+
+
+def _ends_in_consonant(letter: str) -> bool:
+    """Whether a syllable, digit or Latin letter is spoken with a consonant at its end in Korean."""
+    return (ord(letter) - ord("가")) % 28 > 0 if "가" <= letter <= "힣" else letter.upper() in "013678LMNR"
+
+
 _INDEFINITE: Mapping[str, Callable[[str], str]] = {
     "en": _english_indefinite,
-    "es": _spanish_indefinite,
+    "es": partial(_indefinite, "un", "una"),
     "de": _german_indefinite,
+    "ca": partial(_indefinite, "un", "una"),
+    "ko": str,
+    "fr": partial(_indefinite, "un", "une"),
+    "pt": partial(_indefinite, "um", "uma"),
 }
 _GENDER: Mapping[str, Callable[[str], str | None]] = {
     "en": _english_gender,
-    "es": _article_gender,
-    "de": _article_gender,
+    "ko": _korean_gender,
 }
+_DEFINITE: Mapping[str, Callable[[str], str]] = {
+    "en": "the {}".format,
+    "ca": _catalan_definite,
+    "fr": _french_definite,
+}
+_TIDY: Mapping[str, Callable[[str], str]] = {
+    "es": _tidy_spanish,
+    "ca": _tidy_catalan,
+    "ko": _tidy_korean,
+    "fr": _tidy_french,
+    "pt": _tidy_portuguese,
+}
+"""Contractions, elisions and particles, which depend on what a template is filled with."""

@@ -23,6 +23,7 @@ from evenhand.training.questions.language import (
     Language,
     Situation,
     Split,
+    bare,
     capitalized,
     joined,
     of_split,
@@ -90,16 +91,18 @@ def _without_noun(person: Character) -> Character:
 def _described(language: Language, noun: str, group: int) -> Character:
     if "|" in noun:
         intro, mention, label = noun.split("|")
-        return Character(intro, mention, label, tuple(dict.fromkeys((mention, label, _bare(language, label)))), group)
+        return Character(intro, mention, label, tuple(dict.fromkeys((mention, label, bare(label)))), group)
     mention = language.definite(noun)
-    return Character(language.indefinite(noun), mention, mention, (mention, _bare(language, mention)), group)
+    return Character(language.indefinite(noun), mention, mention, (mention, bare(mention)), group)
 
 
 def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Character, ...]:
     """People with a name, whose group is told once; the options go by name or by group."""
     used: set[str] = set()
     people: list[Character] = []
-    style = "{name}, {noun}," if len(nouns) == 2 and rng.random() < 0.5 else "{name} ({noun})"
+    style = "{name} ({noun})"
+    if len(nouns) == 2 and rng.random() < 0.5:
+        style = language.wording.get("apposition", "{name}, {noun},")
     by_name = rng.random() < 0.5
     for group, noun in nouns:
         gender = language.gender(noun)
@@ -112,15 +115,11 @@ def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], sp
                 style.format(name=name, noun=language.indefinite(noun)),
                 name,
                 name if by_name else mention,
-                (name, mention, _bare(language, mention)),
+                (name, mention, bare(mention)),
                 group,
             )
         )
     return tuple(people)
-
-
-def _bare(language: Language, mention: str) -> str:
-    return mention.partition(" ")[2] if mention != language.definite(mention) or " " in mention else mention
 
 
 def write_passage(
@@ -220,7 +219,7 @@ class _Writer:
         """The passage: introduction, the sentences of the state, and others that tell nothing."""
         rng = self.rng
         if state == "told" and not self.situation.lasting and self._known_by_mention() and rng.random() < 0.12:
-            people = self._list([each.intro if each.mention in each.intro else each.mention for each in self.people])
+            people = self._list([each.intro if each.names_itself else each.mention for each in self.people])
             return f"{core} {self._introduced(rng.choice(self._templates('after')), people)}"
         extra = rng.choice((0, 0, 1, 2, 3, 4) if state == "not_told" else (0, 0, 1, 1, 2, 3))
         others = self._fillers(extra + 1, state)
@@ -233,7 +232,7 @@ class _Writer:
 
     def _known_by_mention(self) -> bool:
         """Whether whoever reads the mentions knows the options too."""
-        return all(each.label == each.mention or each.mention in each.intro for each in self.people)
+        return all(each.label == each.mention or each.names_itself for each in self.people)
 
     def _parted(self, core: str, between: Sequence[str]) -> list[str]:
         """The evidence, now and then in two places; a sentence that leans on the one before it stays there."""
