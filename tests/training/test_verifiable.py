@@ -360,7 +360,7 @@ def test_only_rows_of_the_chosen_languages_are_used(rows: Callable[..., Path], q
     chosen = own_questions(data, count=99, forms=(), languages=("en",))
 
     assert chosen.train == [row for row in questions if row.language == "en"] != questions
-    with pytest.raises(DataError, match="No row has the language 'nl'; there are .*en, es"):
+    with pytest.raises(DataError, match=r"No row has the language 'nl'; there are .*en, es"):
         own_questions(data, count=99, forms=(), languages=("nl",))
 
 
