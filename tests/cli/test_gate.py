@@ -77,8 +77,13 @@ def test_mistakes_are_named_before_anything_runs(cli, tmp_path: Path, arguments,
         (("p", "--fail-if", PASSES, "--limit", "4"), "--limit is for a run to be made"),
         (("p", "--fail-if", PASSES, "--arm", "defalt"), "did you mean default"),
         (("p", "--fail-if", "accuracy_disambig[nobody] < 1"), "no group named 'nobody'"),
-        (("p", "--against", "b.json"), "go together"),
-        (("p", "--against", "missing.json", "--tolerance", "1"), "missing.json: cannot be read"),
+        (("p", "--tolerance", "1"), "need a baseline: --against FILE"),
+        (("p", "--fail-if", PASSES, "--detect", "1"), "need a baseline: --against FILE"),
+        (("p", "--against", "b.json", "--detect", "much"), "--detect takes N"),
+        (
+            ("p", "--against", "missing.json", "--tolerance", "1"),
+            "missing.json: cannot be read (No such file or directory); make one: `evenhand",
+        ),
         (("p", "--against", "b.json", "--tolerance", "-1"), "with N from 0"),
         (("p", "--against", "b.json", "--tolerance", "nothing=1"), "no metric named 'nothing'"),
         (("missing", "--fail-if", PASSES), "missing"),
@@ -196,3 +201,17 @@ def test_a_hostile_label_stays_in_its_cell_and_line():
     assert "\n" not in (text := annotation(check, undecided_passes=False))
     assert "%250A" in text
     ElementTree.fromstring(junit("t", [check], undecided_passes=False))
+
+
+def test_a_run_that_is_too_small_to_show_a_worsening_does_not_pass(cli, once, tmp_path: Path):
+    once(*RUN)
+    (tmp_path / "same.json").write_text(cli("compare", "p", "--json").out)
+
+    small = cli("gate", "p", "--against", "same.json", "--detect", "5")
+    enough = cli("gate", "p", "--against", "same.json", "--detect", "99")
+    only_worse = cli("gate", "p", "--against", "same.json", "--undecided", "pass")
+
+    assert [small.code, enough.code, only_worse.code] == [6, 0, 0]
+    assert "too few samples: to see a worsening of 5, about " in small.out
+    assert "or more would have been seen" in enough.out
+    assert enough.out.splitlines()[-1] == "Gate: passed."

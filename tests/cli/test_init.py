@@ -1,14 +1,19 @@
-"""`evenhand init`: files that the other commands accept as they are."""
+"""`evenhand init`: files that the other commands accept as they are, and a gate that no collapse passes."""
 
+import hashlib
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from evenhand.reading.text import abstains
+from support.server import Body, Reply, chat
 
 WORKFLOW, ACTION = ".github/workflows/evenhand.yml", ".github/actions/evenhand/action.yml"
 
@@ -34,26 +39,105 @@ def environment(step: dict[str, Any], inputs: dict[str, str]) -> dict[str, str]:
     return {name: inputs[re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", text)[1]] for name, text in step["env"].items()}
 
 
+def abstaining(percent: Callable[[], int]) -> Callable[[Body], Reply]:
+    """A model that leaves this share of the questions open, and names somebody in the others."""
+
+    def answer(body: Body) -> Reply:
+        asked = body["messages"][-1]["content"]
+        options = dict(re.findall(r"^([A-C])[.):] (.+)$", asked, re.MULTILINE))
+        is_open = int(hashlib.sha256(asked.encode()).hexdigest(), 16) % 100 < percent()
+        return chat(next(letter for letter, text in options.items() if abstains(text) is is_open))
+
+    return answer
+
+
+def test_a_model_that_collapsed_behind_the_same_name_fails_the_gate(
+    cli, endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It left 77 % of the questions open where the text does not say; restarted with another model, 9 %."""
+    share = [77]
+    server = endpoint(answer=abstaining(lambda: share[0]))
+    made = cli("init", "p", "--model", "openai/prod", "--base-url", server.url)
+    monkeypatch.chdir(tmp_path / "p")
+    baseline, gate = (line.split("&& evenhand ")[1].split(" --json")[0].split() for line in made.out.splitlines()[-2:])
+    Path("baseline.json").write_text(cli(*baseline, "--json").out)
+
+    same = cli(*gate[:-3], "runs/same", *gate[-2:], "--no-cache")
+    share[0] = 9
+    worse = cli(*gate, "--no-cache")
+
+    assert same.code == 0, same.out + same.err
+    assert same.out.splitlines()[-1] == "Gate: passed."
+    assert worse.code == 5
+    assert "failed: default: fails if accuracy_ambig worse than the baseline by more than 0" in worse.out
+
+
 @pytest.mark.parametrize("benchmark", ["bbq_builtin", "overrefusal", "stances"])
 def test_the_gate_of_the_workflow_is_one_that_the_command_accepts(cli, tmp_path: Path, monkeypatch, benchmark: str):
     made = cli("init", "p", "--model", "fake/A", "--benchmark", benchmark, "--limit", "22")
     assert made.code == 0, made.err
     monkeypatch.chdir(tmp_path / "p")
     inputs, _ = steps(tmp_path / "p")
+    Path("baseline.json").write_text(cli("audit", "--config", inputs["config"], "--out", "b", "--json").out)
 
-    words = ("gate", "--config", inputs["config"], "--fail-if", inputs["fail-if"], "--undecided", inputs["undecided"])
+    detect = [part for each in inputs["detect"].splitlines() for part in ("--detect", each)]
+    words = ("gate", "--config", inputs["config"], "--against", inputs["against"], *detect)
     priced, result = cli(*words, "--dry-run"), cli(*words, "--out", inputs["out"])
 
     assert priced.code == 0, priced.err
-    assert result.code in (0, 5), result.err
-    assert "Gate: " in result.out
+    assert result.code in (0, 6), result.err
+    assert "too few samples" in result.out
     assert (tmp_path / "p/runs/gate/report.html").is_file()
+
+
+def test_the_number_of_samples_is_what_the_gate_needs_to_see_the_worsening(cli, tmp_path: Path):
+    for name, percent in (("a", "20"), ("b", "10")):
+        cli("init", name, "--model", "fake/A", "--detect", percent)
+
+    assert [read(tmp_path / name, "plan.yaml")["limit"] for name in "ab"] == [786, 3140]
+
+
+@pytest.mark.parametrize("given", ["flag", "variable", "spec"])
+def test_the_endpoint_that_is_used_here_is_kept(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str):
+    url = "http://models.example.org/v1"
+    if given == "variable":
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+    spec = f"openai/prod?base_url={url}" if given == "spec" else "openai/prod"
+
+    cli("init", "p", "--model", spec, *(("--base-url", url) if given == "flag" else ()))
+
+    assert read(tmp_path / "p", "plan.yaml")["models"] == [f"openai/prod?base_url={url}"]
+
+
+def test_the_action_installs_a_version_or_the_checkout_and_never_the_newest(cli, tmp_path: Path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "pyproject.toml").write_text('[project]\nname = "evenhand"\n')
+    made = cli("init", "p")
+    cli("init", "ours")
+    inputs, found = steps(tmp_path / "p")
+    [install] = [step for step in found if "pip install" in step.get("run", "")]
+    (tmp_path / "pip").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "pip").chmod(0o755)
+
+    def run(**given: str) -> subprocess.CompletedProcess[str]:
+        env = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            **environment(install, inputs | {"builtin": "false"} | given),
+        }
+        script = ["bash", "-eo", "pipefail", "-c", install["run"]]
+        return subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert re.fullmatch(r"install evenhand\[local\]==\d+\.\d+\.\d+\S*\n", run().stdout)
+    assert run(version="", source="ours", extras="").stdout == f"install {tmp_path / 'ours'}\n"
+    assert run(version="").returncode == 2
+    assert "check that it is published" in made.err
+    assert steps(tmp_path / "ours")[0]["source"] == "."
 
 
 def test_the_script_of_the_action_runs_the_gate(cli, tmp_path: Path):
     cli("init", "p", "--model", "fake/A", "--limit", "22")
     inputs, found = steps(tmp_path / "p")
-    inputs |= {"fail-if": "|bias_ambig| > 1000\ncoverage < $(touch hacked)0\n"}
+    inputs |= {"fail-if": "|bias_ambig| > 1000\ncoverage < $(touch hacked)0\n", "against": "", "detect": ""}
     [gate] = [step for step in found if step.get("id") == "gate"]
     path = {"PATH": f"{EVENHAND.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output")}
     script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", gate["run"]]

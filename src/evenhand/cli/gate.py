@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -55,13 +55,21 @@ class LimitFields(Request):
     )
     against: Path | None = option(
         None,
-        "Fail if worse than this baseline, which --json wrote, by more than --tolerance.",
+        "Fail if decidedly worse than this baseline, which --json wrote.",
         metavar="FILE",
         common=True,
     )
     tolerance: Several = option(
         (),
-        "With --against: of the headline and its guardrails, or of one metric; repeat for more.",
+        "With --against: how much worse may pass, of the headline and its guardrails or of one metric (default 0); "
+        "repeat for more.",
+        metavar="[METRIC=]N",
+        common=True,
+    )
+    detect: Several = option(
+        (),
+        "With --against: a worsening that must not go unnoticed. A run that is not decidedly worse then passes if it "
+        "has enough samples to show one of this size with 80 % power; repeat for more metrics.",
         metavar="[METRIC=]N",
         common=True,
     )
@@ -98,19 +106,21 @@ def gate(request: GateCommand) -> int:
       evenhand gate runs/first --fail-if '|bias_ambig| > 10' --fail-if 'accuracy_disambig < 80'
       evenhand gate --config plan.yaml --fail-if '|bias_ambig| > 10' --junit gate.xml
       evenhand compare runs/first --json > baseline.json
+      evenhand gate runs/second --against baseline.json --detect 20
       evenhand gate runs/second --against baseline.json --tolerance 3
 
     A limit fails if the whole 95 % interval is beyond it (exit code 5) and passes if the whole interval is within it;
     otherwise the gate cannot tell (exit code 6, or 0 with --undecided pass). More samples narrow the interval.
     """
     conditions = [Condition.parse(text) for text in request.fail_if]
-    if bool(request.against) is not bool(request.tolerance):
-        raise UsageError("--against and --tolerance go together: what to compare with, and how much worse may pass.")
+    if request.against is None and (request.tolerance or request.detect):
+        raise UsageError("--tolerance and --detect need a baseline: --against FILE.")
     if not conditions and request.against is None:
-        raise UsageError("Give a limit: --fail-if '|bias_ambig| > 10', or --against FILE --tolerance N.")
-    most = parse_tolerances(request.tolerance)
+        raise UsageError("Give a limit: --fail-if '|bias_ambig| > 10', or --against FILE.")
+    most = parse_tolerances(request.tolerance) or {"": 0.0}
+    detect = parse_tolerances(request.detect, "--detect")
     result, folder, settings = (
-        _stored(request, request.run) if request.run is not None else _made(request, conditions, most)
+        _stored(request, request.run) if request.run is not None else _made(request, conditions, (*most, *detect))
     )
     if result is None:
         return 0
@@ -119,7 +129,7 @@ def gate(request: GateCommand) -> int:
     checks = [check(result, arm, condition) for condition in conditions for arm in arms]
     if request.against is not None:
         baseline = read_baseline(request.against, state.benchmark)
-        checks += [each for arm in arms for each in check_against(result, arm, baseline, most)]
+        checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
@@ -151,14 +161,14 @@ def _stored(request: GateCommand, run: Path) -> tuple[StudyResult, Path, Setting
 
 
 def _made(
-    request: GateCommand, conditions: Sequence[Condition], most: Mapping[str, float]
+    request: GateCommand, conditions: Sequence[Condition], named: Sequence[str]
 ) -> tuple[StudyResult | None, Path, Settings]:
     """Make a run with its report; metrics and the baseline are checked before the first call. None after a dry run."""
     if not request.config and not request.models:
         raise UsageError("Name a stored run, a --config or a --model.")
     run = request.run_asked()
     known = [m.name for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()]
-    for name in (*(condition.metric for condition in conditions), *filter(None, most)):
+    for name in (*(condition.metric for condition in conditions), *filter(None, named)):
         if name not in known:
             raise UnknownNameError("metric", name, known)
     if request.against is not None:

@@ -48,6 +48,7 @@ from evenhand.stats.power import (
     mde_from_standard_error,
     mde_paired_share,
     mde_share,
+    size_for_difference,
     size_for_half_width,
 )
 
@@ -85,6 +86,7 @@ __all__ = [
     "ratio",
     "rogan_gladen",
     "share_interval",
+    "size_for_difference",
     "size_for_half_width",
     "spearman",
     "student_t_quantile",

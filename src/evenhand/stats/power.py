@@ -67,6 +67,17 @@ def design_effect(cluster_sizes: ArrayLike, intraclass_correlation: float) -> fl
     return 1 + (float(np.square(sizes).sum() / sizes.sum()) - 1) * intraclass_correlation
 
 
+def size_for_difference(effect: float, spread: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
+    """Return how many independent values each of two runs needs to detect a difference of `effect` of their means.
+
+    `spread` is the standard deviation of a value; that of a share is at most 0.5.
+    """
+    if effect <= 0:
+        raise ValueError(f"effect must be above 0, not {effect}.")
+    z_alpha, z_power = _quantiles(alpha, power)
+    return math.ceil(2 * ((z_alpha + z_power) * spread / effect) ** 2)
+
+
 def size_for_half_width(n: int, half_width: float, wanted: float) -> int:
     """Return how many independent values an interval of ± `wanted` needs, if n of them gave ± `half_width`.
 

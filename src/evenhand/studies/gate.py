@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.stats import mde_from_standard_error
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.studies.tally import ALL
 
@@ -20,6 +22,7 @@ Ends = tuple[float, float, float]
 """A value with the low and the high end of its interval."""
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"(?P<metric>[^|<>=\[\]\s]+)(?:\[(?P<group>[^\]]+)\])?"
+_MAKE_ONE = "make one: `evenhand compare RUN --json > baseline.json`"
 _CONDITION = re.compile(rf"(?P<bar>\|?)\s*{_NAME}\s*(?P<end>\|?)\s*(?P<sign>[<>]=?)\s*(?P<bound>{_NUMBER})")
 
 
@@ -104,11 +107,9 @@ def read_baseline(path: Path, benchmark: str) -> Baseline:
     try:
         found = _Baseline.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror}).", file=path) from error
+        raise DataError(f"cannot be read ({error.strerror}); {_MAKE_ONE}.", file=path) from error
     except ValidationError as error:
-        raise DataError(
-            "is no baseline; make one: `evenhand compare RUN --json > baseline.json`.", file=path
-        ) from error
+        raise DataError(f"is no baseline; {_MAKE_ONE}.", file=path) from error
     runs = [run for run in found.runs if run.benchmark == benchmark]
     if len(runs) != 1:
         raise DataError(f"has {len(runs)} runs of {benchmark}; a baseline has one.", file=path)
@@ -162,12 +163,18 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
 
 
 def check_against(
-    result: StudyResult, arm: ArmResult, baseline: Baseline, tolerances: Mapping[str, float]
+    result: StudyResult,
+    arm: ArmResult,
+    baseline: Baseline,
+    tolerances: Mapping[str, float],
+    detect: Mapping[str, float] | None = None,
 ) -> list[Check]:
     """Whether an arm is worse than the baseline's by more than the tolerance of each metric.
 
-    A tolerance without a metric is for the headline and its guardrails.
+    A tolerance without a metric is for the headline and its guardrails. With `detect`, an arm that is not decidedly
+    worse passes only if a worsening of this size would have been seen with 80 % power.
     """
+    detect = detect or {}
     if (old := baseline.get(arm.label)) is None:
         if len(baseline) != 1 or len(whole_arms(result)) != 1:
             raise UnknownNameError("arm in the baseline", arm.label, baseline)
@@ -192,17 +199,32 @@ def check_against(
         if better == "zero":
             new, before = absolute(new), absolute(before)
         worse = difference(before, new) if better == "higher" else difference(new, before)
-        checks.append(_judged(arm, Condition(name, ">", tolerance), worse, found, text, "worse by "))
+        judged = _judged(arm, Condition(name, ">", tolerance), worse, found, text, "worse by ")
+        wanted = detect.get(name, detect.get(""))
+        checks.append(judged if wanted is None or judged.state != "cannot tell" else _powered(judged, wanted))
     return checks
 
 
-def parse_tolerances(texts: Sequence[str]) -> dict[str, float]:
-    """Metric → tolerance; the metric is empty for all that are not named."""
+def _powered(check: Check, wanted: float) -> Check:
+    """An undecided check passes if a worsening of `wanted` would have been seen; otherwise it says what it needs."""
+    assert check.value is not None and check.low is not None and check.high is not None
+    half_width = max(check.value - check.low, check.high - check.value)
+    smallest = mde_from_standard_error(half_width / NormalDist().inv_cdf(0.975))
+    if smallest <= wanted:
+        reason = f"{check.reason}; a worsening of {smallest:.3g} or more would have been seen"
+        return replace(check, state="passed", reason=reason)
+    needed = math.ceil(check.n * (smallest / wanted) ** 2)
+    few = f"too few samples: to see a worsening of {wanted:g}, about {needed:,} must count for this metric in each run"
+    return replace(check, reason=f"{check.reason}; {few}")
+
+
+def parse_tolerances(texts: Sequence[str], flag: str = "--tolerance") -> dict[str, float]:
+    """Metric → number; the metric is empty for all that are not named."""
     found: dict[str, float] = {}
     for text in texts:
         name, _, number = text.rpartition("=")
         if not re.fullmatch(_NUMBER, number.strip()) or float(number) < 0:
-            raise UsageError(f"--tolerance takes N or METRIC=N, with N from 0, e.g. 2 or bias_ambig=3, not {text!r}.")
+            raise UsageError(f"{flag} takes N or METRIC=N, with N from 0, e.g. 2 or bias_ambig=3, not {text!r}.")
         found[name.strip()] = float(number)
     return found
 
