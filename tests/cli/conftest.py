@@ -116,7 +116,8 @@ def _with(refereeing: Judging) -> Judging:
     """Judges all that there is, and the statements of debates as the referee does."""
 
     def reply(messages: Sequence[Message], params: Params) -> str:
-        return (refereeing if shown(messages, contrasting()) else seeing)(messages, params)
+        debated = shown(messages, contrasting()) and "Reasoning:" not in messages[-1].content
+        return (refereeing if debated else seeing)(messages, params)
 
     return reply
 

@@ -91,7 +91,6 @@ def test_sections_have_options(section: str):
     [
         (("serve-key", "web"), "serve-key is now `serve keys`."),
         (("serve-audit", "audit.sqlite"), "serve-audit is now `serve audit export`."),
-        (("doctor", "none/x", "--judge"), "--judge is now `--as-judge`."),
         (("data", "pull", "nothing", "--to=here"), "--to is now `--out`."),
         (("annotate", "export", "r", "--out", "sheets", "--samples", "4"), "--samples is now `--limit`."),
         (("train", "recipe", "p", "-m", "m/x", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),

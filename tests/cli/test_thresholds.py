@@ -1,4 +1,4 @@
-"""`evenhand models calibrate --as-judge`: the card of a judge, and options of commands that use its ratings."""
+"""`evenhand judges check`: the card of a judge, and options of commands that use its ratings."""
 
 import json
 import re
@@ -17,6 +17,11 @@ from evenhand.runs.store import Store
 from evenhand.session import Session
 
 BBQ = "bbq_builtin"
+METHODS_ONLY = [part for name in ("stardtox", "mabrf", "debate") for part in ("--metric", name)]
+
+
+def check(cli: Any, spec: str, *more: str) -> Any:
+    return cli("judges", "check", spec, *METHODS_ONLY, *more)
 
 
 def said(result: Any) -> str:
@@ -30,14 +35,14 @@ def read_options(run: Path) -> Any:
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_that_sees_gets_a_card_that_its_methods_use(cli: Any):
-    result = cli("models", "calibrate", "judging/seeing", "--as-judge")
+    result = check(cli, "judging/seeing")
 
     assert result.code == 0
-    assert re.search(r"^support +24/72 +1\.00 +100\.0 +0\.0 +50\.0$", result.out, re.MULTILINE)
+    assert re.search(r"stardtox\.support .* 1\.00 .* sees it", result.out)
     assert "use       --method stardtox --judge judging/seeing   (reads this card)" in result.out
     assert "use       --method mabrf --judge judging/seeing   (reads this card; it sets accept=" in result.out
     card = load_card("fitted", "judging/seeing")
-    assert f"stored    {card_path('judging/seeing')}" in result.out
+    assert f"Card: {card_path('judging/seeing')}" in result.out
     assert {"support", "settled", "fluency", "helpfulness", "harm", "referee"} <= card.curves.keys()
     assert card.probability("support", 1.0) > 0.9
     assert card.probability("support", 0.0) < 0.1
@@ -48,7 +53,7 @@ def test_a_judge_that_sees_gets_a_card_that_its_methods_use(cli: Any):
 def test_a_run_with_this_judge_is_another_run_without_its_card(cli: Any):
     plan = ("run", "--model", "fake/A", "--judge", "judging/seeing", "--method", "stardtox", "--limit", "4")
     before = cli(*plan, "--out", "before")
-    cli("models", "calibrate", "judging/seeing", "--as-judge")
+    check(cli, "judging/seeing")
     after = cli(*plan, "--out", "after")
     resumed = cli(*plan, "--out", "before", "--resume")
 
@@ -67,7 +72,7 @@ def test_before_anything_is_paid_for_it_says_what_to_calibrate_and_its_price(cli
 
     text = said(cli(*plan, "--method", "stardtox", "--method", "weigh"))
 
-    assert "`evenhand models calibrate judging/seeing --as-judge` fits them in about 450 short calls." in text
+    assert "`evenhand judges check judging/seeing` fits them." in text
     assert "`evenhand models calibrate fake/A` fits them in about 2,900 short calls" in text
 
 
@@ -84,31 +89,31 @@ def test_a_prior_card_makes_mabrf_look_unless_its_thresholds_are_given(cli: Any)
 
 @pytest.mark.usefixtures("_judges")
 def test_a_card_can_be_stored_and_used_as_a_file(cli: Any):
-    result = cli("models", "calibrate", "judging/seeing", "--as-judge", "--out", "own.json")
+    result = check(cli, "judging/seeing", "--card", "own.json")
     plan = ("run", "--model", "fake/A", "--limit", "2", "--out", "r", "--dry-run", "--method")
 
     assert "use       --method stardtox:calibration=own.json --judge judging/seeing" in result.out
     assert not card_path("judging/seeing").exists()
     assert cli(*plan, "stardtox:calibration=own.json").code == 0
     missing = cli(*plan, "stardtox:calibration=other.json")
-    assert (missing.code, "evenhand models calibrate MODEL --as-judge" in said(missing)) == (2, True)
+    assert (missing.code, "evenhand judges check MODEL" in said(missing)) == (2, True)
 
 
 @pytest.mark.usefixtures("_judges")
 def test_a_referee_gets_the_better_way_to_score_and_a_threshold_for_pairs(cli: Any):
-    sees, by_odds = (cli("models", "calibrate", f"judging/{name}", "--as-judge").out for name in ("seeing", "odds"))
+    sees, by_odds = (check(cli, f"judging/{name}").out for name in ("seeing", "odds"))
 
-    assert re.search(r"^referee +60/60 +1\.00 +90\.0 +10\.0 +50\.0$", sees, re.MULTILINE)
+    assert re.search(r"debate\.referee .* 1\.00 .* sees it", sees)
     assert "use       --method debate:scoring=numbers\nuse       evenhand train pairs RUN --threshold 5\n" in sees
-    assert re.search(r"^referee +60/60 +0\.50 +30\.0 +30\.0  at chance: do not use it$", by_odds, re.MULTILINE)
-    assert re.search(r"^odds +30/30 +1\.00 +100\.0 +0\.0 +50\.0$", by_odds, re.MULTILINE)
+    assert re.search(r"debate\.referee .* 0\.50 .* does not see it", by_odds)
+    assert re.search(r"debate\.odds .* 1\.00 .* sees it", by_odds)
     assert "use       --method debate:scoring=odds\nuse       evenhand train pairs RUN --threshold 5\n" in by_odds
 
 
 @pytest.mark.usefixtures("_judges")
 @pytest.mark.parametrize(("method", "benchmark"), [("stardtox", BBQ), ("mabrf", BBQ), ("debate:.*", "debates")])
 def test_the_options_that_it_prints_can_be_used(cli: Any, method: str, benchmark: str):
-    out = cli("models", "calibrate", "judging/odds", "--as-judge").out
+    out = check(cli, "judging/odds").out
     option = re.search(rf"^use +--method ({method})(?: --judge judging/odds .*)?$", out, re.MULTILINE)
     assert option is not None
 
@@ -124,24 +129,25 @@ def test_a_method_of_ones_own_declares_what_its_judge_should_tell_apart(cli: Any
         values = {"warmth": 0.9 if session.sample.id == "warm" else 0.2}
         return Ratings(values, values)
 
-    texts = [Contrast(Sample(name, "chat", name), rate, [("warmth", name == "warm")]) for name in ("warm", "cold")]
+    names = ("warm", "cold") * 30
+    texts = [Contrast(Sample(name, "chat", name), rate, [("warmth", name == "warm")]) for name in names]
     test = JudgeTest("judge for own", lambda: texts, lambda found: {"warmth": found[0].threshold})
     own = replace(METHODS.get("default"), name="own", calibration=test)
     monkeypatch.setitem(METHODS._things, "own", own)
 
-    result = cli("models", "calibrate", "judging/seeing", "--as-judge")
+    result = cli("judges", "check", "judging/seeing", "--metric", "warmth")
 
-    assert re.search(r"^warmth +1/1 +1\.00 +90\.0 +20\.0 +55\.0$", result.out, re.MULTILINE)
+    assert re.search(r"own\.warmth .* 1\.00 .* sees it", result.out)
     assert "use       --method own:warmth=0.55" in result.out
 
 
 @pytest.mark.usefixtures("_judges")
 def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
-    result = cli("models", "calibrate", "judging/constant", "--as-judge")
+    result = check(cli, "judging/constant")
 
     assert result.code == 1
-    assert len(re.findall(r"0\.50 +70\.0 +70\.0  at chance: do not use it", result.out)) == 5
-    assert "stored" not in result.out
+    assert len(re.findall(r"stardtox\.\w+ .* 0\.50 .* does not see it", result.out)) == 7
+    assert "Card:" not in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
@@ -149,10 +155,10 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
-    result = cli("models", "calibrate", "fake/A", "--as-judge")
+    result = check(cli, "fake/A")
 
     assert result.code == 1
-    assert "no ratings could be read (48 replies)" in result.out
+    assert "gives no rating that can be read" in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
@@ -162,4 +168,4 @@ def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):
 def test_a_fake_judge_is_told_by_its_name_alone(cli: Any):
     spec = "fake/" + json.dumps(dict.fromkeys(("settled", "support", "fluency", "coherence", "relevance", "harm"), 50))
 
-    assert "at chance" in cli("models", "calibrate", spec, "--as-judge").out
+    assert "does not see it" in check(cli, spec).out

@@ -90,8 +90,8 @@ async def test_a_passage_is_judged_with_and_without_its_fact_for_every_person():
     found = {each.rating: each for each in await calibrate(model, contrasts())}
 
     asked_about = [text for text in asked(model) if "Possible answer:" in text]
-    assert len(asked_about) == len(set(asked_about)) == 24 * 2 * 2
-    assert [(len(found[name].high), len(found[name].low)) for name in ("settled", "support")] == [(24, 24), (24, 72)]
+    assert len(asked_about) == len(set(asked_about)) == 30 * 2 * 2
+    assert [(len(found[name].high), len(found[name].low)) for name in ("settled", "support")] == [(30, 30), (30, 90)]
 
 
 def asked(model: FunctionModel) -> list[str]:
@@ -113,9 +113,10 @@ async def test_reasoning_by_stereotype_and_by_passage_give_mabrf_its_bound():
     found = await calibrate(FunctionModel(seeing), mabrf.contrasts())
 
     assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found] == [
-        ("bias", 1.0, 24, 48),
-        ("grounded", 1.0, 48, 48),
-        ("look", 1.0, 24, 24),
+        ("bias", 1.0, 30, 60),
+        ("grounded", 1.0, 60, 60),
+        ("relevancy", 1.0, 30, 30),
+        ("look", 1.0, 30, 30),
     ]
     assert mabrf.suggested_options(found) == {"accept": 5.5, "grounded": 5.5}
 

@@ -8,6 +8,7 @@ from evenhand.benchmarks.debates import Statement
 from evenhand.core.types import Message, Params
 from evenhand.data.debates import BIASES
 from evenhand.judging.card import Calibration, calibrate
+from evenhand.judging.controls import construct
 from evenhand.methods.base import METHODS
 from evenhand.methods.debate.agents import judge
 from evenhand.methods.debate.calibrate import contrasts, suggested_options, suggested_threshold
@@ -26,12 +27,18 @@ def suggested(found: dict[str, Calibration]) -> tuple[dict[str, str], float | No
     return suggested_options(list(found.values())), suggested_threshold(list(found.values()))
 
 
+def statements_of(*kinds: str) -> list[list[str]]:
+    """The statements of each kind, in the same order."""
+    pairs = [each for each in construct("prejudice").controls if each.group]
+    return [[each.text for each in pairs if each.high is (kind == "prejudiced")] for kind in kinds]
+
+
 async def test_a_referee_who_sees_all_is_read_by_numbers_which_cost_less():
     found = await worth(referee())
 
     assert [(each.rating, each.auc, len(each.high), len(each.low)) for each in found.values()] == [
-        ("referee", 1.0, 60, 60),
-        ("odds", 1.0, 30, 30),
+        ("referee", 1.0, 72, 72),
+        ("odds", 1.0, 36, 36),
     ]
     assert suggested(found) == ({"scoring": "numbers"}, 5.0)
 
@@ -68,25 +75,24 @@ async def test_a_referee_who_scores_by_place_is_at_chance():
 async def test_verdicts_that_cannot_be_read_are_counted_and_leave_the_odds():
     found = await worth(referee(numbers=lambda _: "Hard to say."))
 
-    assert (found["referee"].auc, found["referee"].unscored) == (None, 60)
+    assert (found["referee"].auc, found["referee"].unscored) == (None, 72)
     assert suggested(found) == ({"scoring": "odds"}, 5.0)
 
 
 async def test_odds_that_cannot_be_read_leave_the_numbers():
     found = await worth(referee(odds=lambda _: "Maybe."))
 
-    assert (found["odds"].auc, found["odds"].unscored) == (None, 60)
+    assert (found["odds"].auc, found["odds"].unscored) == (None, 84)
     assert suggested(found) == ({"scoring": "numbers"}, 5.0)
 
 
 async def test_every_statement_stands_first_once_beside_its_opposite_and_is_asked_about_alone():
-    texts = list(contrasting())
     model = FunctionModel(referee())
 
     await calibrate(model, contrasts())
 
-    assert len(model.requests) == 120
-    for fair, biased in zip(texts[::2], texts[1::2], strict=True):
+    assert len(model.requests) == 4 * 36 + 12
+    for biased, fair in zip(*statements_of("prejudiced", "fair"), strict=True):
         found = [shown(messages, {fair: False, biased: True}) for messages, _ in model.requests]
         assert sorted(order for order in found if order) == [[False], [False, True], [True], [True, False]]
 
@@ -95,7 +101,7 @@ async def test_the_odds_are_asked_for_as_in_a_debate():
     """The prompt is filled in twice, here and in the debate; the words must be the same."""
     tried, debated = FunctionModel(referee()), FunctionModel(referee())
     first = contrasts()[0].sample
-    fair, biased = list(contrasting())[:2]
+    biased, fair = list(contrasting())[:2]
     options = METHODS.get("debate").with_options({"scoring": "odds"})
     statements = [Statement("one", 1, fair), Statement("other", 1, biased)]
 
@@ -120,7 +126,7 @@ def test_a_threshold_is_one_that_pairs_can_be_made_with():
 
 
 def test_the_contrasts_are_of_all_types_of_bias_and_length_does_not_tell_them_apart():
-    lengths = [len(text.split()) for text in contrasting()]
+    prejudiced, fair = (sum(len(text.split()) for text in side) for side in statements_of("prejudiced", "fair"))
 
-    assert len({each.sample.metadata["about"] for each in contrasts()}) == len(BIASES)
-    assert sum(lengths[::2]) == pytest.approx(sum(lengths[1::2]), rel=0.2)
+    assert len({each.sample.metadata["about"] for each in contrasts()} - {""}) > len(BIASES)
+    assert prejudiced == pytest.approx(fair, rel=0.2)

@@ -1,24 +1,37 @@
-"""Judges for the contrast pairs of `evenhand doctor --as-judge`: one sees everything, one nothing."""
+"""Judges for the controls of `evenhand judges check`: one sees everything, one nothing, others have one fault each."""
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
-
-import yaml
 
 from evenhand.core.types import Message, Params
 from evenhand.data.bbq.generate import builtin_rows
-from evenhand.methods.stardtox import calibrate
+from evenhand.judging.controls import OTHER, REFUSAL, SHUFFLED, Control, construct
+
+Judging = Callable[[Sequence[Message], Params], str]
+CONSTRUCTS = ("prejudice", "toxicity", "refusal", "answers", "continuations")
 
 
 @cache
-def _good() -> tuple[set[tuple[str, str]], set[tuple[str, str]], set[tuple[str, str]]]:
-    """Good continuations, good answers in conversations, harmful texts."""
-    pairs = yaml.safe_load(Path(calibrate.__file__).with_name("contrast.yaml").read_text(encoding="utf-8"))
-    answers = {(f"user: {question}", answer) for question, answer in pairs["answers"]}
-    return {tuple(each) for each in pairs["quality"]}, answers, {(begin, bad) for begin, bad, _ in pairs["harm"]}
+def controls() -> dict[tuple[str, str], tuple[str, Control]]:
+    """(what comes before, text) → the construct, and the control."""
+    return {(each.context, each.text.strip()): (name, each) for name in CONSTRUCTS for each in construct(name).controls}
+
+
+def quoted(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(each.strip() for each in re.findall(r"<<<(.*?)>>>", messages[-1].content, re.DOTALL))
+
+
+def rated(messages: Sequence[Message]) -> tuple[str, Control] | None:
+    """The control that a request is about."""
+    found = quoted(messages)
+    if not found:
+        return None
+    before, text = (found[0].removeprefix("user: "), found[1]) if len(found) > 1 else ("", found[0])
+    exact = controls().get((before, text))
+    return exact or next((each for (_, known), each in controls().items() if known == text), None)
 
 
 @cache
@@ -32,28 +45,56 @@ def _proved() -> set[tuple[str, ...]]:
 
 
 def seeing(messages: Sequence[Message], _params: Params) -> str:
-    """Ratings of 90 for what should be high and 10 for what should be low."""
+    """Ratings of 90 for what should be high and 10 for what should be low, or has no value."""
     text = messages[-1].content
-    quoted = tuple(re.findall(r"<<<(.*?)>>>", text, re.DOTALL))
-    fluent, helpful, harmful = _good()
+    shown = quoted(messages)
     if "Reasoning:" in text:
-        by_belief = any(words in quoted[2] for words in ("tend to", "are said"))
-        return reasoning(by_belief, grounded=not by_belief and "describes" not in quoted[2])
+        return _reasoned(shown)
     if "Possible answer:" in text:
-        shown = tuple(re.findall(r"^(?:Passage|Question|Possible answer): (.*)$", text, re.MULTILINE))
-        return "Yes" if shown in _proved() else "No"
+        asked = tuple(re.findall(r"^(?:Passage|Question|Possible answer): (.*)$", text, re.MULTILINE))
+        return "Yes" if asked in _proved() else "No"
+    found = rated(messages)
+    if found is not None:
+        return judged(text, *found)
     if "Yes or No" in text:
-        return "Yes" if ". " in quoted[0].rstrip() else "No"
-    if "fluency" in text:
-        names = ("fluency", "coherence", "relevance", "helpfulness")
-        return json.dumps(dict.fromkeys(names, _rating(quoted in fluent or quoted in helpful)))
-    return json.dumps({"harm": _rating(quoted in harmful)})
+        return "Yes" if ". " in shown[0].rstrip() else "No"
+    return json.dumps({"harm": 10})
 
 
-def reasoning(biased: bool, *, grounded: bool) -> str:
+def judged(request: str, name: str, control: Control) -> str:
+    """What a judge that sees all replies to any request about a control."""
+    high = bool(control.high)
+    for ask in construct(name).asks.values():
+        if ask.no in request:
+            return "No" if high else "Yes"
+    if "Yes or No" in request or "Yes" in request.rsplit("Reply with", 1)[-1]:
+        return "Yes" if high else "No"
+    names = re.findall(r'"([a-z_]+)": (?:0-100|N)', request)
+    return json.dumps({each: _rating(_has(each, name, control, high)) for each in names})
+
+
+def _has(rating: str, name: str, control: Control, high: bool) -> bool:
+    """Whether a text has what is rated; a text in disorder may be relevant, and one from elsewhere fluent."""
+    if rating in ("fluency", "coherence", "communication"):
+        after_it = rating == "coherence" and name == "continuations"
+        return high or (not after_it and control.kind in ("low", REFUSAL, OTHER))
+    return high or (rating in ("relevance", "helpfulness") and control.kind == SHUFFLED)
+
+
+def _reasoned(shown: tuple[str, ...]) -> str:
+    passage, reasoning_ = shown[0], shown[2]
+    if "The passage says:" not in reasoning_:
+        return reasoning(False, grounded=False, relevant=False)
+    by_belief = any(words in reasoning_ for words in ("tend to", "are said"))
+    relevant = passage.split(". ")[0] in reasoning_
+    return reasoning(by_belief, grounded=not by_belief and "describes" not in reasoning_, relevant=relevant)
+
+
+def reasoning(biased: bool, *, grounded: bool, relevant: bool = True) -> str:
     """What MABRF's judge replies."""
     kinds = {"stereotyping": 8 if biased else 1, "demeaning": 0, "generalisation": 0, "framing": 0}
-    return json.dumps({**kinds, "grounded": 8 if grounded else 1, "relevancy": 5, "bias_reason": ""})
+    rest = {"grounded": 8 if grounded else 1, "relevancy": 8 if relevant else 1}
+    return json.dumps({**kinds, **rest, "bias_reason": ""})
 
 
 def _rating(high: bool) -> int:
@@ -63,5 +104,38 @@ def _rating(high: bool) -> int:
 def constant(messages: Sequence[Message], _params: Params) -> str:
     if "Possible answer:" in messages[-1].content:
         return "No"
-    names = ("fluency", "coherence", "relevance", "helpfulness", "harm")
+    names = (*_RATINGS, "harm")
     return json.dumps(dict.fromkeys(names, 70))
+
+
+_RATINGS = ("fluency", "coherence", "relevance", "helpfulness", "bias", "communication", "soundness", "declined")
+
+
+def rating_by(value: Callable[[Control], int]) -> Judging:
+    """A judge who gives every rating of a control this value."""
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        found = rated(messages)
+        assert found is not None
+        return json.dumps(dict.fromkeys(_RATINGS, value(found[1])))
+
+    return reply
+
+
+def _high(control: Control) -> int:
+    return 90 if control.high else 10
+
+
+def _by_chance(control: Control) -> int:
+    return hashlib.sha256(control.text.encode()).digest()[0] % 101
+
+
+FAULTY: dict[str, Judging] = {
+    "blind": rating_by(_by_chance),
+    "floor": rating_by(lambda control: 6 if control.high else 1),
+    "ceiling": rating_by(lambda control: 99 if control.high else 94),
+    "nonsense": rating_by(lambda control: 90 if control.kind == "nonsense" else _high(control)),
+    "refusals": rating_by(lambda control: 90 if control.kind == REFUSAL else _high(control)),
+    "length": rating_by(lambda control: min(100, _high(control) // 9 + control.words)),
+}
+"""Fault → a judge who has it."""

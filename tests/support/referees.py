@@ -3,12 +3,9 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-
-import yaml
 
 from evenhand.core.types import Message, Params
-from evenhand.methods.debate import calibrate
+from evenhand.judging.controls import UNUSUAL, construct
 from evenhand.methods.debate.agents import rubric_for
 
 VERDICT, ODDS, STATEMENT = "verdict", "odds", "statement"
@@ -40,9 +37,8 @@ def shown(messages: Sequence[Message], texts: Mapping[str, bool]) -> list[bool]:
 
 @cache
 def contrasting() -> dict[str, bool]:
-    """The statements of `evenhand doctor --as-judge`, and whether they are prejudiced."""
-    rows = yaml.safe_load(Path(calibrate.__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
-    return {row[side]: side == "biased" for row in rows for side in ("fair", "biased")}
+    """The statements of `evenhand judges check`, and whether they are prejudiced."""
+    return {each.text: bool(each.high) for each in construct("prejudice").controls if each.kind not in UNUSUAL}
 
 
 def referee(

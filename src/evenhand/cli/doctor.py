@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import click
 
@@ -25,7 +25,6 @@ from evenhand.models.load import load_model
 from evenhand.runs.request import ModelsRequest
 
 if TYPE_CHECKING:
-    from evenhand.judging.card import Calibration
     from evenhand.runs.parts import Settings
     from evenhand.runs.plan import ModelPlan
 
@@ -41,40 +40,31 @@ class CalibrateCommand(ModelsRequest):
     spec: str = argument("The model.")
     passages: int = option(240, "How many questions to fit the weights on; times --calls is the number of calls.")
     calls: Literal["3", "6", "12"] = option("12", "Calls per question: fits weigh:calls=N for this N and below.")
-    as_judge: bool = option(False, "Calibrate it as a judge instead, in about 450 calls.")
     seed: int = option(0, "Another one gives other passages.")
     out: Path | None = option(
-        None, "Where to store the weights or the card, if not for the model itself.", short="-o", metavar="FILE"
+        None, "Where to store the weights, if not for the model itself.", short="-o", metavar="FILE"
     )
 
 
 @click.command(cls=Command)
 @declared(CalibrateCommand)
 def calibrate(request: CalibrateCommand) -> int:
-    """Fit the weights of the method weigh to the model SPEC, or calibrate it as a judge.
+    """Fit the weights of the method weigh to the model SPEC. For judges see `evenhand judges check`.
 
     The model is asked short questions about passages of our own, of which half answer the question and half do not. A
     logistic model learns how far each reply can be trusted. The weights are stored for the model; --method weigh then
     uses them, and the plan has their hash. Fit them again when the model changes.
-
-    With --as-judge the model rates texts of which one is plainly better than the other. The curves that turn its
-    ratings into probabilities are stored for the model, with the options that suit it; methods with this judge then use
-    them, and the plan has their hash. Options of other commands that use its ratings are printed.
 
     \b
     Examples:
       evenhand models calibrate local/builtin
       evenhand models calibrate openai/NAME --base-url http://localhost:8000/v1 --calls 6
       evenhand compare --model local/builtin --method default --method weigh --limit 220
-      evenhand models calibrate openai/my-judge --as-judge
     """
     settings = request.settings_for(read_config())
     [assignment] = request.models_named([request.spec])
     model = assignment["base"]
     request.check_prices([model])
-    if request.as_judge:
-        check_file(request.out, "the card of the judge")
-        return aio.run(_calibrate_judge(model, settings, request.out))
     check_file(request.out, "the file of weights")
     return _weights(model, settings, request.passages, int(request.calls), request.seed, request.out)
 
@@ -109,63 +99,6 @@ def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed:
     return 0
 
 
-async def _calibrate_judge(plan: ModelPlan, settings: Settings, out: Path | None) -> int:
-    from evenhand.judging.card import Calibrated, card_of, card_path, rate_contrasts, save_card
-    from evenhand.methods.base import METHODS, judge_tests
-    from evenhand.models.budget import Budget
-    from evenhand.runs.parts import opened_model
-
-    async with opened_model(plan, settings, Budget(settings.budget)) as model:
-        with shown_count() as count:
-            rated = await rate_contrasts(model, judge_tests(), count)
-    tell_ratings([each for _, found in rated.values() for each in found], thresholds=True)
-    card = card_of(plan.spec, rated)
-    path = out or card_path(plan.spec)
-    if card.curves:
-        save_card(card, path)
-        click.echo(f"stored    {path}")
-    for name, (test, found) in rated.items():
-        options = dict(test.options(found))
-        if not any(each.threshold is not None for each in found):
-            click.echo(f"use       another model to {test.task}")
-        elif issubclass(METHODS.get(name).options, Calibrated):
-            named = f":calibration={out}" if out else ""
-            knows = f"; it sets {_told(options)}" if options else ""
-            click.echo(f"use       --method {name}{named} --judge {plan.spec}   (reads this card{knows})")
-        else:
-            click.echo(f"use       --method {name}:{_told(options)}")
-        for command in test.commands(found):
-            click.echo(f"use       {command}")
-    return 0 if card.curves else 1
-
-
-def tell_ratings(found: Sequence[Calibration], *, thresholds: bool) -> None:
-    """Print how well each rating parts the texts, and whether it is fit or its threshold."""
-    click.echo(
-        f"{'rating':<10} {'pairs':>7} {'AUC':>5}  {'high':>5} {'low':>5}  {'threshold' if thresholds else ''}".rstrip()
-    )
-    for each in found:
-        pairs = f"{len(each.high)}/{len(each.low)}"
-        if each.auc is None:
-            click.echo(f"{each.rating:<10} {pairs:>7}     –  no ratings could be read ({each.unscored} replies)")
-            continue
-        high, low = (100 * sum(values) / len(values) for values in (each.high, each.low))
-        if each.threshold is None:
-            reading = "at chance: do not use it"
-        else:
-            reading = f"{100 * each.threshold:.1f}" if thresholds else "fit"
-        unread = f"  ({each.unscored} unread)" if each.unscored else ""
-        click.echo(f"{each.rating:<10} {pairs:>7} {each.auc:>5.2f}  {high:>5.1f} {low:>5.1f}  {reading}{unread}")
-
-
-def _told(options: Mapping[str, Any]) -> str:
-    return ",".join(f"{name}={_option_text(value)}" for name, value in options.items())
-
-
-def _option_text(value: float | bool | str) -> str:
-    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
-
-
 _TOKENS = 512
 """Of the first reply: a model whose template hides the start of its thoughts shows them by their end."""
 _SHOWN = 60
@@ -183,13 +116,12 @@ class DoctorCommand(Request):
     spec: str = argument("Spec.")
     base_url: str | None = option(None, "The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
     timeout: float | None = option(None, "Seconds to wait for an answer (default 120).")
-    as_judge: bool = option(False, "Also rate contrasting texts, in about 450 calls: can it judge?")
     extra: Several = option(
         (), "An option of the model, e.g. slots=2 for local/.", flag="--model-option", metavar="KEY=VALUE"
     )
 
 
-@click.command(cls=Command, renamed={"--judge": "--as-judge"})
+@click.command(cls=Command)
 @declared(DoctorCommand)
 def doctor(request: DoctorCommand) -> int:
     """Check the model SPEC with one small call, and what it supports with two more.
@@ -198,21 +130,16 @@ def doctor(request: DoctorCommand) -> int:
     Examples:
       evenhand doctor openai/my-model --base-url http://localhost:8000/v1
       evenhand doctor 'openai/my-model?base_url=https://HOST/v1&key=MY_KEY'
-      evenhand doctor local/builtin --as-judge
+      evenhand doctor local/builtin
 
-    With --as-judge it rates texts of which one is plainly better than the other. A judge that cannot tell them apart is
-    at chance: it is unfit, and its ratings are worth nothing. How to read a fit judge is found by models calibrate.
+    Whether it can judge is found by `evenhand judges check`.
     """
     settings = key_values(request.extra, "--model-option")
     options = ModelOptions(base_url=request.base_url, retries=1, extra=settings)
-    return aio.run(
-        _check(
-            request.spec, replace(options, timeout=request.timeout) if request.timeout else options, request.as_judge
-        )
-    )
+    return aio.run(_check(request.spec, replace(options, timeout=request.timeout) if request.timeout else options))
 
 
-async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
+async def _check(spec: str, options: ModelOptions) -> int:
     started = time.perf_counter()
     async with load_model(spec, options) as model:
         click.echo(f"loaded    {model.spec} in {time.perf_counter() - started:.1f} s")
@@ -231,8 +158,6 @@ async def _check(spec: str, options: ModelOptions, judge: bool) -> int:
         await _features(model, question)
         if reasons:
             _tell_reasoning()
-        if judge:
-            await _judge(model)
     return 0
 
 
@@ -256,22 +181,6 @@ def _tell_reasoning() -> None:
     click.echo("use       --model-option reasoning=true   (room for thoughts from the first call on)")
     click.echo("use       --reasoning-effort low          (fewer thoughts, where the endpoint takes it)")
     click.echo("use       --judge-samples 5               (as a judge: it has no logprobs, so ratings are means)")
-
-
-async def _judge(model: Model) -> None:
-    from evenhand.judging.card import rate_contrasts
-    from evenhand.methods.base import judge_tests
-
-    with shown_count() as count:
-        rated = await rate_contrasts(model, judge_tests(), count)
-    tell_ratings([each for _, found in rated.values() for each in found], thresholds=False)
-    fit = [name for name, (_, found) in rated.items() if any(each.threshold is not None for each in found)]
-    if fit:
-        click.echo(f"fit       to judge for {', '.join(fit)}")
-        click.echo(f"next      evenhand models calibrate {model.spec} --as-judge   (stores how to read it)")
-    for name, (test, _) in rated.items():
-        if name not in fit:
-            click.echo(f"unfit     use another model to {test.task}")
 
 
 async def _features(model: Model, question: list[Message]) -> None:

@@ -16,9 +16,16 @@ from evenhand.cli.progress import STOPPED, shown_count
 from evenhand.cli.request import DryRunOption, check_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BudgetExhausted, UsageError
+from evenhand.core.errors import BudgetExhausted, UnknownNameError, UsageError
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
+from evenhand.judging.card import FITTED
+from evenhand.judging.instruments import USUAL, Checked
+from evenhand.judging.people import SAMPLE
+from evenhand.judging.readings import READINGS
+from evenhand.models.budget import Budget
+from evenhand.runs.parts import Settings
+from evenhand.runs.plan import ModelPlan
 from evenhand.runs.request import ModelsRequest
 
 
@@ -35,10 +42,136 @@ def judges() -> None:
 
     \b
     Examples:
+      evenhand judges check openai/NAME --metric opinion
       evenhand judges people ratings runs/opinions
       evenhand judges swap runs/opinions --judge openai/NAME
       evenhand judges malibu --model openai/NAME --limit 20
     """
+
+
+class CheckCommand(DryRunOption, ModelsRequest):
+    """What `evenhand judges check` is asked for."""
+
+    fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
+
+    spec: str = argument("The model.", metavar="MODEL")
+    metrics: Several = option(
+        (), "Only these: a scorer or method, a rating, or both, as in opinion.bias.", flag="--metric", metavar="NAME"
+    )
+    readings: Several = option(
+        USUAL, "A way to read ratings to be tried: expected, written, odds, pairwise.", flag="--reading", metavar="NAME"
+    )
+    people: int = option(
+        SAMPLE, "Rate this many public texts of each label too, where they are at hand; 0 for none.", metavar="N", ge=0
+    )
+    limit: int | None = option(
+        None, "Of scorers, rate only this many texts of each kind and half: a quick look.", short="-n", ge=1
+    )
+    card: Path | None = option(None, "Where to store the judge's card, if not for the model itself.", metavar="FILE")
+    out: Path | None = option(None, "The page (default judge.html).", short="-o")
+    dry_run: bool = option(False, "Print how many calls it takes, and make none.")
+
+
+@judges.command()
+@declared(CheckCommand)
+def check(request: CheckCommand) -> int:
+    """Have MODEL rate texts of known value: can it see what it is to judge, and how is it best read?
+
+    For every rating of a scorer or a method's judge there are controls: texts of our own that have the property and
+    others like them that have not, with refusals, nonsense, very short and very long texts. Printed are the AUC with
+    its interval, the scale that the model uses, what it makes of refusals and nonsense, and whether its numbers may be
+    believed. How it is best read is stored in its card, with curves that turn ratings into probabilities and options
+    that suit it; scorers and methods with this judge then use them.
+
+    Runs check the ratings that their metrics rest on by themselves. Calls are cached. Exit code 1: no rating may be
+    believed.
+
+    \b
+    Examples:
+      evenhand judges check openai/NAME --metric opinion --dry-run
+      evenhand judges check local/builtin --metric opinion.bias --metric refusal
+      evenhand judges check openai/NAME --reading expected --reading odds --out judge.html
+    """
+    target = html_file(request.out or Path("judge.html"))
+    check_file(request.card, "the card of the judge")
+    unknown = [each for each in request.readings if each not in READINGS]
+    if unknown:
+        raise UnknownNameError("reading", unknown[0], READINGS)
+    settings = request.settings_for(read_config())
+    [assignment] = request.models_named([request.spec])
+    plan = assignment["base"]
+    request.check_prices([plan])
+    return aio.run(_check(request, plan, settings, target))
+
+
+async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, target: Path) -> int:
+    from rich.console import Console
+
+    from evenhand.judging.card import card_path, load_card, save_card
+    from evenhand.runs.controls import card_from, check_judge, instruments
+    from evenhand.runs.parts import opened_model
+    from evenhand.show.certificates import certificates_page, certificates_table, people_sentences, readings_table
+    from evenhand.show.terminal import print_table
+
+    async with opened_model(plan, settings, Budget(settings.budget)) as model:
+        found = instruments(model, request.metrics)
+        if request.dry_run:
+            click.echo(f"About {found.calls(request.readings, request.limit):,} short calls. Nothing was called.")
+            return 0
+        try:
+            with shown_count() as count:
+                checked = await check_judge(model, found, request.readings, request.people, count, request.limit)
+        except BudgetExhausted as error:
+            click.echo(f"Stopped: {error}. What was rated is cached; go on with the same command.")
+            return STOPPED
+    console = Console()
+    print_table(console, certificates_table(checked))
+    if (readings := readings_table(checked)) is not None:
+        print_table(console, readings)
+    for sentence in people_sentences(checked):
+        click.echo(sentence)
+    path = request.card or card_path(plan.spec)
+    earlier = load_card(FITTED, plan.spec) if path.is_file() and request.card is None else None
+    card = card_from(plan.spec, checked, earlier)
+    if card.curves:
+        save_card(card, path)
+        click.echo(f"Card: {path}")
+    for line in use_lines(checked, plan.spec, request.card):
+        click.echo(line)
+    certificates_page(plan.spec, checked).write(target)
+    note = {"model": plan.spec, "certificates": [one.note() for each in checked for one in each.certificates]}
+    _write_numbers(note, target)
+    return 0 if any(one.sees for each in checked for one in each.certificates) else 1
+
+
+def use_lines(checked: Sequence[Checked], spec: str, card: Path | None) -> list[str]:
+    """Say with which options each method and scorer uses this judge, and which should have another."""
+    from evenhand.judging.card import Calibrated
+    from evenhand.methods.base import METHODS
+
+    lines: list[str] = []
+    for each in checked:
+        options = dict(each.test.options(each.calibrations))
+        if not any(one.sees for one in each.certificates):
+            lines.append(f"use       another model to {each.test.task}")
+        elif each.name not in METHODS.names():
+            lines.append(f"use       --scorer {each.name}:{spec}")
+        elif issubclass(METHODS.get(each.name).options, Calibrated):
+            named = f":calibration={card}" if card else ""
+            knows = f"; it sets {_told(options)}" if options else ""
+            lines.append(f"use       --method {each.name}{named} --judge {spec}   (reads this card{knows})")
+        elif options:
+            lines.append(f"use       --method {each.name}:{_told(options)}")
+        lines += [f"use       {command}" for command in each.test.commands(each.calibrations)]
+    return lines
+
+
+def _told(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={_option_text(value)}" for name, value in options.items())
+
+
+def _option_text(value: float | bool | str) -> str:
+    return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
 
 
 class PeopleCommand(Request):

@@ -1,7 +1,7 @@
-"""Calibration of a judge, and its card: how its ratings translate into probabilities.
+"""Calibration of a judge, and its card: how its ratings are read, and how they translate into probabilities.
 
-`evenhand models calibrate MODEL --as-judge` has a model rate contrasting texts that methods declare (`JudgeTest`), and
-finds the curve and the threshold that separate them best. A threshold is valid only for the judge of its calibration.
+`evenhand judges check MODEL` has a model rate texts of known value, which methods (`JudgeTest`) and scorers declare,
+and finds the curve and the threshold that separate them best. A threshold is valid only for its judge.
 
 Judges use their scales differently: one rates everything between 60 and 75, another says Yes to half of what is wrong.
 The curves of a card make their ratings comparable: 0.5 is where the two kinds of text that it rated meet. Cards are
@@ -18,7 +18,6 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -34,16 +33,16 @@ from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
+from evenhand.judging.controls import UNUSUAL, Control
 from evenhand.judging.judge import BANDS, JUDGE, judge
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.models.base import Model
 from evenhand.session import Session
+from evenhand.stats import auc
 from evenhand.stats.platt import log_odds, platt, sigmoid
 
 AT_CHANCE = 0.6
 FITTED, PRIOR, NONE = "fitted", "prior", "none"
-CALLS = 450
-"""About as many calls does it take to make a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +51,45 @@ class Contrast:
 
     sample: Sample
     rate: Callable[[Session], Awaitable[Ratings | Unscored]]
-    expected: Sequence[tuple[str, bool]]
-    """(rating, whether it should be high). A call that rates several texts names its ratings `rating/text`."""
+    expected: Sequence[tuple[str, bool | None]]
+    """(rating, whether it should be high; None for a text without a value, such as a refusal).
+
+    A call that rates several texts names its ratings `rating/text`."""
+    control: Control | None = None
+    """The control that is rated, where there is one: its kind, its length, whether it is held out."""
 
 
 def rated_by(
-    sample: Sample, rubric: Rubric, messages: Sequence[Message], expected: Sequence[tuple[str, bool]]
+    sample: Sample,
+    rubric: Rubric,
+    messages: Sequence[Message],
+    expected: Sequence[tuple[str, bool | None]],
+    control: Control | None = None,
 ) -> Contrast:
     """Returns a contrast that is rated by a judge with a rubric."""
 
     async def rate(session: Session) -> Ratings | Unscored:
         return await judge(session, rubric, messages, agent="judge")
 
-    return Contrast(sample, rate, expected)
+    return Contrast(sample, rate, expected, control)
+
+
+@dataclass(frozen=True, slots=True)
+class RatedText:
+    """What a text of known value was rated."""
+
+    value: float
+    high: bool | None
+    control: Control | None = None
+
+    @property
+    def kind(self) -> str:
+        return "" if self.control is None else self.control.kind
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the texts that the judge must tell apart, rather than a test of something else."""
+        return self.high is not None and self.kind not in UNUSUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +102,13 @@ class Calibration:
     unscored: int
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """The prompts that were asked with → their hashes."""
+    texts: Sequence[RatedText] = field(default=(), compare=False, repr=False)
+    """All that was rated, texts without a value included."""
 
     @property
     def auc(self) -> float | None:
         """Area under the ROC curve: the probability that a high text is rated above a low one; ties count half."""
-        if not self.high or not self.low:
-            return None
-        wins = sum((a > b) + 0.5 * (a == b) for a in self.high for b in self.low)
-        return wins / (len(self.high) * len(self.low))
+        return auc(self.high, self.low)
 
     @property
     def threshold(self) -> float | None:
@@ -101,7 +125,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTest:
-    """A method's calibration of its judge: contrasting texts, and the options suggested by the ratings."""
+    """What a judge must tell apart for a method or a scorer, and the options suggested by the ratings."""
 
     task: str
     """The judge's task in words, such as `judge for NAME`; messages say "another model to …"."""
@@ -132,8 +156,7 @@ async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = 
 
 
 def _calibration(name: str, rated: Sequence[tuple[Contrast, Session, Ratings | Unscored]]) -> Calibration:
-    high: list[float] = []
-    low: list[float] = []
+    texts: list[RatedText] = []
     prompts: dict[str, str] = {}
     unscored = 0
     for contrast, session, reply in rated:
@@ -143,30 +166,13 @@ def _calibration(name: str, rated: Sequence[tuple[Contrast, Session, Ratings | U
         if isinstance(reply, Unscored):
             unscored += bool(expected)
             continue
-        for key, is_high in expected:
-            (high if is_high else low).append(reply.values[key])
-    return Calibration(name, high, low, unscored, prompts)
+        texts += [RatedText(reply.values[key], is_high, contrast.control) for key, is_high in expected]
+    high, low = ([each.value for each in texts if each.counts and each.high is side] for side in (True, False))
+    return Calibration(name, high, low, unscored, prompts, texts)
 
 
 def _rating(key: str) -> str:
     return key.partition("/")[0]
-
-
-Rated = dict[str, tuple[JudgeTest, list[Calibration]]]
-"""Method → what its judge should tell apart, and how well the model does."""
-
-
-async def rate_contrasts(model: Model, tests: Mapping[str, JudgeTest], count: Count) -> Rated:
-    """Rate the texts of every method that declares what its judge should tell apart (`judge_tests`)."""
-    texts = {name: test.contrasts() for name, test in tests.items()}
-    total, done = sum(map(len, texts.values())), 0
-
-    def one(_done: int, _total: int | None) -> None:
-        nonlocal done
-        done += 1
-        count(done, total)
-
-    return {name: (test, await calibrate(model, texts[name], one)) for name, test in tests.items()}
 
 
 class Calibrated(Options):
@@ -216,6 +222,8 @@ class JudgeCard(BaseModel):
     at_chance: tuple[str, ...] = ()
     options: dict[str, dict[str, Any]] = {}
     """Method → the options that suit this judge."""
+    readings: dict[str, str] = {}
+    """`SCORER.ATTRIBUTE` → how this judge is best read, where that is not the usual way."""
     prompts: dict[str, str] = {}
     """The prompts that it was asked with → their hashes."""
     hash: str = Field(default="", exclude=True)
@@ -226,21 +234,6 @@ class JudgeCard(BaseModel):
 
 
 NO_CARD = JudgeCard(model="")
-
-
-def card_of(model: str, rated: Rated) -> JudgeCard:
-    """What the ratings say about the model as a judge."""
-    found = [each for _, calibrations in rated.values() for each in calibrations]
-    curves = {each.rating: curve_of(each) for each in found}
-    options = {name: dict(test.options(calibrations)) for name, (test, calibrations) in rated.items()}
-    return JudgeCard(
-        model=model,
-        date=datetime.now(UTC).date().isoformat(),
-        curves={name: curve for name, curve in curves.items() if curve is not None},
-        at_chance=tuple(name for name, curve in curves.items() if curve is None),
-        options={name: each for name, each in options.items() if each},
-        prompts={name: made for each in found for name, made in sorted(each.prompts.items())},
-    )
 
 
 def curve_of(found: Calibration) -> Curve | None:
@@ -273,9 +266,7 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
         return _read(path, path.stat().st_mtime_ns) if path.is_file() else load_card(PRIOR, spec)
     path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
     if not path.is_file():
-        raise PlanError(
-            f"There is no card of a judge {wanted!r}; make it: `evenhand models calibrate MODEL --as-judge`."
-        )
+        raise PlanError(f"There is no card of a judge {wanted!r}; make it: `evenhand judges check MODEL`.")
     return _read(path, path.stat().st_mtime_ns)
 
 
@@ -302,11 +293,11 @@ def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
         seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"
         yield f"{seen}, so these ratings count as they are"
     card = load_card(options.used_card, judge)
-    again = f"`evenhand models calibrate {judge} --as-judge`"
+    again = f"`evenhand judges check {judge}`"
     if card.model == PRIOR:
         yield (
             f"The judge of {method} ({judge}) was not calibrated, so its thresholds are those of another model; "
-            f"{again} fits them in about {CALLS} short calls"
+            f"{again} fits them"
         )
     elif is_outdated(card):
         yield f"The card of the judge {judge} was made with other prompts; make it again with {again}"

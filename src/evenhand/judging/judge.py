@@ -16,7 +16,8 @@ from statistics import fmean, median
 from evenhand.asking.reply import SAMPLING, ask_and_read_all
 from evenhand.core import aio
 from evenhand.core.prompts import Prompt, bands_of
-from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Unscored
+from evenhand.core.types import Completion, Generation, Message, Params, Unscored
+from evenhand.judging.readings import share_of
 from evenhand.judging.rubric import DECLINED, Ratings, Rubric, rate
 from evenhand.session import Session
 
@@ -167,7 +168,7 @@ async def yes_probability(
     if "logprobs" in session.model(role).features:
         params = Params(temperature=0, max_tokens=1, logprobs=_ALTERNATIVES)
         completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
-        if completion.logprobs and (share := _share_of_yes(completion.logprobs[0])) is not None:
+        if completion.logprobs and (share := share_of(completion.logprobs[0], ("yes", "no"))) is not None:
             session.readings["logprobs"] += 1
             return share
     features = session.model(role).features  # the first reply may have shown that there are no logprobs
@@ -181,18 +182,6 @@ async def yes_probability(
         return found[0]
     session.readings["samples" if samples > 1 else "written"] += 1
     return fmean(said)
-
-
-def _share_of_yes(token: TokenLogprob) -> float | None:
-    chances = {"yes": 0.0, "no": 0.0}
-    for text, chance in token.chances().items():
-        word = text.strip().lower()
-        if word in chances:
-            chances[word] += chance
-    if not any(chances.values()):
-        return None
-    yes, no = (chance or token.unlisted() for chance in chances.values())
-    return yes / (yes + no)
 
 
 def _written(completion: Completion) -> float | Unscored:

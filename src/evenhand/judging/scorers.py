@@ -26,8 +26,12 @@ from evenhand.core.options import Options, Text
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Completion, Message, Params, TokenLogprob, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.card import FITTED, NO_CARD, load_card
+from evenhand.judging.controls import NONSENSE, OTHER, SHUFFLED, Controls
+from evenhand.judging.readings import BY_QUESTION, Reading, asked
 from evenhand.judging.rubric import Ratings, Rubric, rate, token_at
 from evenhand.models.base import Model, read_replies
+from evenhand.reading.text import looks_like_refusal
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 
 QUALITIES = ("fluency", "coherence", "relevance")
@@ -51,6 +55,8 @@ class ModelScorer(Scorer):
 
     Options = ModelScorerOptions
     asks_model: ClassVar[bool] = True
+    answers_only: ClassVar[bool] = False
+    """Whether refusals and nonsense are left without a score: they are counted, and a score would say nothing."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -72,6 +78,8 @@ class ModelScorer(Scorer):
     async def _one(self, text: str, context: str) -> Scores | Unscored:
         if not text.strip():
             return Unscored("empty text", text)
+        if self.answers_only and (why := no_answer(text)):
+            return Unscored(why, text)
         try:
             return await self.ask(text, context)
         except ModelError as error:
@@ -80,22 +88,63 @@ class ModelScorer(Scorer):
             return Unscored(str(error))
 
 
-class RubricScorer(ModelScorer):
-    """A judge with a rubric: one constrained call per text."""
+class RubricOptions(ModelScorerOptions):
+    """The options of a judge with a rubric."""
 
-    def __init__(self, model: Model, rubric: Rubric) -> None:
+    reading: Literal["fitted", "expected", "written", "odds", "pairwise"] = Field(
+        default=FITTED,
+        description="How ratings are read: as the judge's card says (fitted; expected without one), or one of these.",
+    )
+
+
+class RubricScorer(ModelScorer):
+    """A judge with a rubric: one constrained call per text, and two short ones for each rating read by a question."""
+
+    Options = RubricOptions
+    controls: ClassVar[Mapping[str, Controls]] = {}
+    """Attribute → the controls that show whether the judge sees it."""
+
+    def __init__(self, model: Model, rubric: Rubric, reading: str = FITTED) -> None:
         super().__init__(model)
         self.rubric = rubric
-        self.version = rubric.prompt.hash
+        self._card = load_card(FITTED, model.spec) if reading == FITTED else NO_CARD
+        self.readings: dict[str, Reading] = {
+            name: self._card.readings.get(f"{self.name}.{name}", "expected") if reading == FITTED else reading
+            for name in self.attributes
+        }
+        if reading != FITTED:
+            self.argument = f"{model.spec},reading={reading}"
+        self.version = self.with_readings(rubric.prompt.hash)
+
+    def with_readings(self, version: str) -> str:
+        """The version, with the readings that are not the usual one."""
+        own = [f"{name}={reading}" for name, reading in self.readings.items() if reading != "expected"]
+        return "+".join([version, *own])
 
     @abstractmethod
     def messages(self, text: str, context: str) -> Sequence[Message]:
         """Return the request about one text."""
 
     async def ask(self, text: str, context: str) -> Scores | Unscored:
+        values: dict[str, float] = {}
+        if any(each not in BY_QUESTION for each in self.readings.values()):
+            ratings = await self.rated(text, context)
+            if isinstance(ratings, Unscored):
+                return ratings
+            written = {name for name, each in self.readings.items() if each == "written"}
+            values = {n: ratings.written[n] if n in written else value for n, value in ratings.values.items()}
+        for name, reading in self.readings.items():
+            if reading in BY_QUESTION and name in self.controls:
+                value = await asked(self.model, reading, self.controls[name], text, context)
+                if isinstance(value, Unscored):
+                    return value
+                values[name] = self._card.probability(f"{self.name}.{name}", value)
+        return values
+
+    async def rated(self, text: str, context: str) -> Ratings | Unscored:
+        """Return the ratings by the rubric, expected and written."""
         params = self.rubric.params(self.model.features)
-        ratings = await rate(self.model.generate, self.rubric, self.messages(text, context), params)
-        return dict(ratings.values) if isinstance(ratings, Ratings) else ratings
+        return await rate(self.model.generate, self.rubric, self.messages(text, context), params)
 
 
 @SCORERS.register("judge")
@@ -105,8 +154,10 @@ class JudgeScorer(RubricScorer):
     name: ClassVar[str] = "judge"
     attributes = ATTRIBUTES
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model, Rubric(load_prompt(__file__, "attributes"), ATTRIBUTES, after=()))
+    controls: ClassVar[Mapping[str, Controls]] = {"toxicity": Controls("toxicity")}
+
+    def __init__(self, model: Model, reading: str = FITTED) -> None:
+        super().__init__(model, Rubric(load_prompt(__file__, "attributes"), ATTRIBUTES, after=()), reading)
 
     def messages(self, text: str, context: str) -> Sequence[Message]:
         del context  # only the text counts
@@ -129,8 +180,15 @@ class QualityScorer(RubricScorer):
     name: ClassVar[str] = "quality"
     attributes = QUALITIES
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model, quality_rubric(reasons=False))
+    controls: ClassVar[Mapping[str, Controls]] = {
+        "fluency": Controls("continuations", (SHUFFLED,), (NONSENSE,)),
+        "coherence": Controls("continuations", (SHUFFLED, OTHER), (NONSENSE,)),
+        "relevance": Controls("continuations", (OTHER,)),
+    }
+    answers_only = True
+
+    def __init__(self, model: Model, reading: str = FITTED) -> None:
+        super().__init__(model, quality_rubric(reasons=False), reading)
 
     def messages(self, text: str, context: str) -> Sequence[Message]:
         return quality_messages(context, text)
@@ -143,8 +201,10 @@ class RefusalScorer(RubricScorer):
     name: ClassVar[str] = "refusal"
     attributes = ("declined",)
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model, Rubric(load_prompt(__file__, "refusal"), self.attributes, after=()))
+    controls: ClassVar[Mapping[str, Controls]] = {"declined": Controls("refusal", worthless=())}
+
+    def __init__(self, model: Model, reading: str = FITTED) -> None:
+        super().__init__(model, Rubric(load_prompt(__file__, "refusal"), self.attributes, after=()), reading)
 
     def messages(self, text: str, context: str) -> Sequence[Message]:
         return self.rubric.prompt.render(
@@ -159,10 +219,18 @@ class OpinionScorer(RubricScorer):
     name: ClassVar[str] = "opinion"
     attributes = tuple(scale.name for scale in opinion_scales())
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model, Rubric(load_prompt(__file__, "opinion"), self.attributes, after=()))
+    controls: ClassVar[Mapping[str, Controls]] = {
+        "bias": Controls("prejudice"),
+        "communication": Controls("answers", (SHUFFLED,), (NONSENSE,)),
+        "soundness": Controls("answers"),
+    }
+    answers_only = True
+
+    def __init__(self, model: Model, reading: str = FITTED) -> None:
+        super().__init__(model, Rubric(load_prompt(__file__, "opinion"), self.attributes, after=()), reading)
         self._scales = "\n".join(scale.shown for scale in opinion_scales())
-        self.version = hashlib.sha256(f"{self.rubric.prompt.hash}{self._scales}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{self.rubric.prompt.hash}{self._scales}".encode()).hexdigest()[:16]
+        self.version = self.with_readings(digest)
 
     def messages(self, text: str, context: str) -> Sequence[Message]:
         return self.rubric.prompt.render(
@@ -171,6 +239,20 @@ class OpinionScorer(RubricScorer):
             scales=self._scales,
             form=self.rubric.form(),
         )
+
+
+_LEAST_WORDS = 8
+"""Fewer words may be repeated without being nonsense."""
+
+
+def no_answer(text: str) -> str:
+    """Say why a text is no answer that could be rated; empty if it is one."""
+    if looks_like_refusal(text):
+        return "a refusal"
+    words = re.findall(r"\w+", text.lower())
+    if len(words) >= _LEAST_WORDS and len(set(words)) <= len(words) // 3:
+        return "the same words over and over"
+    return ""
 
 
 def _fenced(text: str) -> str:

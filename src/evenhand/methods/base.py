@@ -88,7 +88,7 @@ class Method:
     revision: Revision[Any] | None = None
     """How it revises answers; the guard adds its checks to this loop."""
     calibration: JudgeTest | None = None
-    """Calibration of its judge, for `evenhand models calibrate MODEL --as-judge`."""
+    """Calibration of its judge, for `evenhand judges check MODEL`."""
     baselines: tuple[str, ...] = ()
     """The same method without its mitigation, closest first; audits compare with these to find over-correction."""
     fitted: Callable[[Any, str], Fitted] | None = None

@@ -51,6 +51,7 @@ from evenhand.stats.power import (
     size_for_difference,
     size_for_half_width,
 )
+from evenhand.stats.separation import auc, auc_interval
 
 __all__ = [
     "FEW_CLUSTERS",
@@ -61,6 +62,8 @@ __all__ = [
     "Jackknife",
     "Level",
     "Statistic",
+    "auc",
+    "auc_interval",
     "benjamini_hochberg",
     "bounded_mean_interval",
     "chi_square_sf",

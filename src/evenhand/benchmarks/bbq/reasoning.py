@@ -106,7 +106,7 @@ def reasoning_warnings(estimate: Lookup) -> list[str]:
         return []
     return [
         "the judge rated no reasoning as free of bias, however often it was rewritten; "
-        "`evenhand models calibrate MODEL --as-judge` shows whether it can judge, and the threshold for its scale."
+        "`evenhand judges check MODEL` shows whether it can judge, and the threshold for its scale."
     ]
 
 

@@ -1,23 +1,19 @@
 """Calibration of the debate's referee: the better way of scoring and the threshold between high and low bias.
 
-Two statements on one question differ only in their prejudice. They are scored together, in both orders, like the
-statements of a round; then each is scored alone by the probability of yes. The texts are our own, and debaters never
-see them.
+Two statements on one question differ only in their prejudice: the controls of prejudice. They are scored together, in
+both orders, like the statements of a round; then each is scored alone by the probability of yes. Debaters never see
+them. Refusals and nonsense are scored alone as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import yaml
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from evenhand.benchmarks.debates import WORST, Statement
 from evenhand.core.types import Sample, Unscored
-from evenhand.data.debates import load_topics
 from evenhand.judging.card import Calibration, Contrast, JudgeTest
+from evenhand.judging.controls import OFF_TOPIC, UNUSUAL, Control, construct
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.debate.agents import REFEREE, RefereeOptions, judge, odds_of
 from evenhand.session import BASE, Session
@@ -28,62 +24,54 @@ _SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}
 _SPEAKERS = ("one person", "another person")
 _BIASED, _FAIR = f"{REFEREE}/biased", f"{REFEREE}/fair"
 """One reply rates both statements: the first should be high, the second low."""
+_ABOUT = "Prejudice about people because of their {group}, such as taking it for a sign of what somebody is worth."
 _HIGHEST = WORST - 0.01
 """`evenhand train pairs` takes thresholds below 10."""
 
 
 def contrasts() -> list[Contrast]:
     """Returns every pair of statements, scored together in both orders, and every statement scored alone."""
-    return [
-        each for number, row in enumerate(_rows()) for each in (*_together(number, row), *_by_themselves(number, row))
-    ]
+    controls = [each for each in construct("prejudice").controls if each.kind not in (*UNUSUAL, OFF_TOPIC)]
+    questions: dict[str, list[Control]] = {}
+    for each in controls:
+        if each.high is not None:
+            questions.setdefault(each.context, []).append(each)
+    together = [each for number, pair in enumerate(questions.values()) for each in _together(number, pair)]
+    alone = [_scored_by_odds(_sample(number, each), each) for number, each in enumerate(controls)]
+    return [*together, *alone]
 
 
-def _together(number: int, row: Any) -> Iterator[Contrast]:
-    sides = ((_FAIR, str(row["fair"])), (_BIASED, str(row["biased"])))
+def _together(number: int, pair: Sequence[Control]) -> Iterator[Contrast]:
+    sides = [(_BIASED if each.high else _FAIR, each) for each in pair]
     # Both orders are shuffled with the same seed, so each statement comes first once.
     for first, second in (sides, sides[::-1]):
-        yield _scored_together(_sample(number, row), dict([first, second]))
+        yield _scored_together(_sample(number, pair[0]), dict([first, second]))
 
 
-def _scored_together(sample: Sample, texts: dict[str, str]) -> Contrast:
+def _scored_together(sample: Sample, controls: Mapping[str, Control]) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        said = [Statement(name, 1, text) for name, text in zip(_SPEAKERS, texts.values(), strict=True)]
+        said = [Statement(name, 1, each.text) for name, each in zip(_SPEAKERS, controls.values(), strict=True)]
         verdict = await judge(session.with_options(RefereeOptions()), sample, 1, said)
         if verdict.problem:
             return verdict.problem
-        judged = zip(texts, verdict.statements, strict=True)
+        judged = zip(controls, verdict.statements, strict=True)
         scores = {side: each.score / WORST for side, each in judged if each.score is not None}
         return Ratings(scores, scores)
 
-    return Contrast(sample, rate, [(_BIASED, True), (_FAIR, False)])
+    return Contrast(sample, rate, [(_BIASED, True), (_FAIR, False)], replace(controls[_BIASED], kind=REFEREE))
 
 
-def _by_themselves(number: int, row: Any) -> Iterator[Contrast]:
-    for side, prejudiced in (("biased", True), ("fair", False)):
-        yield _scored_by_odds(_sample(number, row), str(row[side]), prejudiced)
-
-
-def _scored_by_odds(sample: Sample, text: str, prejudiced: bool) -> Contrast:
+def _scored_by_odds(sample: Sample, control: Control) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
-        probability = await odds_of(session, sample, text, BASE)
-        return (
-            probability
-            if isinstance(probability, Unscored)
-            else Ratings({BY_ODDS: probability}, {BY_ODDS: probability})
-        )
+        odds = await odds_of(session, sample, control.text, BASE)
+        return odds if isinstance(odds, Unscored) else Ratings({BY_ODDS: odds}, {BY_ODDS: odds})
 
-    return Contrast(sample, rate, [(BY_ODDS, prejudiced)])
+    return Contrast(sample, rate, [(BY_ODDS, control.high)], control)
 
 
-def _sample(number: int, row: Any) -> Sample:
-    about = load_topics(row["bias"]).about
-    return Sample(f"contrast/{number}", "debate", row["question"], metadata={"about": about})
-
-
-@cache
-def _rows() -> list[dict[str, str]]:
-    return yaml.safe_load(Path(__file__).with_name("contrasts.yaml").read_text(encoding="utf-8"))
+def _sample(number: int, control: Control) -> Sample:
+    about = _ABOUT.format(group=control.group or "group")
+    return Sample(f"contrast/{number}", "debate", control.context, metadata={"about": about})
 
 
 def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, str]:

@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from evenhand.asking.reply import ask_json, object_schema
-from evenhand.benchmarks.framing import WRITTEN, sample_of
+from evenhand.benchmarks.framing import WRITTEN, FramedText, sample_of
 from evenhand.core import aio
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Options
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Params, Refusal, Sample, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.controls import UNUSUAL, Control, construct
 from evenhand.judging.judge import judge, yes_probability
-from evenhand.judging.rubric import DECLINED, Rubric
+from evenhand.judging.rubric import DECLINED, Ratings, Rubric
 from evenhand.methods.base import method
 from evenhand.models.base import ModelOptions
 from evenhand.reading.text import looks_like_refusal
 from evenhand.session import BASE, Session
 
 if TYPE_CHECKING:
-    from evenhand.benchmarks.framing import FramedText
     from evenhand.models.hf.attention import Attention
 
 WORDS = ("Yes", "No")
@@ -53,7 +54,30 @@ class _Named(BaseModel):
     biases: list[str]
 
 
-@method("framing", kinds={"choice"}, options=FramingOptions)
+def contrasts() -> list[Contrast]:
+    """Returns the controls of prejudice, said to be by a language model, each asked about like any text."""
+    controls = [each for each in construct("prejudice").controls if each.kind not in UNUSUAL]
+    return [_contrast(number, each) for number, each in enumerate(controls)]
+
+
+def _contrast(number: int, control: Control) -> Contrast:
+    text = FramedText(f"control-{number:02}", control.group, bool(control.high), control.context, control.text)
+    sample = sample_of(text, "other")
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        yes = await yes_probability(
+            session, load_prompt(__file__, "question"), messages_of(sample, 0), agent=AGENT, role=BASE
+        )
+        return yes if isinstance(yes, Unscored) else Ratings({ADMITS: yes}, {ADMITS: yes})
+
+    return Contrast(sample, rate, [(ADMITS, control.high)], control)
+
+
+ADMITS = "admits"
+CALIBRATION = JudgeTest("say which texts are biased", contrasts)
+
+
+@method("framing", kinds={"choice"}, options=FramingOptions, calibration=CALIBRATION)
 async def framing(sample: Sample, session: Session[FramingOptions]) -> Outcome:
     """Is this text biased, yes or no (with the probability), and how much from 0 to 10."""
     if sample.choices != WORDS:

@@ -11,7 +11,7 @@ said. The solver's own answer is requested while the judge works, and kept if it
 
 Departures and choices:
 * A bias that rounds to 1 counts as 1 (`accept` is the threshold), since the rating is the judge's expected value if the
-  model gives logprobs. The right threshold depends on the judge; `evenhand models calibrate MODEL --as-judge` finds the
+  model gives logprobs. The right threshold depends on the judge; `evenhand judges check MODEL` finds the
   thresholds, which are used where the plan sets neither `accept` nor `grounded` nor `look`. A judge that was not
   calibrated is asked with `look`, since small ones find bias in every reasoning and each would be rewritten in vain.
 * Ratings are requested as one digit, 0–9, and reported as 1–10.

@@ -18,7 +18,7 @@ Departures and choices:
 * A revision that refuses or drops the task is never better than an answer that does it.
 * For multiple choice, the bias evaluator judges whether the passage proves the answer, and of an abstention, whether it
   proves none of the others; there is no performance evaluator. `evidence=rating` asks for the paper's rating.
-* Ratings are read as probabilities by the card of the judge, if `evenhand models calibrate MODEL --as-judge` made one.
+* Ratings are read as probabilities by the card of the judge, if `evenhand judges check MODEL` made one.
 * Critiques contain no scores.
 
 `preset=paper` follows the paper in these: one candidate, the generator's own texts and the scores in the revision

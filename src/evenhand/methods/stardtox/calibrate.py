@@ -1,18 +1,13 @@
-"""Calibration of StarDTox's judges: contrasting texts, from which the curves of the judge's card are fitted.
+"""Calibration of StarDTox's judges: controls, from which the curves of the judge's card are fitted.
 
-The texts are our own, so that nothing is tuned on a public benchmark. The passages are those of `bbq_builtin`, so
-results on that benchmark are too optimistic.
+The passages are those of `bbq_builtin`, so results on that benchmark are too optimistic. Every second one is held out.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from evenhand.core.types import Sample, Unscored
 from evenhand.data.bbq.generate import builtin_rows
@@ -27,14 +22,28 @@ from evenhand.evaluators.judged import (
     p_proved,
 )
 from evenhand.judging.card import Contrast, JudgeTest, rated_by
+from evenhand.judging.controls import NONSENSE, OTHER, REFUSAL, SHUFFLED, Control, construct
 from evenhand.judging.rubric import Ratings
 from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 
-PASSAGES = 24
+PASSAGES = 30
 """Number of built-in passages, each judged with and without the fact that settles the question."""
-_REFUSAL = "I am sorry, but I cannot help with that."
+_FLUENT = ("fluency", "coherence")
+_LOWERS: Mapping[str, tuple[str, ...]] = {
+    SHUFFLED: _FLUENT,
+    OTHER: ("relevance", "coherence"),
+    NONSENSE: (*_FLUENT, "relevance"),
+    REFUSAL: ("relevance",),
+}
+"""Kind of poor or worthless text → the ratings of a continuation that it lowers."""
+_CHAT_LOWERS: Mapping[str, tuple[str, ...]] = {
+    SHUFFLED: _FLUENT,
+    OTHER: ("relevance", HELPFULNESS),
+    NONSENSE: (*_FLUENT, "relevance", HELPFULNESS),
+    REFUSAL: (HELPFULNESS,),
+}
 
 
 def contrasts() -> list[Contrast]:
@@ -49,12 +58,12 @@ def _proof_jobs() -> Iterator[Contrast]:
         if row["question_polarity"] == "neg":
             pairs.setdefault(f"{row['category']}/{row['question_index']}", {}).setdefault(row["context_condition"], row)
     both = [pair for pair in pairs.values() if len(pair) == 2]
-    for pair in random.Random(0).sample(both, min(PASSAGES, len(both))):
-        yield _proof_job(pair["disambig"])
-        yield _proof_job(pair["ambig"])
+    for number, pair in enumerate(random.Random(0).sample(both, min(PASSAGES, len(both)))):
+        for condition in ("disambig", "ambig"):
+            yield _proof_job(pair[condition], held_out=number % 2 == 1)
 
 
-def _proof_job(row: Mapping[str, Any]) -> Contrast:
+def _proof_job(row: Mapping[str, Any], *, held_out: bool) -> Contrast:
     options = tuple(str(row[f"ans{index}"]) for index in range(3))
     right = options[int(row["label"])]
     people = [each for each in options if not abstains(each)]
@@ -71,53 +80,35 @@ def _proof_job(row: Mapping[str, Any]) -> Contrast:
         return Ratings(values, values)
 
     by_person = [(f"{SUPPORT}/{person}", person == right) for person in people]
-    return Contrast(sample, rate, [(SETTLED, right in people), *by_person])
+    told = right in people
+    control = Control(row["context"], row["question"], "told" if told else "not told", told, held_out=held_out)
+    return Contrast(sample, rate, [(SETTLED, told), *by_person], control)
 
 
 def _quality_jobs() -> Iterator[Contrast]:
-    pairs = _contrast()["quality"]
-    for number, (beginning, good) in enumerate(pairs):
-        other = pairs[(number + 5) % len(pairs)][1]
-        for text, ratings, high in (
-            (good, QUALITIES, True),
-            (_shuffled(good, number), ("fluency", "coherence"), False),
-            (other, ("relevance", "coherence"), False),
-        ):
-            sample = Sample("contrast", "completion", beginning)
-            expected = [(name, high) for name in ratings]
-            yield rated_by(sample, quality_rubric(), quality_messages(beginning, text), expected)
+    for control in construct("continuations").controls:
+        names = QUALITIES if control.high else _LOWERS.get(control.kind, ())
+        if names:
+            sample = Sample("contrast", "completion", control.context)
+            messages = quality_messages(control.context, control.text)
+            yield rated_by(sample, quality_rubric(), messages, [(name, control.high) for name in names], control)
 
 
 def _chat_jobs() -> Iterator[Contrast]:
-    pairs = _contrast()["answers"]
-    for number, (question, good) in enumerate(pairs):
-        other = pairs[(number + 3) % len(pairs)][1]
-        for text, ratings, high in (
-            (good, (*QUALITIES, HELPFULNESS), True),
-            (_shuffled(good, number), ("fluency", "coherence"), False),
-            (other, ("relevance", HELPFULNESS), False),
-            (_REFUSAL, (HELPFULNESS,), False),
-        ):
-            sample = Sample("contrast", "chat", question)
-            yield rated_by(sample, chat_rubric(), chat_messages(sample, text), [(name, high) for name in ratings])
+    for control in construct("answers").controls:
+        good = control.kind == "high"
+        names = (*QUALITIES, HELPFULNESS) if good else _CHAT_LOWERS.get(control.kind, ())
+        if names:
+            sample = Sample("contrast", "chat", control.context)
+            messages = chat_messages(sample, control.text)
+            yield rated_by(sample, chat_rubric(), messages, [(name, control.high) for name in names], control)
 
 
 def _harm_jobs() -> Iterator[Contrast]:
-    for beginning, harmful, harmless in _contrast()["harm"]:
-        for text, high in ((harmful, True), (harmless, False)):
-            sample = Sample("contrast", "completion", beginning)
-            yield rated_by(sample, bias_rubric(), bias_messages(beginning, text), [("harm", high)])
-
-
-def _shuffled(text: str, seed: int) -> str:
-    words = text.split()
-    random.Random(seed).shuffle(words)
-    return " ".join(words)
-
-
-@cache
-def _contrast() -> dict[str, Any]:
-    return yaml.safe_load(Path(__file__).with_name("contrast.yaml").read_text(encoding="utf-8"))
+    for control in construct("toxicity").controls:
+        sample = Sample("contrast", "completion", control.context)
+        messages = bias_messages(control.context, control.text)
+        yield rated_by(sample, bias_rubric(), messages, [("harm", control.high)], control)
 
 
 CALIBRATION = JudgeTest("judge for stardtox", contrasts)

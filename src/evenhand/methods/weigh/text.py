@@ -36,6 +36,7 @@ from evenhand.evaluators.claims import (
     unsupported,
 )
 from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.controls import Control
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.default import plain_prompt
 from evenhand.reading.text import abstains
@@ -98,7 +99,7 @@ def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> 
     return replace(answer, text=text)
 
 
-PASSAGES = 24
+PASSAGES = 30
 
 
 def contrasts() -> list[Contrast]:
@@ -109,19 +110,23 @@ def contrasts() -> list[Contrast]:
         pairs.setdefault(key, {}).setdefault(row["context_condition"], row)
     both = [pair for pair in pairs.values() if len(pair) == 2]
     drawn = random.Random(0).sample(both, min(PASSAGES, len(both)))
-    return [each for pair in drawn for each in _of_passage(pair["ambig"], pair["disambig"])]
+    return [
+        each
+        for number, pair in enumerate(drawn)
+        for each in _of_passage(pair["ambig"], pair["disambig"], held_out=number % 2 == 1)
+    ]
 
 
-def _of_passage(vague: Mapping[str, Any], clear: Mapping[str, Any]) -> Iterator[Contrast]:
+def _of_passage(vague: Mapping[str, Any], clear: Mapping[str, Any], *, held_out: bool) -> Iterator[Contrast]:
     right = clear[f"ans{clear['label']}"]
     people = [clear[f"ans{place}"] for place in range(3) if not abstains(clear[f"ans{place}"])]
     for person in people:
-        yield _contrast(clear, person, person == right)
+        yield _contrast(clear, person, person == right, held_out=held_out)
     guessed = [vague[f"ans{place}"] for place in range(3) if not abstains(vague[f"ans{place}"])]
-    yield _contrast(vague, guessed[0], False)
+    yield _contrast(vague, guessed[0], False, held_out=held_out)
 
 
-def _contrast(row: Mapping[str, Any], person: str, proved: bool) -> Contrast:
+def _contrast(row: Mapping[str, Any], person: str, proved: bool, *, held_out: bool) -> Contrast:
     sentence = f"{person} {row['question'].removeprefix('Who ').rstrip('?')}."
     sample = Sample("contrast", "chat", f"{row['context']} {row['question']}")
 
@@ -129,7 +134,8 @@ def _contrast(row: Mapping[str, Any], person: str, proved: bool) -> Contrast:
         support = await claim_support(session, sample.messages, sentence)
         return support if isinstance(support, Unscored) else Ratings({CLAIMS: support}, {CLAIMS: support})
 
-    return Contrast(sample, rate, [(CLAIMS, proved)])
+    control = Control(sentence, sample.prompt, "proved" if proved else "not proved", proved, held_out=held_out)
+    return Contrast(sample, rate, [(CLAIMS, proved)], control)
 
 
 CALIBRATION = JudgeTest("judge claims", contrasts, kinds=frozenset({"chat"}))

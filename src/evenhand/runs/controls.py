@@ -1,0 +1,144 @@
+"""Checks judges and scorers by their controls: when asked, and before a run whose metrics rest on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.progress import Count, ignore
+from evenhand.judging.card import Contrast, JudgeCard, JudgeTest, curve_of
+from evenhand.judging.instruments import (
+    USUAL,
+    Checked,
+    Reseeded,
+    check_method,
+    check_scorer,
+    controls_of,
+    model_scorers,
+    scorer_test,
+    with_people,
+    with_repeats,
+)
+from evenhand.judging.people import SAMPLE
+from evenhand.judging.readings import Reading
+from evenhand.methods.base import judge_tests
+from evenhand.models.base import Model
+from evenhand.scorers.base import Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What is checked: the judges of methods and the scorers, with the ratings that are wanted of each."""
+
+    methods: Mapping[str, JudgeTest]
+    scorers: Mapping[str, tuple[Scorer, tuple[str, ...]]]
+
+    def calls(self, readings: Sequence[Reading], limit: int | None = None) -> int:
+        """About how many calls a check takes; a text that is compared or asked about takes two per question."""
+        by_question = 2 * sum(each in ("odds", "pairwise") for each in readings)
+        found = sum(len(test.contrasts()) for test in self.methods.values())
+        for scorer, names in self.scorers.values():
+            texts = scorer_test(scorer, names, limit=limit).contrasts()
+            found += len(texts) + by_question * sum(len(each.expected) for each in texts)
+        return found
+
+
+def instruments(model: Model, wanted: Sequence[str] = ()) -> Instruments:
+    """Return the instruments that a model can be behind; `wanted` names some: INSTRUMENT, RATING or both with a dot."""
+    tests, scorers = judge_tests(), model_scorers(model)
+    ratings = {name: _ratings(test) for name, test in tests.items()}
+    ratings |= {name: list(controls_of(scorer)) for name, scorer in scorers.items()}
+    names = [*ratings, *(f"{name}.{each}" for name, several in ratings.items() for each in several)]
+    for each in wanted:
+        if each not in names and not any(each in several for several in ratings.values()):
+            raise UnknownNameError("metric with controls", each, names)
+    chosen = {
+        name: tuple(each for each in several if not wanted or {name, each, f"{name}.{each}"} & set(wanted))
+        for name, several in ratings.items()
+    }
+    return Instruments(
+        {name: _only(test, chosen[name]) for name, test in tests.items() if chosen[name]},
+        {name: (scorer, chosen[name]) for name, scorer in scorers.items() if chosen[name]},
+    )
+
+
+def _ratings(test: JudgeTest) -> list[str]:
+    return list(dict.fromkeys(key.partition("/")[0] for each in test.contrasts() for key, _ in each.expected))
+
+
+def _only(test: JudgeTest, ratings: Iterable[str]) -> JudgeTest:
+    """Return the test with the texts that some of these ratings need."""
+    kept = set(ratings)
+    if kept == set(_ratings(test)):
+        return test
+
+    def contrasts() -> list[Contrast]:
+        found = (
+            (each, [key for key in each.expected if key[0].partition("/")[0] in kept]) for each in test.contrasts()
+        )
+        return [replace(each, expected=expected) for each, expected in found if expected]
+
+    return replace(test, contrasts=contrasts)
+
+
+async def check_judge(
+    model: Model,
+    found: Instruments,
+    readings: Sequence[Reading] = USUAL,
+    people: int = SAMPLE,
+    count: Count = ignore,
+    limit: int | None = None,
+) -> list[Checked]:
+    """Rate the controls of all instruments with a model, some of them twice, and public texts where they are there."""
+    total = sum(len(test.contrasts()) for test in found.methods.values())
+    total += sum(len(scorer_test(*each, limit=limit).contrasts()) for each in found.scorers.values())
+    done = 0
+
+    def one(_done: int, _total: int | None) -> None:
+        nonlocal done
+        done += 1
+        count(done, total)
+
+    checked = [await check_method(name, test, model, one) for name, test in found.methods.items()]
+    again = model_scorers(Reseeded(model))
+    for name, (scorer, wanted) in found.scorers.items():
+        each = await check_scorer(scorer, model, wanted, readings, one, limit)
+        each = await with_repeats(each, again[name], model)
+        checked.append(await with_people(each, scorer, model, people))
+    return checked
+
+
+def card_from(spec: str, checked: Sequence[Checked], earlier: JudgeCard | None = None) -> JudgeCard:
+    """Return the judge's card: what these checks show, on top of what an earlier card says of other ratings."""
+    rated = [one for each in checked for one in each.calibrations]
+    curves = {one.rating: curve_of(one) for one in rated}
+    old = earlier or JudgeCard(model=spec)
+    readings = {one.rating: one.reading for each in checked if each.tried for one in each.certificates if one.sees}
+    options = {each.name: dict(each.test.options(each.calibrations)) for each in checked}
+    return JudgeCard(
+        model=spec,
+        date=datetime.now(UTC).date().isoformat(),
+        curves={
+            **{name: curve for name, curve in old.curves.items() if name not in curves},
+            **{name: curve for name, curve in curves.items() if curve is not None},
+        },
+        at_chance=tuple(
+            dict.fromkeys(
+                [
+                    *(name for name in old.at_chance if name not in curves),
+                    *(name for name, curve in curves.items() if curve is None),
+                ]
+            )
+        ),
+        options={
+            **{name: each for name, each in old.options.items() if name not in options},
+            **{name: each for name, each in options.items() if each},
+        },
+        readings={
+            **{name: each for name, each in old.readings.items() if name not in curves},
+            **{name: each for name, each in readings.items() if each != "expected"},
+        },
+        prompts={**old.prompts, **{name: made for each in rated for name, made in sorted(each.prompts.items())}},
+    )
