@@ -106,6 +106,23 @@ def test_function(evenhand):
     assert len(re.findall(r"fake/A.*: run in", cleared.stdout)) == 1
 
 
+def test_what_may_have_changed_behind_its_name_is_measured_in_every_session(suite: Suite, tmp_path: Path):
+    (tmp_path / "team.py").write_text("def reply(prompt): return 'A'\n")
+    content = """
+def test_name(evenhand):
+    for _ in range(2):
+        evenhand.audit("call/./team.py:reply", limit=22).assert_above("coverage", 50)
+def test_pinned(evenhand):
+    evenhand.audit("call/./team.py:reply?pinned=r1", limit=22).assert_above("coverage", 50)
+"""
+
+    first, second = suite(content), suite(content)
+
+    assert _outcomes(first) == _outcomes(second) == {"passed": 2}, first.stdout + second.stdout
+    assert (first.stdout.count(": run in"), first.stdout.count(": stored run in")) == (2, 1)
+    assert (second.stdout.count(": run in"), second.stdout.count(": stored run in")) == (1, 2)
+
+
 def test_the_option_limits_every_audit_and_needs_no_cache(suite: Suite):
     content = """
 def test_small(evenhand):

@@ -1,5 +1,6 @@
 """SQLite files are opened, migrated and described in one way."""
 
+import re
 import sqlite3
 import stat
 from contextlib import closing
@@ -54,3 +55,33 @@ def test_a_damaged_file_is_said_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError) as caught:
         sqlite.connect(path)
     assert sqlite.reason(caught.value) == "the file is damaged or no SQLite file (file is not a database)"
+
+
+def test_two_processes_that_open_an_older_file_at_once_do_not_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    steps = ("CREATE TABLE one (a);", "ALTER TABLE one ADD COLUMN b; ALTER TABLE one ADD COLUMN c;")
+    path = tmp_path / "file.sqlite"
+    with closing(sqlite.connect(path)) as first, closing(sqlite.connect(path)) as second:
+        sqlite.migrate(first, steps[:1])
+        real = sqlite.transaction
+
+        def late(db: sqlite3.Connection) -> object:
+            """The other one is faster, between the look at the version and the first statement."""
+            monkeypatch.setattr(sqlite, "transaction", real)
+            sqlite.migrate(first, steps)
+            return real(db)
+
+        monkeypatch.setattr(sqlite, "transaction", late)
+        sqlite.migrate(second, steps)
+        assert sqlite.version_of(second) == 2
+
+
+def test_no_query_has_numbered_parameters() -> None:
+    """Python 3.12 warns of `?1` with a sequence, and 3.14 refuses it."""
+    source = Path(__file__).parents[1] / "src"
+    found = [
+        f"{file.relative_to(source)}:{number}"
+        for file in source.rglob("*.py")
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"[=(,] ?\?\d|LIMIT \?\d", line)
+    ]
+    assert not found

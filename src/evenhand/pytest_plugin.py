@@ -89,9 +89,9 @@ class Auditor:
     ) -> Audited:
         """Measure a model as `evenhand.audit` does; the folder of the run is chosen here.
 
-        The run of a model that is named by a spec is kept in pytest's cache, so that the next session does not repeat
-        it; `--cache-clear` does. Functions and `Model` objects are measured in every session, because their code may
-        have changed.
+        The run of local weights or of a pinned model is kept in pytest's cache, so that the next session does not
+        repeat it; `--cache-clear` does. Endpoints, functions and `Model` objects are measured in every session, because
+        they may have changed.
         """
         from evenhand import api
         from evenhand.core.errors import PlanError
@@ -120,7 +120,7 @@ class Auditor:
         return Audited(study, self._passes_undecided)
 
     def _folder(self, model: Any, fields: dict[str, Any]) -> Path:
-        """Where the run is kept: in pytest's cache if all its models are named by specs, for this session otherwise."""
+        """Where the run is kept: in pytest's cache if no model can have changed, for this session otherwise."""
         import hashlib
 
         import orjson
@@ -128,12 +128,16 @@ class Auditor:
         from evenhand.core.version import versions
         from evenhand.runs.parts import Settings
         from evenhand.runs.passed import with_specs
+        from evenhand.runs.plan import assignments, make_plan
 
         specs, settings = with_specs(model, Settings())
+        judge = [fields["judge"]] if fields.get("judge") else []
+        named = make_plan({"models": [*assignments(specs), *judge], "scorers": fields.get("scorers")})
+        keeps = not settings.ready and all(each.is_fixed for each in named.every_model())
         text = orjson.dumps([versions(), specs, fields], default=str, option=orjson.OPT_SORT_KEYS)
         # Processes of pytest-xdist do not share runs: a run is written by one process.
         name = hashlib.sha256(text + os.environ.get("PYTEST_XDIST_WORKER", "").encode()).hexdigest()[:20]
-        if not settings.ready and self._config.pluginmanager.hasplugin("cacheprovider"):
+        if keeps and self._config.pluginmanager.hasplugin("cacheprovider"):
             return self._config.cache.mkdir("evenhand") / name
         made = self._config.stash.setdefault(_made, {})
         key = f"{name}-{id(model)}" if settings.ready else name

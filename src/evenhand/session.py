@@ -62,6 +62,10 @@ class Session(Generic[Options_co]):
     look_up: LookUp | None = None
     """Finds the stored answer of a call that an interrupted run already made."""
     trace: list[Turn] = field(default_factory=list[Turn])
+    asked: dict[tuple[int, tuple[Message, ...]], list[Params]] = field(
+        default_factory=dict[tuple[int, tuple[Message, ...]], list[Params]]
+    )
+    """(model, messages) → the parameters with which they were sent so far."""
     scorers: Callable[[str], Scorer] = load_scorer
     """Scorers by spec, for agents that use one as a tool."""
     searches: Callable[[str], Finder] | None = None
@@ -103,7 +107,7 @@ class Session(Generic[Options_co]):
         `slot` names this call among the agent's sampled calls and seeds it. Concurrent calls need one, since their
         order may differ from run to run.
         """
-        params = self._seeded(self.limited(params, role), agent, slot)
+        params = self._counted(self.model(role), messages, self._seeded(self.limited(params, role), agent, slot))
         check_request(self.model(role), params)
         request = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
@@ -155,6 +159,13 @@ class Session(Generic[Options_co]):
             return params
         slot = slot or str(sum(turn.agent == agent for turn in self.trace))
         return replace(params, seed=self._derive(f"{agent}/{slot}") % 2**31)
+
+    def _counted(self, model: Model, messages: Sequence[Message], params: Params) -> Params:
+        """Numbers equal requests, so that a question that is asked twice gets two answers, and a resumed run both."""
+        earlier = self.asked.setdefault((id(model), tuple(messages)), [])
+        again = earlier.count(params)
+        earlier.append(params)
+        return replace(params, again=again) if again else params
 
     def _derive(self, purpose: str) -> int:
         text = f"{self.seed}/{self.sample.id}/{purpose}"

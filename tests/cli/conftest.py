@@ -65,6 +65,11 @@ class Endpoint:
         self._servers.append(ChatServer(*replies, **options))
         return self._do(self._servers[-1].start())
 
+    def restarted(self, server: ChatServer, *replies: Reply, **options: Any) -> ChatServer:
+        """Stop a server and start another one at the same address."""
+        self._do(server.stop())
+        return self(*replies, port=int(server.url.rpartition(":")[2].partition("/")[0]), **options)
+
     def has_seen(self, server: ChatServer, count: int) -> None:
         self._do(server.has_seen(count))
 

@@ -162,7 +162,8 @@ def test_a_budget_stops_it_and_the_cache_goes_on(cli: Any, plug: Any, tmp_path: 
     assert stopped.code == 3
     assert "1 of 2 base scenarios" in stopped.out
     assert len(load_bases(tmp_path / "made")) == 1
-    again = cli(*ARGUMENTS[:-1], "whole")
+    assert "with --reuse-answers" in stopped.out
+    again = cli(*ARGUMENTS[:-1], "whole", "--reuse-answers")
     assert again.code == 0
     assert len(model.requests) == 8
     assert len(load_bases(tmp_path / "whole")) == 2

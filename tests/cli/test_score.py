@@ -175,7 +175,7 @@ def test_many_texts_are_read_in_batches_and_equal_ones_scored_once(cli, tmp_path
     assert len(table((tmp_path / "s.csv").read_text())) == 700
 
 
-def test_what_a_model_has_rated_is_not_asked_again(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_a_model_has_rated_is_reused_if_asked_for(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[str] = []
 
     def rate(messages: Sequence[Message], params: Params) -> str:
@@ -187,12 +187,14 @@ def test_what_a_model_has_rated_is_not_asked_again(cli, tmp_path: Path, monkeypa
     (tmp_path / "t.txt").write_text("first\nsecond\n")
     command = ("score", "t.txt", "--scorer", "judge:rating/one", "--out")
 
-    first, again = cli(*command, "a.csv"), cli(*command, "b.csv")
+    first, again = cli(*command, "a.csv"), cli(*command, "b.csv", "--reuse-answers")
 
     assert (first.code, again.code, len(asked)) == (0, 0, 2)
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-    assert cli(*command, "c.csv", "--no-cache").code == 0
+    assert cli(*command, "c.csv").code == 0
     assert len(asked) == 4
+    assert cli(*command, "d.csv", "--no-cache").code == 0
+    assert len(asked) == 6
 
 
 def test_a_scorer_without_any_score_is_a_failure(cli, tmp_path: Path):

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,9 @@ import pytest
 from evenhand.core.errors import BadResponseError, StoreError
 from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob
 from evenhand.models import cache as cache_module
-from evenhand.models.base import Model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.cache import CachedModel, ResponseCache
-from evenhand.models.fake import FunctionModel
+from evenhand.models.fake import FakeModel, FunctionModel
 from evenhand.models.request import as_stored, model_identity, request_key
 
 QUESTION = (Message("user", "Who?"),)
@@ -142,7 +142,7 @@ async def test_entries_are_written_in_batches(path: Path, cache: ResponseCache, 
         await model.generate(QUESTION, Params(seed=seed))
 
     with sqlite3.connect(path) as other:
-        assert other.execute("SELECT COUNT(*) FROM responses").fetchone() == (3,)
+        assert other.execute("SELECT COUNT(*) FROM answers").fetchone() == (3,)
     other.close()
 
 
@@ -154,7 +154,7 @@ async def test_slow_replies_are_written_before_a_batch_is_full(
     await CachedModel(counting(), cache).generate(QUESTION, PARAMS)
 
     with sqlite3.connect(path) as other:
-        assert other.execute("SELECT COUNT(*) FROM responses").fetchone() == (1,)
+        assert other.execute("SELECT COUNT(*) FROM answers").fetchone() == (1,)
     other.close()
 
 
@@ -224,7 +224,7 @@ async def test_a_damaged_entry_is_asked_for_again_and_mended(path: Path, damage:
     await CachedModel(counting(), first).generate(QUESTION, PARAMS)
     first.close()
     with sqlite3.connect(path) as other:
-        other.execute("UPDATE responses SET value = ?", (damage,))
+        other.execute("UPDATE answers SET value = ?", (damage,))
     other.close()
 
     second = ResponseCache(path)
@@ -293,7 +293,7 @@ async def test_a_cache_that_another_process_holds_warns_and_the_answers_stand(
 
 async def test_a_cache_that_breaks_on_the_way_warns_and_the_model_is_asked(path: Path):
     cache = ResponseCache(path)
-    cache._db.execute("DROP TABLE responses")
+    cache._db.execute("DROP TABLE answers")
     inner = counting()
 
     with pytest.warns(UserWarning, match="cannot be read"):
@@ -337,3 +337,113 @@ def test_long_replies_are_stored_with_the_alternatives_of_numbers_only() -> None
     assert [len(each.top) for each in stored.completions[0].logprobs or ()] == [0, 2, *[0] * 30]
     assert [each.token for each in stored.completions[0].logprobs or ()][:3] == ['"bias": ', "7", " word"]
     assert stored.completions[1] == letter
+
+
+class Reporting(Model):
+    """An endpoint that reports a fingerprint, and answers when the test opens the gate."""
+
+    spec = "openai/prod"
+
+    def __init__(self, fingerprint: str) -> None:
+        self.calls = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fails = False
+        self._reported = fingerprint
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        self.calls += 1
+        await self.gate.wait()
+        if self.fails:
+            raise BadResponseError("broken")
+        return Generation((Completion(f"{messages[-1].content}!"),), self.spec, fingerprint=self._reported)
+
+
+def _strict(path: Path) -> ResponseCache:
+    return ResponseCache(path, reuse=False)
+
+
+async def _recorded(path: Path, model: Model, *questions: str) -> None:
+    cache = _strict(path)
+    for each in questions:
+        await CachedModel(model, cache).generate((Message("user", each),), PARAMS)
+    cache.close()
+
+
+async def test_answers_of_another_run_are_reused_only_if_their_model_must_be_the_same(path: Path):
+    await _recorded(path, FunctionModel(lambda *_: "old", spec="openai/prod"), "Who?")
+    cache = _strict(path)
+
+    endpoint = await CachedModel(FunctionModel(lambda *_: "new", spec="openai/prod"), cache).generate(QUESTION, PARAMS)
+    own = await CachedModel(FunctionModel(lambda *_: "newer", spec="openai/prod"), cache).generate(QUESTION, PARAMS)
+    cache.close()
+
+    assert (endpoint.text, endpoint.cached) == ("new", False)
+    assert (own.text, own.cached, own.recorded) == ("new", True, None)
+
+
+async def test_the_latest_answer_is_reused_with_the_time_of_its_recording(path: Path):
+    for text in ("old", "new"):
+        await _recorded(path, FunctionModel(lambda *_, text=text: text, spec="openai/prod"), "Who?")
+    cache = ResponseCache(path)
+
+    hit = await CachedModel(FunctionModel(lambda *_: "never", spec="openai/prod"), cache).generate(QUESTION, PARAMS)
+    cache.close()
+
+    assert (hit.text, hit.cached) == ("new", True)
+    assert hit.recorded is not None
+
+
+async def test_while_the_first_reply_is_awaited_only_requests_with_an_answer_wait(path: Path):
+    await _recorded(path, Reporting("fp_44709d6fcb"), "a", "b")
+    inner, cache = Reporting("fp_44709d6fcb"), _strict(path)
+    inner.gate.clear()
+    model = CachedModel(inner, cache)
+    calls = [asyncio.create_task(model.generate((Message("user", each),), PARAMS)) for each in "abc"]
+    await settle()
+    began = inner.calls
+
+    inner.gate.set()
+    replies = await asyncio.gather(*calls)
+    cache.close()
+
+    assert (began, inner.calls) == (2, 2)  # a, whose answer is known, and c, whose is not
+    assert [(each.text, each.cached) for each in replies] == [("a!", False), ("b!", True), ("c!", False)]
+
+
+async def test_an_endpoint_that_fails_is_not_asked_one_request_after_another(path: Path):
+    await _recorded(path, Reporting("fp_44709d6fcb"), "a", "b", "c")
+    inner, cache = Reporting("fp_44709d6fcb"), _strict(path)
+    inner.fails = True
+    model = CachedModel(inner, cache)
+
+    calls = (model.generate((Message("user", each),), PARAMS) for each in "abc")
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    cache.close()
+
+    assert all(isinstance(each, BadResponseError) for each in replies)
+    assert inner.calls == 3
+
+
+async def test_repeated_requests_have_answers_of_their_own(cache: ResponseCache):
+    model = CachedModel(counting(), cache)
+
+    texts = [(await model.generate(QUESTION, replace(PARAMS, again=again))).text for again in (0, 1, 0, 1)]
+
+    assert texts == ["answer 1", "answer 2", "answer 1", "answer 2"]
+
+
+async def test_a_cache_of_an_older_version_is_still_read(path: Path):
+    await _recorded(path, FakeModel("B", ModelOptions()), "Who?")
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "CREATE TABLE responses (key BLOB PRIMARY KEY, value BLOB NOT NULL, at REAL NOT NULL) WITHOUT ROWID;"
+            "INSERT INTO responses SELECT key, value, at FROM answers; DROP TABLE answers; PRAGMA user_version = 0;"
+        )
+    db.close()
+    cache = _strict(path)
+
+    hit = await CachedModel(FakeModel("B", ModelOptions()), cache).generate(QUESTION, PARAMS)
+    cache.close()
+
+    assert (hit.text, hit.cached) == ("B", True)

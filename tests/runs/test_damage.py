@@ -245,7 +245,7 @@ def test_a_run_of_an_older_version_is_read_in_a_folder_that_cannot_be_written(ru
     with contextlib.closing(sqlite3.connect(shelf / "run" / FILE_NAME)) as db:
         db.executescript(
             "ALTER TABLE turns DROP COLUMN thought_tokens; ALTER TABLE outcomes DROP COLUMN at_limit;"
-            "ALTER TABLE outcomes DROP COLUMN reading; PRAGMA user_version = 2;"
+            "ALTER TABLE outcomes DROP COLUMN reading; ALTER TABLE turns DROP COLUMN recorded; PRAGMA user_version = 2;"
         )
 
     with read_only(shelf / "run"):

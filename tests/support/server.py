@@ -25,10 +25,11 @@ class Seen:
 class ChatServer:
     """Gives the replies in turn, the last one for ever; `answer` may choose a reply by the request instead."""
 
-    def __init__(self, *replies: Reply, answer: Callable[[Body], Reply] | None = None) -> None:
+    def __init__(self, *replies: Reply, answer: Callable[[Body], Reply] | None = None, port: int = 0) -> None:
         self.requests: list[Seen] = []
         self._replies = list(replies)
         self._answer = answer
+        self._port = port
         self._runner: web.AppRunner | None = None
         self._news = asyncio.Event()
         self.url = ""
@@ -42,7 +43,7 @@ class ChatServer:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=1024)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
         return self

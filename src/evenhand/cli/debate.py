@@ -85,7 +85,10 @@ def debate(request: DebateCommand) -> int:
         with resumable(run.out), shown_workflow(run.out, settings.budget) as listener:
             progress = aio.run(run_debate(run.plan, run.out, settings, listener, topics))
     except BudgetExhausted as error:
-        click.echo(f"Stopped: {error}. The same command with a larger --budget begins with what is cached.")
+        click.echo(
+            f"Stopped: {error}. The same command with --reuse-answers and a larger --budget begins with what was "
+            "answered."
+        )
         return STOPPED
     if progress is None:
         there, path = topics.written(), topics.path  # pyright: ignore[reportOptionalMemberAccess]

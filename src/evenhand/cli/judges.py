@@ -242,7 +242,7 @@ def swap(request: SwapCommand) -> int:
     """Have judges compare the answers of two arms or more in RUN…, each pair in both orders.
 
     What a judge says must not depend on the order. The page also says whether a judge prefers answers that it wrote
-    itself: name it and other judges, who show how good these answers are. Calls are cached, so the same command goes
+    itself: name it and other judges, who show how good these answers are. With --reuse-answers, the same command goes
     on where it was stopped.
 
     \b
@@ -273,7 +273,7 @@ def swap(request: SwapCommand) -> int:
         with shown_count() as count:
             verdicts = aio.run(judged_pairs(plans, material.pairs, settings, count))
     except BudgetExhausted as error:
-        click.echo(f"Stopped: {error}. What was judged is cached; go on with the same command and a larger --budget.")
+        click.echo(f"Stopped: {error}. Go on with the same command, --reuse-answers and a larger --budget.")
         return STOPPED
     found = findings(material, verdicts)
     print_table(Console(), judges_table(found))

@@ -79,7 +79,8 @@ def _generate(request: GenerateCommand) -> int:
     except BudgetExhausted as error:
         _tell(made, out)
         click.echo(
-            f"Stopped: {error}. The same command with a new --out and a larger --budget begins with what is cached."
+            f"Stopped: {error}. The same command with --reuse-answers, a new --out and a larger --budget begins with "
+            "what was answered."
         )
         return STOPPED
     except BaseException:

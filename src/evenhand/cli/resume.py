@@ -99,9 +99,7 @@ def _resume_run(request: ResumeCommand) -> int:
     with closing(stored.store):
         stored.check_files()
         kept = stored.store.get("settings")
-    settings = (
-        Settings(resume=True, cache=cache_folder() / "responses.sqlite") if kept is None else Settings.restored(kept)
-    )
+    settings = Settings.restored({"cache": cache_folder() / "responses.sqlite"} if kept is None else kept)
     settings = replace(
         settings,
         retry_failed=request.retry_failed,

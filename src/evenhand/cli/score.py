@@ -23,7 +23,7 @@ from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
 from evenhand.data.texts import TextFile, TextRow
 from evenhand.models.cache import ResponseCache
-from evenhand.runs.request import cache_file
+from evenhand.runs.request import cache_use
 from evenhand.scorers.base import Scorer, model_of
 from evenhand.scorers.files import Result, ScoreTally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.show.table import Table, columns
@@ -68,16 +68,16 @@ def score(request: ScoreCommand) -> int:
       evenhand score comments.txt > scored.csv               CSV wherever there is no terminal
 
     Every row keeps its own fields and gets SPEC.attribute for each score. A text that cannot be scored has empty
-    cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once, and what a model has
-    rated is not paid for again if the command is repeated. Scores of different scorers measure different things:
-    look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
+    cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once; if the command is repeated
+    with --reuse-answers, what an endpoint has rated is not paid for again. Scores of different scorers measure
+    different things: look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
     """
     specs, out = request.specs, request.out
     source = TextFile(request.file, request.field, request.context)
     total, fields = source.survey()
     _check_out(out, request.file)
     on_terminal = out is None and stdout_is_terminal()
-    with _cache(specs, cache_file(request)) as cache:
+    with _cache(specs, *cache_use(request)) as cache:
         scorers = load_scorers(specs, cache)
         tally = ScoreTally(scorers, preview=_PREVIEW if on_terminal else 0)
         with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:
@@ -94,12 +94,12 @@ def score(request: ScoreCommand) -> int:
 
 
 @contextlib.contextmanager
-def _cache(specs: Sequence[str], path: Path | None) -> Generator[ResponseCache | None]:
+def _cache(specs: Sequence[str], path: Path | None, reuse: bool) -> Generator[ResponseCache | None]:
     """The response cache, if a scorer asks a model."""
     if path is None or not any(map(model_of, specs)):
         yield None
         return
-    with contextlib.closing(ResponseCache(path)) as cache:
+    with contextlib.closing(ResponseCache(path, reuse=reuse)) as cache:
         yield cache
 
 

@@ -57,6 +57,8 @@ class Config:
     providers: Mapping[str, Provider] = field(default_factory=dict[str, Provider])
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model spec → price."""
+    pinned: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Model spec → the revision that its endpoint serves; answers of other runs at the same revision are reused."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Option → its default for all commands that have it, as `core/fields.py` declares them."""
     out: str | None = None
@@ -75,7 +77,7 @@ def read_config() -> Config:
         if path is None or not path.is_file():
             continue
         for name, value in _read(path, is_project).items():
-            fields[name] = {**fields.get(name, {}), **value} if name in ("providers", "prices", "defaults") else value
+            fields[name] = {**fields.get(name, {}), **value} if name in _TABLES else value
             sources |= dict.fromkeys(value if name == "defaults" else (name,), path)
     return Config(**fields, sources=sources)
 
@@ -114,6 +116,7 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:
         values["out"] = str(path.parent / values["out"])
     values["defaults"] = defaults
     values["prices"] = {spec: _price(source, spec, text) for spec, text in values.get("prices", {}).items()}
+    values["pinned"] = {spec: _revision(source, spec, text) for spec, text in values.get("pinned", {}).items()}
     values["providers"] = {name: Provider(name, fields, source) for name, fields in values.get("providers", {}).items()}
     return values
 
@@ -144,6 +147,12 @@ def _price(source: Source, spec: str, text: Any) -> Price:
         raise source.error(f"the price of {spec} must be INPUT/OUTPUT, e.g. '0.15/0.60'.", spec, "prices") from error
 
 
+def _revision(source: Source, spec: str, text: Any) -> str:
+    if isinstance(text, bool) or not str(text).strip():
+        raise source.error(f"{spec} must be pinned to a revision, e.g. '2026-11-02'.", spec, "pinned")
+    return str(text).strip()
+
+
 def _is_tables(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, dict) for each in cast(dict[str, Any], value).values())
 
@@ -151,10 +160,13 @@ def _is_tables(value: Any) -> bool:
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "providers": ("tables such as [providers.local-vllm]", _is_tables),
     "prices": ("a table of 'SPEC' = 'INPUT/OUTPUT'", lambda value: isinstance(value, dict)),
+    "pinned": ("a table of 'SPEC' = 'REVISION'", lambda value: isinstance(value, dict)),
     "out": ("the name of a folder", lambda value: isinstance(value, str) and bool(value)),
     "judge": ("a model, such as 'openai/gpt-4o'", lambda value: isinstance(value, str) and bool(value)),
 }
 """Name → (what it must be, whether a value is that); other names are defaults of options."""
+_TABLES = ("providers", "prices", "pinned", "defaults")
+"""Fields whose entries in the project's file are added to those in the user's."""
 
 
 def _line(text: str, table: str, name: str) -> int | None:

@@ -136,7 +136,14 @@ class CacheFields(Request):
 
     section: ClassVar[str] = "Cost"
 
-    cache: Path | None = option(None, "Response cache file (default in the cache folder).")
+    reuse_answers: bool = option(
+        False,
+        "Reuse what endpoints answered in earlier runs, although another model may be behind their names by now. A run "
+        "always reuses its own answers, and those of local weights and pinned models.",
+    )
+    cache: Path | None = option(
+        None, "A response cache file of your own; all answers in it are reused, as with --reuse-answers."
+    )
     no_cache: bool = option(False, "Neither read nor write the response cache.")
 
 

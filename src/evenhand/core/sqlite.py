@@ -77,12 +77,16 @@ def version_of(db: sqlite3.Connection) -> int:
 
 
 def migrate(db: sqlite3.Connection, steps: Sequence[str]) -> None:
-    """Apply the migrations that are missing, each complete or not at all; steps are only ever added at the end."""
-    version = version_of(db)
-    if version > len(steps):
+    """Apply the migrations that are missing, all or none; steps are only ever added at the end."""
+    if version_of(db) > len(steps):
         raise NewerFileError("it was written by a newer version of Evenhand")
-    for number, step in enumerate(steps[version:], version + 1):
-        db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
+    if version_of(db) == len(steps):
+        return
+    with transaction(db):
+        for step in steps[version_of(db) :]:  # another process may have just applied them
+            for statement in step.split(";"):
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {len(steps)}")
 
 
 @contextlib.contextmanager

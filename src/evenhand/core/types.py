@@ -59,6 +59,8 @@ class Params:
 
     Completion i is text i with the log-probability of each of its tokens, read after a line break and without a chat
     template. No messages are sent; the other parameters do not matter."""
+    again: int = 0
+    """How often the same request was made before for this sample: a question that is asked twice gets two answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ class Generation:
     latency: float = 0.0
     """Seconds from the first attempt to the last byte, retries included."""
     cached: bool = False
+    fingerprint: str = ""
+    """What the endpoint reported about itself in its reply: the model's name and OpenAI's `system_fingerprint`."""
+    recorded: float | None = None
+    """When an answer of an earlier run was recorded, in seconds since 1970; None: in this run."""
 
     @property
     def text(self) -> str:

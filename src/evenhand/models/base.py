@@ -40,6 +40,8 @@ class Model(ABC):
     """What requests can rely on. A model drops a feature when its server turns out to lack it."""
     free: bool = False
     """Whether calls cost no money (in-process models)."""
+    fixed: bool = False
+    """Whether the fingerprint says which weights answer. What is behind the name of an endpoint may change."""
     slots: int | None = None
     """How many calls are computed at once, if limited. More would wait and evict cached prefixes."""
     room: int = 0
@@ -101,6 +103,10 @@ class WrappedModel(Model):
         self.slots = inner.slots
         self.endpoints = inner.endpoints
         self.continues_text = inner.continues_text
+
+    @property
+    def fixed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.fixed
 
     @property
     def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -173,7 +173,15 @@ class MeteredModel(WrappedModel):
         finally:
             self._budget.charge(estimate, actual)
         # Not by `replace`, which takes five times as long.
-        return Generation(generation.completions, generation.model, actual, generation.latency, generation.cached)
+        return Generation(
+            generation.completions,
+            generation.model,
+            actual,
+            generation.latency,
+            generation.cached,
+            generation.fingerprint,
+            generation.recorded,
+        )
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
         prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))

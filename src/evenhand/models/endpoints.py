@@ -54,6 +54,8 @@ def resolved(
     stated = provider_options(provider) if provider else {}
     if bare in config.prices:
         stated["price"] = config.prices[bare]
+    if bare in config.pinned:
+        stated["extra"] = {**stated.get("extra", {}), "pinned": config.pinned[bare]}
     if kind != name:
         defaults = {key: value for key, value in defaults.items() if key not in ("base_url", "key")}
     layers = (in_spec, own, defaults, stated)
@@ -152,7 +154,7 @@ def _checked(kind: str, values: Mapping[str, Any], owner: str, fail: Fail) -> di
         if takes is not None and name not in {*_COMMON, *takes}:
             raise fail(name, str(UnknownNameError(f"option of the {owner}", name, {*_COMMON, *takes})))
         if name in _READ:
-            found[name] = _value(name, value, owner, fail)
+            (extra if name == "pinned" else found)[name] = _value(name, value, owner, fail)
         else:
             extra[name] = scalar(value) if isinstance(value, str) else value
     return {**found, "extra": extra} if extra else found
@@ -224,7 +226,15 @@ def _price(value: Any) -> Price:
             return Price.parse(str(value))
 
 
-_COMMON = ("timeout", "retries", "concurrency", "price", "reasoning", "thought_tokens")
+def revision(value: Any) -> str:
+    """Return the name of a revision; a bare yes or no names none."""
+    name = "" if isinstance(value, bool) else str(value).strip()
+    if not name or name.lower() in ("true", "false"):
+        raise ValueError
+    return name
+
+
+_COMMON = ("timeout", "retries", "concurrency", "price", "reasoning", "thought_tokens", "pinned")
 """Options of every model; others are those that its provider `takes`."""
 _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "base_url": ("an address such as http://localhost:8000/v1, or several, without a password or key", _addresses),
@@ -233,6 +243,7 @@ _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "retries": ("a whole number", lambda value: _number(value, int, 0)),
     "concurrency": ("a whole number of at least 1", lambda value: _number(value, int, 1)),
     "price": ("INPUT/OUTPUT per million tokens, e.g. 0.15/0.60", _price),
+    "pinned": ("the revision that the endpoint serves, e.g. 2026-11-02", revision),
 }
 """Option → (what it must be, how it is read)."""
 

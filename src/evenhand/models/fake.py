@@ -73,6 +73,7 @@ class FakeModel(FunctionModel):
     """The spec `fake/TEXT` always answers TEXT; `fake/echo` repeats the last message."""
 
     replicable = True
+    fixed = True
     takes = frozenset[str]()
 
     def __init__(self, name: str, options: ModelOptions) -> None:

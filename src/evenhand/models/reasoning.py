@@ -135,6 +135,10 @@ def separated(completion: Completion) -> Completion:
     return replace(completion, text=text, thought=thought, logprobs=None)
 
 
+_IDENTIFYING = ("reasoning", "thought_tokens", "pinned")
+"""Options of any model that are part of its fingerprint."""
+
+
 class ReasoningModel(WrappedModel):
     """Any model, with thoughts apart from answers and room for them; models that do not think are passed through.
 
@@ -147,7 +151,7 @@ class ReasoningModel(WrappedModel):
         self.reasons = bool(self._declared)
         """Whether the model is known to think before it answers."""
         self._room = _room(options)
-        self._options = {name: options.extra[name] for name in ("reasoning", "thought_tokens") if name in options.extra}
+        self._options = {name: options.extra[name] for name in _IDENTIFYING if name in options.extra}
         self._repeated = self._thoughts_only = 0
         self._unmarked = False
         """Whether replies begin with thoughts without a mark, because the opening tag is part of the prompt."""
@@ -155,6 +159,10 @@ class ReasoningModel(WrappedModel):
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.features - {"logprobs"} if self.reasons else self.inner.features
+
+    @property
+    def fixed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "pinned" in self._options or self.inner.fixed
 
     @property
     def room(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

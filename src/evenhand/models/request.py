@@ -21,7 +21,7 @@ _SHORT = 16
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_NEWER = ("steering", "max_tokens_exact", "given")
+_NEWER = ("steering", "max_tokens_exact", "given", "again")
 """Parameters that are hashed only if set, so that older keys stay valid."""
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
@@ -35,6 +35,8 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
         request += ("exact",)
     if params.given:
         request += ("given", params.given)
+    if params.again:
+        request += ("again", params.again)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -115,6 +117,8 @@ def generation_from(value: Any) -> Generation:
         Usage(**value["usage"]),
         value["latency"],
         value["cached"],
+        value.get("fingerprint", ""),  # these two are missing in older runs
+        value.get("recorded"),
     )
 
 

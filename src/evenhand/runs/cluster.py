@@ -351,7 +351,7 @@ class ClusterRun:
                     )
                 }
                 seed.copy_rows(store, [number for number in place.samples if number not in done])
-                kept = ("identity", "plan", "options", "scorer", "arms", "learned")
+                kept = ("identity", "plan", "options", "scorer", "arms", "learned", "scope")
                 samples = next(seed.select("SELECT COUNT(*) FROM samples"))[0]
                 facts = {name: store.get(name) for name in kept}
                 seed.put(**{name: value for name, value in facts.items() if value is not None}, samples=samples)

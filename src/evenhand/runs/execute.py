@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.errors import PlanError, UsageError
@@ -13,7 +15,7 @@ from evenhand.models.budget import Limits
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan
 from evenhand.runs.runner import Runner
-from evenhand.runs.store import FILE_NAME
+from evenhand.runs.store import FILE_NAME, Store
 
 
 async def run_plan(plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> Progress:
@@ -48,12 +50,23 @@ def check_runs(runs: Sequence[SeriesRun], folder: Path, settings: Settings) -> N
 
 async def run_all(runs: Sequence[SeriesRun], folder: Path, settings: Settings, listener: Listener) -> Limits | None:
     """Run one after another within one budget; what is left of it, or None where it stopped them."""
-    left = settings.budget
+    left, scope = settings.budget, _scope(runs, folder)
     for run in runs:
         place = folder / run.folder
-        progress = await run_plan(run.plan, place, replace(settings, budget=left), listener.run_began(place))
+        own = replace(settings, budget=left, scope=scope)
+        progress = await run_plan(run.plan, place, own, listener.run_began(place))
         listener.run_ended(place, progress)
         if progress.stopped:
             return None
         left = left.less(progress.spent)
     return left
+
+
+def _scope(runs: Sequence[SeriesRun], folder: Path) -> str:
+    """Return one scope for all of them, so that a question that several ask is asked once; that of a resumed series."""
+    for place in (folder / run.folder for run in runs):
+        if (place / FILE_NAME).exists():
+            with closing(Store(place)) as store:
+                if scope := store.get("scope"):
+                    return scope
+    return uuid4().hex

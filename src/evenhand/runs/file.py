@@ -73,6 +73,7 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE outcomes ADD COLUMN at_limit INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outcomes ADD COLUMN reading TEXT;
     """,
+    "ALTER TABLE turns ADD COLUMN recorded REAL;",
 )
 
 

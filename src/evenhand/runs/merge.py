@@ -21,8 +21,20 @@ from evenhand.runs.shards import Shard
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun
 
-_COPIED = ("identity", "plan", "options", "benchmark", "models", "searches", "files", "versions", "scorer", "arms")
-"""Facts that are the same in all shards."""
+_COPIED = (
+    "identity",
+    "plan",
+    "options",
+    "benchmark",
+    "models",
+    "searches",
+    "files",
+    "versions",
+    "scorer",
+    "arms",
+    "scope",
+)
+"""Facts that are the same in all shards, and the scope of the first."""
 _NAMES = {
     "benchmark": "data",
     "models": "models (their weights, endpoints or engines)",

@@ -35,6 +35,10 @@ class Settings:
     budget: Limits = Limits()
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     cache: Path | None = None
+    reuse_answers: bool = True
+    """Whether the answers of other runs in the cache are reused, also those of endpoints that may have changed."""
+    scope: str | None = None
+    """Whose answers a new run reuses: those of the runs with the same scope; None: its own."""
     resume: bool = False
     retry_failed: bool = False
     skip_damaged: bool = False
@@ -66,6 +70,7 @@ class Settings:
     @classmethod
     def restored(cls, kept: Mapping[str, Any]) -> Settings:
         """The settings of a run that is resumed; one of an earlier version has fewer of them."""
+        kept = {"reuse_answers": False, **kept}
         known = {name: kept[name] for name in kept if name in {each.name for each in fields(cls)} - _SESSION}
         found: dict[str, Any] = {
             name: None if value is None else _RESTORED.get(name, _as_it_is)(value) for name, value in known.items()
@@ -73,7 +78,7 @@ class Settings:
         return cls(resume=True, **found)
 
 
-_SESSION = {"resume", "retry_failed", "skip_damaged", "ready", "allow_call"}
+_SESSION = {"scope", "resume", "retry_failed", "skip_damaged", "ready", "allow_call"}
 """Settings of one call, which a run does not keep."""
 
 
@@ -202,10 +207,14 @@ def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | Non
     return CachedModel(model, cache) if cache is not None else model
 
 
+def opened_cache(settings: Settings) -> ResponseCache | None:
+    return ResponseCache(settings.cache, reuse=settings.reuse_answers) if settings.cache else None
+
+
 @asynccontextmanager
 async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> AsyncGenerator[Model]:
     """Load one model, wrapped in the budget and the cache, for work outside a run; close both at the end."""
-    cache = ResponseCache(settings.cache) if settings.cache else None
+    cache = opened_cache(settings)
     try:
         async with loaded_model(plan, settings, cache, budget) as model:
             yield model

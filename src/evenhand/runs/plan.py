@@ -27,8 +27,8 @@ from evenhand.core.types import Price
 from evenhand.judging.card import Calibrated, load_card
 from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import METHODS, Fitted
-from evenhand.models.base import ModelOptions
-from evenhand.models.endpoints import resolved
+from evenhand.models.base import ModelOptions, split_spec
+from evenhand.models.endpoints import provider_class, resolved
 from evenhand.models.ray import PLACING
 from evenhand.scorers.base import model_of
 
@@ -51,6 +51,12 @@ class ModelPlan(BaseModel):
     """Most calls in flight, if not as many as of other models."""
     provider: str | None = None
     """The registered provider behind the spec; a plan that says it needs no config file."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its answers stay its own: known by weights or a pinned revision, not by the name of an endpoint."""
+        provider = provider_class(self.provider or split_spec(self.spec)[0])
+        return "pinned" in self.extra or getattr(provider, "fixed", False) is True
 
     def is_same(self, other: ModelPlan) -> bool:
         """Whether both are one model at one endpoint."""

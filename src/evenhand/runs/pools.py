@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -90,6 +92,8 @@ class _Counted(WrappedModel):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         generation = await self.inner.generate(messages, params)
         self._pool.used += generation.usage
+        if generation.recorded is not None:
+            self._pool.earlier[time.strftime("%Y-%m-%d", time.gmtime(generation.recorded))] += 1
         return generation
 
     async def aclose(self) -> None:
@@ -130,6 +134,8 @@ class ScorerPool:
         self._own: list[Model] = []
         self.used = Usage()
         """The usage of the scorers' own calls."""
+        self.earlier: Counter[str] = Counter()
+        """Day → how many answers to these calls were recorded then, in earlier runs."""
 
     def get(self, spec: str) -> Scorer:
         """Return the scorer named by `spec`; load it on first use."""
@@ -157,6 +163,9 @@ class ScorerPool:
                 found.append(f"{who} is the audited model itself, {MILD}{another}")
             if any(judge.is_same(models.get(JUDGE, models["base"])) for models in assignments):
                 found += [f"{who} also steers {method}; {another}" for method in steered(self._plan)]
+        if self.earlier:
+            days = " and ".join(f"{n:,} on {day}" for day, n in sorted(self.earlier.items()))
+            found.append(f"Answers to scorers that were recorded in earlier runs: {days}")
         return found
 
     def _model(self, scorer: str, spec: str) -> Model:

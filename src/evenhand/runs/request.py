@@ -150,18 +150,28 @@ class CallRequest(CallFields, RayFields):
         elif whole.workers:
             raise UsageError("--workers shares the samples among processes on Ray; add --on ray.")
         made = {each.name for each in fields(Settings)} & type(self).model_fields.keys()
-        same = {name: getattr(whole, name) for name in made - {"budget", "prices", "cache", "allow_call"}}
+        same = {
+            name: getattr(whole, name) for name in made - {"budget", "prices", "cache", "reuse_answers", "allow_call"}
+        }
         if same.get("max_failed"):
             most_ungraded(same["max_failed"], 1)
         limits = [*budget, *self.budget] or whole.budget
+        cache, reuse = cache_use(whole)
         return Settings(
-            **same, budget=Limits.parse(limits), prices={**read_prices(prices), **self.prices}, cache=cache_file(self)
+            **same,
+            budget=Limits.parse(limits),
+            prices={**read_prices(prices), **self.prices},
+            cache=cache,
+            reuse_answers=reuse,
         )
 
     def over(self, base: Settings) -> Settings:
         """Return settings with what was given in their place; for Python callers."""
         made, known = self.settings_for(), {each.name for each in fields(Settings)}
-        return replace(base, **{name: getattr(made, name) for name in self.model_fields_set & known})
+        given = self.model_fields_set & known
+        if self.reuse_answers and base.cache is None:
+            given |= {"cache"}
+        return replace(base, **{name: getattr(made, name) for name in given})
 
     def check_prices(self, models: Iterable[ModelPlan]) -> None:
         """Refuse a --price of a model that is not used."""
@@ -313,9 +323,13 @@ class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ModelsReque
             plan["temperature"] = 1.0
 
 
-def cache_file(request: CacheFields) -> Path | None:
-    """Return the file of the response cache; None if there is to be none."""
-    return None if request.no_cache else request.cache or cache_folder() / "responses.sqlite"
+def cache_use(request: CacheFields) -> tuple[Path | None, bool]:
+    """Return the file of the response cache, None if there is to be none, and whether all answers in it are reused."""
+    if request.no_cache:
+        if request.reuse_answers:
+            raise UsageError("--reuse-answers reads the response cache, and --no-cache does not; remove one.")
+        return None, False
+    return request.cache or cache_folder() / "responses.sqlite", request.reuse_answers or request.cache is not None
 
 
 def read_out(out: Path | None) -> tuple[Path | None, Path | None]:

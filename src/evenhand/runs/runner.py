@@ -12,6 +12,7 @@ import gc
 import logging
 import sqlite3
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -51,6 +52,7 @@ from evenhand.runs.parts import (
     load_arm,
     load_models,
     loaded_model,
+    opened_cache,
     scorer_id,
     session_settings,
     side_by_side,
@@ -93,7 +95,10 @@ class Runner:
         self._judged: set[int] = set()
         """The arms in which a judge was asked."""
         self._calls_succeeded = 0
+        self._reported: set[tuple[str, str]] = set()
+        """(model, what its endpoint reported about itself)."""
         self._endpoint_failures = 0
+        self._cache: ResponseCache | None = None
         self._models: list[Model] = []
         self._learned: list[Mapping[str, Any]] = []
         self._stop = asyncio.Event()
@@ -119,6 +124,8 @@ class Runner:
             async with self._loaded() as (arms, models, facts):
                 with opened(self.directory, self.settings, facts, self._samples, self._make_store) as store:
                     self._replay = store.has_answers()
+                    if self._cache is not None:
+                        self._cache.scope = store.get("scope") or self._cache.scope
                     self._models = list(models.values())
                     self._learned = store.get("learned") or []
                     for model, learned in zip(self._models, self._learned, strict=False):
@@ -141,7 +148,7 @@ class Runner:
             set_address(self.settings.on)
         arms = check_plan(self.plan, self._benchmark)
         resolved = {str(arm.number): options.model_dump(mode="json") for arm, _, options in arms}
-        cache = ResponseCache(self.settings.cache) if self.settings.cache else None
+        cache = self._cache = opened_cache(self.settings)
         models: dict[str, Model] = {}
         try:
             self._begin("loading " + ", ".join(_specs(self.plan)))
@@ -183,6 +190,7 @@ class Runner:
             "versions": versions(),
             **({} if self.settings.shard is None else {"code": code_hash()}),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "scope": self.settings.scope or uuid.uuid4().hex,
             "scorer": self._graded_by,
             "scorers": {scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
             "arms": {str(arm.number): arm.label for arm in self.plan.arms()},
@@ -218,6 +226,7 @@ class Runner:
                 caveats.update([] if self.settings.shard is None else [self.settings.shard.caveat])
                 caveats.update(store.get("caveats") or ())
                 notes = {each for arm in arms for model in arm.models.values() for each in model.notes()}
+                notes.update(f"{spec} reported the fingerprint {name}" for spec, name in self._reported)
                 notes.update(store.get("notes") or ())
                 caveats.update(filter(None, [store.damage()]))
                 scoring = store.scoring() + (self._pool.used if self._pool else Usage())
@@ -310,6 +319,8 @@ class Runner:
 
         def look_up(role: str, messages: Sequence[Message], params: Params) -> Generation | None:
             found = made_already.get(key_of(role, messages, params))
+            if not found and params.again:  # runs of older versions did not count repeated requests
+                found = made_already.get(key_of(role, messages, replace(params, again=0)))
             if not found:
                 return None
             generation = found.pop(0)
@@ -321,6 +332,8 @@ class Runner:
                 if id(turn.generation) in replayed:
                     return
                 self._calls_succeeded += 1
+                if turn.generation.fingerprint:
+                    self._reported.add((turn.generation.model, turn.generation.fingerprint))
             if turn.role == JUDGE:
                 self._judged.add(arm.arm.number)
             self.progress.spent = self._budget.spent

@@ -20,9 +20,8 @@ from evenhand.core.errors import EndpointError, PlanError
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample, Unscored
 from evenhand.models.budget import Budget
-from evenhand.models.cache import ResponseCache
 from evenhand.runs.file import locked
-from evenhand.runs.parts import Settings, loaded_model
+from evenhand.runs.parts import Settings, loaded_model, opened_cache
 from evenhand.runs.pools import ScorerPool, about_scorer
 from evenhand.runs.store import FINAL, Scored, Store, json_list, unreadable
 from evenhand.runs.stored import StoredRun
@@ -161,12 +160,12 @@ def score_pairs(
 def refined(store: Store, arm: int, grader: str, samples: Sequence[int] | None = None) -> dict[int, int]:
     """Return how many samples of the arm reached each iteration; of all samples, or of some."""
     rows = store.select(
-        "SELECT iteration, COUNT(*) FROM scores WHERE arm = ?1 AND scorer = ?3 AND iteration >= 0"
-        " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
+        "SELECT iteration, COUNT(*) FROM scores WHERE arm = :arm AND scorer = :grader AND iteration >= 0"
+        " AND (:samples IS NULL OR sample IN (SELECT value FROM json_each(:samples)))"
         " GROUP BY iteration",
-        arm,
-        json_list(samples),
-        grader,
+        arm=arm,
+        grader=grader,
+        samples=json_list(samples),
     )
     return {each[0]: each[1] for each in rows}
 
@@ -211,7 +210,9 @@ async def rescore(
 
 
 async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, count: Count) -> list[Rescored]:
-    cache = ResponseCache(settings.cache) if settings.cache else None
+    cache = opened_cache(settings)
+    if cache is not None:
+        cache.scope = run.store.get("scope") or cache.scope
     budget = Budget(settings.budget)
     pool = ScorerPool(run.plan, {}, lambda model: loaded_model(model, settings, cache, budget))
     try:

@@ -73,6 +73,7 @@ def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
         usage.retries,
         usage.cost,
         generation.latency if generation else 0.0,
+        generation.recorded if generation else None,
         to_json(_as_stored(turn)),
     )
 
@@ -163,9 +164,9 @@ class RunReader(RunFile):
         """Write all that is committed to a file of its own, also while the run goes on."""
         sqlite.backup(self._read, target)
 
-    def select(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
-        """Return the rows of a query, for other modules of this package."""
-        return iter(self._read.execute(query, parameters))
+    def select(self, query: str, *parameters: Any, **named: Any) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of a query, for other modules of this package; its parameters have all names or none."""
+        return iter(self._read.execute(query, named or parameters))
 
     def pending(self, arms: Sequence[int], page: int = 256) -> Iterator[tuple[int, int, Sample]]:
         """(arm, sample number, sample) for all that has no outcome yet, sample by sample, read in pages."""
@@ -308,10 +309,10 @@ class RunReader(RunFile):
 
     def reasons(self, arm: int, most: int = 20, samples: Sequence[int] | None = None) -> list[tuple[Status, str, int]]:
         return self._read.execute(
-            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = ?1 AND reason IS NOT NULL"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
-            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT ?3",
-            (arm, json_list(samples), most),
+            "SELECT status, reason, COUNT(*) AS n FROM outcomes WHERE arm = :arm AND reason IS NOT NULL"
+            " AND (:samples IS NULL OR sample IN (SELECT value FROM json_each(:samples)))"
+            " GROUP BY status, reason ORDER BY n DESC, reason LIMIT :most",
+            {"arm": arm, "samples": json_list(samples), "most": most},
         ).fetchall()
 
     def sample_usage(self, sample: int, arm: int) -> dict[str, Any]:
@@ -327,9 +328,10 @@ class RunReader(RunFile):
     def seconds(self, arm: int, samples: Sequence[int] | None = None) -> float:
         """The arm's part of the run's wall time, by the time that its samples took; arms run side by side."""
         whole, part = self._read.execute(
-            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = ?1"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2))) THEN seconds END) FROM outcomes",
-            (arm, json_list(samples)),
+            "SELECT TOTAL(seconds), TOTAL(CASE WHEN arm = :arm"
+            " AND (:samples IS NULL OR sample IN (SELECT value FROM json_each(:samples))) THEN seconds END)"
+            " FROM outcomes",
+            {"arm": arm, "samples": json_list(samples)},
         ).fetchone()
         return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
 
@@ -338,14 +340,25 @@ class RunReader(RunFile):
         stored: dict[str, Any] = self.get("scoring") or {}
         return Usage(**stored)
 
+    def recorded(self) -> dict[str, int]:
+        """How many answers were recorded on which day (UTC) in earlier runs, and under an empty name those of this run.
+
+        Of runs of older versions nothing is known: all answers count as those of the run.
+        """
+        rows = self._read.execute(
+            "SELECT COALESCE(date(recorded, 'unixepoch'), '') AS day, COUNT(*) FROM turns WHERE calls + cached > 0"
+            " GROUP BY day ORDER BY day"
+        )
+        return dict(rows.fetchall())
+
     def usage(self, arm: int | None = None, samples: Sequence[int] | None = None) -> dict[str, Usage]:
         """What was consumed, by model role; of one arm or of the whole run, of all samples or of some."""
         rows = self._read.execute(
             "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE (?1 IS NULL OR arm = ?1)"
-            " AND (?2 IS NULL OR sample IN (SELECT value FROM json_each(?2)))"
+            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE (:arm IS NULL OR arm = :arm)"
+            " AND (:samples IS NULL OR sample IN (SELECT value FROM json_each(:samples)))"
             " GROUP BY role ORDER BY role",
-            (arm, json_list(samples)),
+            {"arm": arm, "samples": json_list(samples)},
         )
         return {
             role: Usage(calls, prompt, completion, cached, retries, None if unknown else cost or 0.0, thought)
@@ -386,7 +399,7 @@ GATHER_SECONDS = 0.004
 _COLUMNS = {
     "samples": "number, id, body",
     "turns": "sample, arm, role, key, calls, cached, prompt_tokens, completion_tokens, thought_tokens, retries, cost,"
-    " latency, body",
+    " latency, recorded, body",
     "outcomes": "sample, arm, status, reason, seconds, at_limit, reading, body",
     "scores": "sample, arm, scorer, iteration, status, reason, body",
 }
@@ -594,9 +607,9 @@ class Store(RunReader):
             for table, columns in _COLUMNS.items():
                 own = "number" if table == "samples" else "sample"
                 rows = other.select(
-                    f"SELECT {columns} FROM {table} WHERE (?1 IS NULL OR {own} IN (SELECT value FROM json_each(?1)))"  # noqa: S608 - constants of ours
-                    " ORDER BY rowid",
-                    json_list(None if samples is None else list(samples)),
+                    f"SELECT {columns} FROM {table} WHERE (:samples IS NULL OR {own} IN"  # noqa: S608 - constants of ours
+                    " (SELECT value FROM json_each(:samples))) ORDER BY rowid",
+                    samples=json_list(None if samples is None else list(samples)),
                 )
                 self._read.executemany(_insert(table), rows)
 

@@ -285,6 +285,8 @@ def opened(
                     _check_shard(store, settings, directory)
                     if new:
                         _fill(store, facts, samples, settings)
+                    elif store.get("scope") is None:  # a run of an older version
+                        store.put(scope=facts["scope"])
                     store.begin()
                     store.put(settings=settings.stored())
                     if settings.retry_failed:

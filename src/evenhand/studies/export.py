@@ -1,6 +1,6 @@
 """Exports a run as plain tables (outcomes, turns, metrics, effects, evidence): CSV, JSON Lines, Parquet, a data set.
 
-Outcomes omit times and costs by default, so that the same plan, seed and cache give the same bytes. The schema gives
+Outcomes omit times and costs by default, so that the same plan, seed and answers give the same bytes. The schema gives
 every column its name, type and meaning, as docs/reference/tables.md lists them; columns that begin with `meta_` and
 `grade_` are a benchmark's own, and their types follow from their values. Parquet files and data sets, which the package
 `datasets` loads, are written in batches, so memory does not grow with the run; both need only the extra `parquet`.

@@ -46,7 +46,7 @@ async def judged_pairs(
     settings: Settings,
     count: Count = ignore,
 ) -> dict[str, list[PairVerdict]]:
-    """Ask every judge about every pair in both orders. Equal calls of an earlier time come from the cache."""
+    """Ask every judge about every pair in both orders. What was asked before may come from the cache."""
     names = [author_of(plan.spec) for plan in judges]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"The judge {twice[0]} is named twice; name it once.")

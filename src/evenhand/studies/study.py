@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Metric
 from evenhand.core.errors import PlanError
-from evenhand.core.format import count
+from evenhand.core.format import count, plural
 from evenhand.core.types import Record, Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.scores import refined
@@ -181,9 +181,28 @@ def _compute(
     return replace(
         result,
         verdicts=[*main_findings(arms), *conclusions(result)],
-        caveats=caveats_of(result),
+        caveats=[*_about_answers(provenance), *caveats_of(result)],
         warnings=[*_about_data(runs, benchmark, found.samples, shared is not None), *warnings_about(result)],
     )
+
+
+def _about_answers(provenance: Mapping[str, Any]) -> list[str]:
+    """Say of each run that has answers of earlier runs how many, and when they were recorded."""
+    found = {name: _when(run["recorded"]) for name, run in provenance.items()}
+    return [f"{name}: {each}" if len(found) > 1 else each for name, each in found.items() if each]
+
+
+def _when(answers: Mapping[str, int]) -> str:
+    """`answers` are by day, and those of the run itself have an empty name."""
+    days = {day: n for day, n in answers.items() if day}
+    own, total = answers.get("", 0), sum(answers.values())
+    if not days:
+        return ""
+    if len(days) > _LISTED:
+        days = {f"{min(days)} to {max(days)}": total - own}
+    first, *others = (f"{count(n)}{{}} on {day}" for day, n in days.items())
+    listed = [first.format(f" of {plural(total, 'answer')} were recorded"), *(each.format("") for each in others)]
+    return f"{' and '.join(listed)}; {count(own) if own else 'none'} in this run."
 
 
 def _about_data(runs: Sequence[StoredRun], benchmark: Benchmark, samples: int, shared: bool) -> list[str]:
@@ -258,7 +277,10 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "scorers",
         "scoring",
     )
-    return {name: {key: run.store.get(key) for key in facts} for name, run in zip(names_of(runs), runs, strict=True)}
+    return {
+        name: {**{key: run.store.get(key) for key in facts}, "recorded": run.store.recorded()}
+        for name, run in zip(names_of(runs), runs, strict=True)
+    }
 
 
 def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Sequence[int] | None) -> ArmResult:

@@ -82,6 +82,7 @@ class HFModel(Model):
     features: frozenset[Feature] = frozenset({"logprobs", "seed", "logits", "likelihood"})
     free = True
     replicable = True
+    fixed = True
     takes = frozenset({"batch", "device", "template"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:

@@ -163,6 +163,7 @@ class LocalModel(Model):
     features: frozenset[Feature] = frozenset({"logprobs", "schema", "seed", "likelihood"})
     free = True
     replicable = True
+    fixed = True
     takes = frozenset({"context", "slots", "threads", "lora"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:

@@ -157,7 +157,10 @@ class OpenAIModel(Model):
                     usage=generation.usage + other.usage,
                 )
         # Not by `replace`, which takes five times as long.
-        return Generation(generation.completions, generation.model, generation.usage, time.perf_counter() - started)
+        latency = time.perf_counter() - started
+        return Generation(
+            generation.completions, generation.model, generation.usage, latency, fingerprint=generation.fingerprint
+        )
 
     async def aclose(self) -> None:
         await self.client.aclose()

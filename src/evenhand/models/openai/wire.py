@@ -154,7 +154,21 @@ def parse_generation(reply: Any, spec: str) -> Generation:
     choices = reply["choices"]
     if not choices:
         raise ValueError("no choices")
-    return Generation(tuple(_completion(choice) for choice in choices), spec, _usage(reply.get("usage")))
+    return Generation(
+        tuple(_completion(choice) for choice in choices),
+        spec,
+        _usage(reply.get("usage")),
+        fingerprint=_fingerprint(reply) if reply.get("system_fingerprint") else "",
+    )
+
+
+_NOT_IN_NAMES = re.compile(r"[^\w.:/@+-]+")
+
+
+def _fingerprint(reply: Any) -> str:
+    """The model's name and the fingerprint that a reply states, without characters that names do not have."""
+    stated = (reply.get("model"), reply["system_fingerprint"])
+    return " ".join(_NOT_IN_NAMES.sub("", each)[:80] for each in stated if isinstance(each, str) and each)
 
 
 def _usage(reported: Any) -> Usage:

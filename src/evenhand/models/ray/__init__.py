@@ -66,6 +66,7 @@ class RayModel(Model):
 
     features: frozenset[Feature] = frozenset({"logprobs", "seed"})
     free = True
+    fixed = True
 
     def __init__(self, name: str, options: ModelOptions, load: Callable[[], Model] | None = None) -> None:
         """`load` makes the engine in place of the provider that the name begins with."""

@@ -174,7 +174,7 @@ def _reasons(view: View) -> Html | None:
 
 def how_made(view: View) -> Html | None:
     """Return the plan, versions and hashes; None if nothing was recorded."""
-    lead = "Everything needed to repeat this study. The same plan, seed and cache give the same numbers."
+    lead = "Everything needed to repeat this study. The same plan, seed and answers give the same numbers."
     facts = cast("dict[str, Any]", plain(view.study.provenance))
     if not facts:
         return None
