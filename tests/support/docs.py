@@ -56,14 +56,14 @@ def prose(page: Path) -> str:
 
 
 def lines(block: Block) -> Iterator[list[str]]:
-    """The simple commands of a shell block, in words, without comments."""
+    """The simple commands of a shell block, in words, without comments and without files that they write to."""
     for line in block.text.replace("\\\n", " ").splitlines():
         words: list[str] = []
         for word in [*shlex.split(line, comments=True), "&&"]:
             if word != "&&":
                 words.append(word)
             elif words:
-                yield words
+                yield words[: words.index(">")] if ">" in words else words
                 words = []
 
 
