@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, settings
 # Test processes run side by side. Numerical libraries read these when they are imported, here and in subprocesses.
 for _pool in ("OMP", "OPENBLAS", "MKL", "RAYON"):
     os.environ[f"{_pool}_NUM_THREADS"] = "1"
+
+# Runs are marked with a key of their machine; that of the machine that runs the tests is left alone.
+_state = tempfile.TemporaryDirectory(prefix="evenhand-state-")
+os.environ["XDG_STATE_HOME"] = _state.name
 
 # With --import-mode=importlib nothing is put on the path; shared fakes are plain modules, imported as `support.…`.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -145,7 +145,7 @@ def _as_in_0_2(run: Path, origin: dict[str, Any]) -> None:
     [
         ({"report": None, "how": {}}, "Next: evenhand report r"),
         ({"report": "r/report.html", "how": {"baseline": "cot", "correction": "bh"}}, "default and cot"),
-        ({"report": "mine.html", "how": {}}, "Report: mine.html"),
+        ({"report": "mine.html", "how": {}}, "Report: r/report.html"),
         ({}, "Report: r/report.html"),
     ],
 )

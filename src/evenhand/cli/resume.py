@@ -23,16 +23,17 @@ from evenhand.cli.progress import resumable, shown_workflow
 from evenhand.cli.request import AllowCallOption, MaxFailedOption, SkipDamagedOption
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
-from evenhand.core.files import cache_folder
+from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.progress import Listener
+from evenhand.core.registry import files_kept
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import check_no_call
-from evenhand.runs.parts import Settings
 from evenhand.runs.request import PlannedRun, RunFields, check_resume
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import StoredRun
 from evenhand.runs.summary import most_ungraded
+from evenhand.runs.trust import MARKS, fields_demands, is_marked, with_mark
 
 COMMAND_NAME = "command.json"
 """The file in a folder of several runs that says how they were made."""
@@ -97,9 +98,13 @@ def resume(request: ResumeCommand) -> int:
 def _resume_run(request: ResumeCommand) -> int:
     stored = StoredRun.open(request.run, skip_damaged=request.skip_damaged)
     with closing(stored.store):
+        plan, settings = stored.acting()
         stored.check_files()
-        kept = stored.store.get("settings")
-    settings = Settings.restored({"cache": cache_folder() / "responses.sqlite"} if kept is None else kept)
+        kept, left_out = stored.kept_files(), [] if stored.is_own else stored.demands().optional
+    if left_out:
+        told = "; ".join(left_out)
+        click.echo(f"{request.run} was not made on this machine, so this is left out: it {told}.", err=True)
+        click.echo(f"To go on with it: evenhand run trust {request.run}", err=True)
     settings = replace(
         settings,
         retry_failed=request.retry_failed,
@@ -111,7 +116,8 @@ def _resume_run(request: ResumeCommand) -> int:
     asked = read_asked(settings.origin)
     goes_on = asked.declaration().goes_on
     assert goes_on is not None
-    return goes_on(asked.request(), PlannedRun(stored.plan, settings, request.run, asked.report))
+    with files_kept(kept):
+        return goes_on(asked.request(), PlannedRun(plan, settings, request.run, asked.report))
 
 
 def _resume_folder(request: ResumeCommand) -> int:
@@ -122,10 +128,16 @@ def _resume_folder(request: ResumeCommand) -> int:
             f"{request.run} does not say how its runs were made; repeat the command with --resume, or name one run."
         )
     try:
-        asked = read_asked(orjson.loads(file.read_bytes()))
+        stored = orjson.loads(file.read_bytes())
+        asked = read_asked(stored)
         again: Request = asked.request()
     except (ValueError, LookupError, AttributeError, TypeError, UsageError) as error:
         raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
+    if needed := folder_demands(stored):
+        raise UsageError(
+            f"{request.run} was not made on this machine, and its command {needed[0]}; look at what it would do, and "
+            f"trust it: evenhand run trust {request.run}"
+        )
     if not request.allow_call:
         check_no_call(asked.fields, file)
     if request.skip_damaged and "skip_damaged" not in type(again).model_fields:
@@ -133,6 +145,24 @@ def _resume_folder(request: ResumeCommand) -> int:
     names = {"budget", "concurrency", "retry_failed", "max_failed", "skip_damaged"} & type(again).model_fields.keys()
     changed = {name: value for name in names if (value := getattr(request, name))}
     return asked.declaration().body(again.changed(**changed, out=request.run, resume=True))
+
+
+def folder_demands(stored: Mapping[str, Any]) -> list[str]:
+    """What the command of a folder would do beyond what this machine knows; nothing if it was given here."""
+    if is_marked(_command(stored), stored.get(MARKS)):
+        return []
+    asked = read_asked(stored)
+    return fields_demands(asked.command, asked.fields)
+
+
+def _command(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if name != MARKS}
+
+
+def trust_folder(file: Path) -> None:
+    """Mark the command in a folder of several runs as one that may be given on this machine."""
+    stored = orjson.loads(file.read_bytes())
+    write_json(file, {**stored, MARKS: with_mark(_command(stored), stored.get(MARKS))})
 
 
 def read_asked(stored: Mapping[str, Any]) -> Asked:
@@ -183,8 +213,8 @@ def kept_command(request: Request, folder: Path, budget: Limits) -> Generator[Li
     file = folder / COMMAND_NAME
 
     def keep() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(orjson.dumps(request.record(), default=str, option=orjson.OPT_INDENT_2))
+        record = orjson.loads(orjson.dumps(request.record(), default=str))
+        write_json(file, {**record, MARKS: with_mark(record, [])})
 
     def keep_first() -> None:
         if not file.exists():

@@ -153,6 +153,7 @@ def compare(request: CompareCommand) -> int:
         "show": ("evenhand.cli.stored:show", "Print a run's plan and state, or one sample's story."),
         "rescore": ("evenhand.cli.stored:rescore", "Score the stored answers of a run with another scorer."),
         "export": ("evenhand.cli.stored:export", "Write a run's results as CSV, Parquet or JSON Lines."),
+        "trust": ("evenhand.cli.stored:trust", "Show what a run from elsewhere would do here, and trust it."),
         "merge": ("evenhand.cli.stored:merge", "Merge the shards of a plan into one run."),
         "push": ("evenhand.cli.stored:push", "Copy a run to object storage."),
         "pull": ("evenhand.cli.stored:pull", "Copy a run from object storage."),

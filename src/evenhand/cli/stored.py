@@ -1,9 +1,11 @@
-"""`evenhand run show`, `rescore`, `export`, `merge`, `push` and `pull`: what can be done with one stored run."""
+"""`evenhand run show`, `rescore`, `export`, `trust`, `merge`, `push`, `pull`: what can be done with one stored run."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,13 +19,15 @@ from evenhand.cli.progress import FAILED, STOPPED, shown_count
 from evenhand.cli.request import AllowCallOption, SkipDamagedOption, check_file
 from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, MissingExtraError, UsageError
+from evenhand.core.files import json_object
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs import remote
 from evenhand.runs.merge import merge as merge_shards
 from evenhand.runs.request import CallRequest
 from evenhand.runs.scores import Rescored, means
-from evenhand.runs.stored import open_sources
+from evenhand.runs.store import FILE_NAME
+from evenhand.runs.stored import StoredRun, open_sources
 from evenhand.studies.agreement import agreements
 from evenhand.studies.export import FORMATS, TABLES
 from evenhand.studies.export import export as write
@@ -240,6 +244,55 @@ def pull(request: PullCommand) -> None:
     """
     count = remote.pull(request.url, request.run)
     click.echo(f"{request.run}: {plural(count, 'file')}")
+
+
+class TrustCommand(Request):
+    """What `evenhand run trust` is asked for."""
+
+    run: Path = argument("The folder of a run, a paper or a suite.")
+    yes: bool = option(False, "Trust it without a question.")
+
+
+@click.command(cls=Command)
+@declared(TrustCommand)
+def trust(request: TrustCommand) -> None:
+    """Show what RUN, a folder from elsewhere, would do on this machine, and trust it if you say so.
+
+    \b
+    Examples:
+      evenhand run trust runs/from-a-colleague
+      evenhand run trust runs/from-a-colleague --yes
+
+    A run that was not made here is data: its Python is not executed, and it may only call models that this machine's
+    config knows. Trust holds on this machine, until the run's plan, files or settings change.
+    """
+    from evenhand.cli.resume import COMMAND_NAME, folder_demands, trust_folder
+
+    file = request.run / COMMAND_NAME
+    if file.is_file() and not (request.run / FILE_NAME).is_file():
+        if _agreed(request, folder_demands(json_object(file.read_bytes(), file, None))):
+            trust_folder(file)
+        return
+    run = StoredRun.open(request.run)
+    with closing(run.store):
+        if _agreed(request, [] if run.is_own else run.demands().every):
+            run.trust()
+
+
+def _agreed(request: TrustCommand, demands: Sequence[str]) -> bool:
+    """List what would be trusted, and ask."""
+    if not demands:
+        click.echo(f"{request.run} needs no trust: it does nothing that this machine does not know.")
+        return False
+    click.echo(f"{request.run} was not made on this machine. If you trust it, this machine may do what it asks for. It")
+    for number, each in enumerate(demands, 1):
+        click.echo(f"  {number}. {each}")
+    if not request.yes:
+        if not sys.stdin.isatty():
+            raise UsageError("Nothing was trusted; read the list, and repeat the command with --yes.")
+        click.confirm("Trust it?", abort=True)
+    click.echo(f"Trusted on this machine: {request.run}")
+    return True
 
 
 class ShowCommand(SkipDamagedOption):

@@ -45,6 +45,31 @@ def cache_folder() -> Path:
     return (Path(base).expanduser() if base else Path.home() / ".cache") / "evenhand"
 
 
+def state_folder() -> Path:
+    """Return XDG_STATE_HOME/evenhand or ~/.local/state/evenhand; the folder may not exist yet."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base).expanduser() if base else Path.home() / ".local" / "state") / "evenhand"
+
+
+def machine_key(*, make: bool) -> bytes | None:
+    """Return the secret of this user on this machine; None if there is none and it is not to be made, or cannot be."""
+    file = state_folder() / "key"
+    with contextlib.suppress(OSError):
+        if make and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            unfinished = _unfinished(file)
+            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(handle, secrets.token_bytes(32))
+                with contextlib.suppress(FileExistsError):  # another process was first, and its key is the one
+                    os.link(unfinished, file)
+            finally:
+                os.close(handle)
+                unfinished.unlink()
+        return file.read_bytes() or None
+    return None
+
+
 # Writing
 
 

@@ -7,6 +7,7 @@ A user can also name a file: `./mine.py`, or `./mine.py:NAME` if it registers se
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import inspect
@@ -14,11 +15,12 @@ import pkgutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from evenhand.core.errors import UnknownNameError, UsageError
@@ -28,7 +30,9 @@ Fault = Callable[[Any], str | None]
 """What is wrong with a thing that is to be registered, as a sentence; None for one that is fine."""
 
 _files: dict[Path, ModuleType] = {}
+_contents: dict[bytes, ModuleType] = {}
 _loading: list[Path] = []
+_kept: ContextVar[Mapping[str, Path]] = ContextVar("kept", default=MappingProxyType({}))
 
 
 class Registry(Generic[T]):
@@ -77,8 +81,7 @@ class Registry(Generic[T]):
 
     def _from_file(self, name: str) -> T:
         file, _, chosen = name.partition(":")
-        load_file(file)
-        names = self._of_file.get(Path(file).resolve(), [])
+        names = self._of_file.get(Path(load_file(file).__file__ or ""), [])
         if chosen and chosen not in names:
             raise UnknownNameError(f"{self.kind} in {file}", chosen, names)
         if not names:
@@ -121,9 +124,27 @@ def is_file(name: str) -> bool:
     return name.partition(":")[0].endswith(".py")
 
 
+@contextlib.contextmanager
+def files_kept(places: Mapping[str, Path]) -> Generator[None]:
+    """Names of files stand for copies here, and in tasks that are begun here: those that a stored run has kept."""
+    token = _kept.set({**_kept.get(), **places})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def place_of_file(name: str) -> Path:
+    """The file that a name, with or without the name of a thing in it, stands for."""
+    file = name.partition(":")[0]
+    return _kept.get().get(file, Path(file)).resolve()
+
+
 def load_file(file: str) -> ModuleType:
     """The module in a file that the user names; it is executed once."""
-    path = Path(file).resolve()
+    path = place_of_file(file)
+    if path not in _files and path.is_file() and (same := _contents.get(path.read_bytes())) is not None:
+        return same  # a copy of a file that is loaded already, whose names cannot be registered twice
     if path in _files:
         return _files[path]
     name = f"evenhand_file_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
@@ -142,12 +163,13 @@ def load_file(file: str) -> ModuleType:
     finally:
         _loading.pop()
     _files[path] = module
+    _contents[path.read_bytes()] = module
     return module
 
 
 def file_hash(name: str) -> str | None:
     """The hash of the file that a name stands for; None for other names."""
-    path = Path(name.partition(":")[0])
+    path = place_of_file(name)
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if is_file(name) and path.is_file() else None
 
 

@@ -18,7 +18,6 @@ import yaml
 from evenhand.benchmarks.base import Benchmark
 from evenhand.data.sets import SETS, DataSet
 from evenhand.evidence.rates import Decided, RateTable, rate_tables
-from evenhand.methods.base import METHODS
 from evenhand.runs.stored import StoredRun, open_sources, prompts_used, walk
 from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.study import study
@@ -114,7 +113,7 @@ def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
         prompts = {name: digest for name, digest in prompts_used(run.store).items() if digest}
         benchmark = run.benchmark()
         groups = Counter(str(sample.metadata.get(benchmark.group_key, "all")) for _, sample in run.store.samples())
-        methods = {each.name: METHODS.get(each.name).summary for each in run.plan.methods}
+        methods = run.summaries()
     finally:
         run.store.close()
     stored: Mapping[str, Any] = next(iter(result.provenance.values()))

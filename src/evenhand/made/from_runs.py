@@ -104,13 +104,15 @@ def _provenance(run: StoredRun) -> dict[str, Any]:
     [method], [models] = plan.methods, plan.models
     # The store has the fingerprints in the order in which the plan first names each model.
     keys = dict.fromkeys(model_key(model) for model in models.values())
+    with run.code():
+        options = METHODS.get(method.name).with_options(method.options).model_dump(mode="json")
     fingerprints = dict(zip(keys, store.get("models"), strict=True))
     return {
         "run": run.directory.resolve().name,
         "identity": store.get("identity"),
         "time": store.get("created"),
         "method": method.name,
-        "options": METHODS.get(method.name).with_options(method.options).model_dump(mode="json"),
+        "options": options,
         "models": {
             role: {"spec": model.spec, "fingerprint": fingerprints[model_key(model)]} for role, model in models.items()
         },

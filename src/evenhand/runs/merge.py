@@ -5,6 +5,7 @@ Shards are refused if their plans, data, models or code differ, if one is missin
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -16,23 +17,15 @@ import orjson
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.files import draft_folder
 from evenhand.core.types import Usage
+from evenhand.runs import own
 from evenhand.runs.file import is_locked
 from evenhand.runs.shards import Shard
 from evenhand.runs.store import Store
-from evenhand.runs.stored import StoredRun
+from evenhand.runs.stored import StoredRun, mark_run
 
 _COPIED = (
-    "identity",
-    "plan",
-    "options",
-    "benchmark",
-    "models",
-    "searches",
-    "files",
-    "versions",
-    "scorer",
-    "arms",
-    "scope",
+    *("identity", "plan", "options", "benchmark", "models", "searches", "files", "kept", "versions", "scorer", "arms"),
+    *("summaries", "described", "scope"),
 )
 """Facts that are the same in all shards, and the scope of the first."""
 _NAMES = {
@@ -74,6 +67,8 @@ def merge(directories: Sequence[Path], out: Path) -> Merged:
         runs = _checked(runs)
         try:
             with draft_folder(out) as draft, closing(Store(draft, create=True)) as store:
+                if (runs[0].directory / own.FOLDER).is_dir():
+                    shutil.copytree(runs[0].directory / own.FOLDER, draft / own.FOLDER)
                 return _copied(runs, store)
         except OSError as error:
             raise StoreError(f"{out} cannot be written: {error}. Choose another --out.") from error
@@ -133,7 +128,10 @@ def _copied(runs: Sequence[StoredRun], store: Store) -> Merged:
     numbers, last = next(store.select("SELECT COUNT(*), MAX(number) FROM samples"))
     if numbers != last:
         raise PlanError(f"These shards have {numbers:,} of the {last:,} samples of their plan; one of them is damaged.")
-    store.put(**{key: runs[0].store.get(key) for key in _COPIED}, **_joined(runs), samples=numbers)
+    facts = {key: value for key in _COPIED if (value := runs[0].store.get(key)) is not None}
+    store.put(**facts, **_joined(runs), samples=numbers)
+    if all(run.is_own for run in runs):  # shards of other machines stay theirs
+        mark_run(store)
     outcomes = next(store.select("SELECT COUNT(*) FROM outcomes"))[0]
     return Merged(len(runs), numbers, outcomes, numbers * len(runs[0].plan.arms()) - outcomes)
 

@@ -45,6 +45,7 @@ from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
+from evenhand.runs import own
 from evenhand.runs.parts import (
     LoadedArm,
     Settings,
@@ -194,6 +195,8 @@ class Runner:
             "scorer": self._graded_by,
             "scorers": {scorer.id: about_scorer(scorer, planned=True) for scorer in self._scorers},
             "arms": {str(arm.number): arm.label for arm in self.plan.arms()},
+            "summaries": own.method_summaries([each.name for each in self.plan.methods]),
+            **({"described": own.described(self._benchmark)} if own.is_own(self._benchmark) else {}),
         }
 
     def _samples(self) -> Iterator[tuple[int, Sample]]:
@@ -304,6 +307,7 @@ class Runner:
             status, reason = "failed", f"{type(error).__name__} in {arm.method.name}: {error}"
         seconds = time.perf_counter() - started
         log_sample(status, reason, seconds)
+        scores = [*scores, *own.counts(self._benchmark, sample, status, reason, scores)]
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores, session.readings)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:

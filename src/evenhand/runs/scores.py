@@ -197,12 +197,13 @@ async def rescore(
     settings = settings or Settings()
     run = StoredRun.open(directory, skip_damaged=settings.skip_damaged)
     with closing(run.store):
-        if run.benchmark().kind == "choice":
-            raise PlanError(
-                f"Scorers rate texts, but the answers of {run.plan.benchmark} are choices; there is nothing to rescore."
-            )
         try:
-            with locked(directory):
+            with run.code(), locked(directory):
+                if run.benchmark().kind == "choice":
+                    raise PlanError(
+                        f"Scorers rate texts, but the answers of {run.plan.benchmark} are choices; there is nothing to "
+                        "rescore."
+                    )
                 run.store.begin()
                 return await _rescore(run, list(dict.fromkeys(specs)), settings, count)
         except sqlite3.Error as error:
@@ -214,7 +215,7 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, cou
     if cache is not None:
         cache.scope = run.store.get("scope") or cache.scope
     budget = Budget(settings.budget)
-    pool = ScorerPool(run.plan, {}, lambda model: loaded_model(model, settings, cache, budget))
+    pool = ScorerPool(run.plan_here(), {}, lambda model: loaded_model(model, settings, cache, budget))
     try:
         # Load all of them first, so that a wrong name is reported at once and not after an hour.
         works = [_Work(run, pool.get(spec)) for spec in specs]

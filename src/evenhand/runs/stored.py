@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import shutil
 import sqlite3
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -13,11 +14,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from evenhand.benchmarks.base import Benchmark, load_benchmark
-from evenhand.core.errors import PlanError
+import orjson
+
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, load_benchmark
+from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.registry import file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
 from evenhand.models.request import unpack
+from evenhand.runs import own, trust
 from evenhand.runs.file import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Arm, Plan, arm_labels, make_plan
@@ -35,18 +40,31 @@ class ArmSource:
     scorers: tuple[str, ...]
     """The ids of the grades that count: the benchmark's, then the scorers'."""
     iteration: int = FINAL
+    counted: bool = False
+    """Whether grades hold what their benchmark has counted, for a study without its code."""
 
     def record(self, number: int, sample: Sample) -> Record | None:
-        return self.store.record(number, self.arm.number, sample, self.scorers, self.iteration)
+        scorers = (*self.scorers, own.COUNTS) if self.counted else self.scorers
+        return self.store.record(number, self.arm.number, sample, scorers, self.iteration)
+
+
+_MARKED = ("plan", "files", "kept", "settings")
+"""The facts that say what a run would have a machine do."""
 
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run directory opened for reading."""
+    """A run directory opened for reading.
+
+    A run of this machine, by its mark, may act: its Python is executed and its models are reached as it says. Any other
+    one is data.
+    """
 
     directory: Path
     store: Store
     plan: Plan
+    is_own: bool
+    """Whether it was made on this machine, or is trusted here."""
 
     @classmethod
     def open(cls, directory: Path, *, skip_damaged: bool = False) -> StoredRun:
@@ -55,24 +73,111 @@ class StoredRun:
             stored = store.get("plan")
             if stored is None:
                 raise PlanError(no_plan(directory))
-            return cls(directory, store, make_plan(stored))
+            return cls(directory, store, make_plan(stored), trust.is_marked(_acts(store), store.get(trust.MARKS)))
         except BaseException:
             store.close()
             raise
 
-    def changed_files(self) -> set[str]:
-        """The Python files and weights of the plan that are not those the run was made with; not to be used."""
-        known: dict[str, str] = self.store.get("files") or {}
-        return {name for name, digest in self.plan.files().items() if known.get(name) != digest}
+    # --- what it may do ---
 
-    def check_files(self, *names: str) -> None:
-        """Refuse to go on if a Python file of the plan has changed; only those of `names`, if there are any."""
+    def demands(self) -> trust.Demands:
+        """What it would have this machine do beyond what the machine knows."""
+        with files_kept(self.kept_files()):
+            return trust.demands(self.plan, self.store.get("plan"), self.store.get("settings") or {}, self.directory)
+
+    def trust(self) -> None:
+        """Mark the run as one that may act on this machine, until its plan, files or settings change."""
+        mark_run(self.store)
+        self.is_own = True
+
+    def acting(self) -> tuple[Plan, Settings]:
+        """The plan and the settings with which it may go on; refused if it needs what the user has not seen."""
+        kept = self.store.get("settings")
+        if self.is_own:
+            return self._found(), trust.settings_here(None) if kept is None else Settings.restored(kept)
+        if needed := self.demands().needed:
+            raise PlanError(
+                f"{self.directory} was not made on this machine, and to go on it {needed[0]}"
+                f"{f' (and {len(needed) - 1} more)' if needed[1:] else ''}; look at what it would do, and trust it: "
+                f"evenhand run trust {self.directory}"
+            )
+        return self._reached_here(strict=True), trust.settings_here(kept)
+
+    def _found(self) -> Plan:
+        """The plan, with the templates that the run has kept if those of the plan are gone."""
+        templates = self.plan.templates
+        kept = None if templates is None else self.kept_files().get(templates.folder)
+        if templates is None or kept is None:
+            return self.plan
+        return self.plan.model_copy(update={"templates": templates.model_copy(update={"folder": str(kept)})})
+
+    def plan_here(self) -> Plan:
+        """The plan for scorers that name its models: those of another machine's run are reached as this one says."""
+        return self.plan if self.is_own else self._reached_here(strict=False)
+
+    def _reached_here(self, *, strict: bool) -> Plan:
+        reach = trust.known_here if strict else trust.here
+        models = [{role: reach(model) or model for role, model in each.items()} for each in self.plan.models]
+        judges = {spec: reach(model) or model for spec, model in self.plan.judges.items()}
+        return self._found().model_copy(update={"models": models, "judges": judges})
+
+    # --- its code ---
+
+    def code_fault(self, *names: str) -> str | None:
+        """Why the Python of the plan is not executed; None if it may be. Only that of `names`, if there are any."""
+        if (found := [name for name in self._code() if not names or name in names]) and not self.is_own:
+            return (
+                f"{self.directory} was not made on this machine, so its Python code {found[0]} is not executed; look "
+                f"at it, and trust it: evenhand run trust {self.directory}"
+            )
         for name in sorted(self.changed_files()):
             if not names or name in names:
-                raise PlanError(
+                return (
                     f"{name} is not the file that the run in {self.directory} was made with, so it is not executed; "
                     "restore it, or run again."
                 )
+        return None
+
+    def check_files(self, *names: str) -> None:
+        """Refuse to go on if Python of the plan is not to be executed; only that of `names`, if there are any."""
+        if fault := self.code_fault(*names):
+            raise PlanError(fault)
+
+    def changed_files(self) -> set[str]:
+        """The Python files and weights of the plan that are not those the run was made with; not to be used."""
+        known: dict[str, str] = self.store.get("files") or {}
+        with files_kept(self.kept_files()):
+            return {name for name, digest in self.plan.files().items() if known.get(name) != digest}
+
+    def not_executed(self) -> set[str]:
+        """The Python files of the plan that are not executed."""
+        return self.changed_files() if self.is_own else {*self._code(), *self.changed_files()}
+
+    @contextlib.contextmanager
+    def code(self) -> Generator[None]:
+        """The code of the plan, here: its files, or the copies that the run has kept of them; refused if foreign."""
+        self.check_files()
+        with files_kept(self.kept_files()):
+            yield
+
+    def _code(self) -> list[str]:
+        stored: Mapping[str, Any] = self.store.get("plan")
+        return [
+            *(name for name in (stored["benchmark"], *(each["name"] for each in stored["methods"])) if is_file(name)),
+            *trust.code_in(stored),
+        ]
+
+    def kept_files(self) -> dict[str, Path]:
+        """The copies to use: of files that are not here, or not as they were."""
+        known: dict[str, str] = self.store.get("files") or {}
+        sums = {name.partition(":")[0]: digest for name, digest in known.items()}
+        found: dict[str, Path] = {}
+        kept: dict[str, str] = self.store.get("kept") or {}
+        for name, place in kept.items():
+            changed = file_hash(name) != sums[name] if name in sums else not Path(name).exists()
+            if changed and (path := own.kept_place(self.directory, str(place))) is not None:
+                found[name] = path
+        return found
 
     def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The ids of the scorers that count: those of the plan, with `wanted` in place of what they replace."""
@@ -100,9 +205,53 @@ class StoredRun:
         return found[-1]
 
     def benchmark(self) -> Benchmark:
-        """The benchmark's grading and metrics; its data is in the store and not needed again."""
-        self.check_files(self.plan.benchmark)
-        return load_benchmark(self.plan.benchmark, **self.plan.benchmark_options)
+        """The benchmark's metrics; its data is in the store and not needed again.
+
+        Where its code is not to be executed, or not installed, what the run has stored of it takes its place.
+        """
+        name, described = self.plan.benchmark, self.store.get("described")
+        fault = self.code_fault(name, name.partition(":")[0], *trust.python_in(self.plan.benchmark_options))
+        if fault is None:
+            kept = self.kept_files()
+            options = {
+                key: str(kept.get(value, value)) if isinstance(value, str) else value
+                for key, value in self.plan.benchmark_options.items()
+            }
+            try:
+                with files_kept(kept):
+                    return load_benchmark(name, **options)
+            except UnknownNameError:
+                if not described:
+                    raise
+        if not described:
+            raise PlanError(fault or "")
+        return own.StoredBenchmark.made(described, self.directory)
+
+    def group_key(self) -> str:
+        """The key of metadata by which samples are grouped; no code of the run's own is executed."""
+        described: Mapping[str, Any] = self.store.get("described") or {}
+        if "group_key" in described:
+            return str(described["group_key"])
+        name = self.plan.benchmark
+        return Benchmark.group_key if is_file(name) else BENCHMARKS.get(name).group_key
+
+    def summaries(self) -> dict[str, str]:
+        """What each method of the plan does; of methods whose code is not executed, as the run has stored it."""
+        stored: Mapping[str, str] = self.store.get("summaries") or {}
+        left, names = self.not_executed(), [each.name for each in self.plan.methods]
+        missing = [name for name in names if name not in stored and name not in left]
+        with files_kept(self.kept_files()):
+            own_words = own.method_summaries(missing)
+        return {name: stored.get(name) or own_words.get(name, "its code is not executed here") for name in names}
+
+
+def _acts(store: Store) -> dict[str, Any]:
+    return {name: store.get(name) for name in _MARKED}
+
+
+def mark_run(store: Store, before: Mapping[str, Any] | None = None) -> None:
+    """Say that this machine has made the run, or trusts it; `before` is what it was marked for until now."""
+    store.put(**{trust.MARKS: trust.with_mark(_acts(store), store.get(trust.MARKS), before)})
 
 
 @contextlib.contextmanager
@@ -122,6 +271,8 @@ def open_sources(
             runs.append(run)
         if len({(run.plan.benchmark, run.store.get("scorer")) for run in runs}) > 1:
             raise PlanError("These runs are of different benchmarks, whose numbers cannot be compared.")
+        for run in runs:
+            stack.enter_context(files_kept(run.kept_files()))
         active = [run.scorers(scorers) for run in runs]
         if len(set(active)) > 1:
             raise PlanError(
@@ -215,6 +366,11 @@ def steps_of(source: ArmSource) -> list[ArmSource]:
     ]
 
 
+def with_counts(benchmark: Benchmark, sources: Sequence[ArmSource]) -> list[ArmSource]:
+    """Return the arms as a benchmark reads them; one without its code reads what was counted when it ran."""
+    return [replace(each, counted=isinstance(benchmark, own.StoredBenchmark)) for each in sources]
+
+
 def names_of(runs: Sequence[StoredRun]) -> list[str]:
     """Return short names of the directories, or full paths where short names are not unique."""
     short = [run.directory.resolve().name for run in runs]
@@ -283,12 +439,17 @@ def opened(
                     _check_identity(store, facts["identity"], directory)
                     _check_options(store, facts["options"], directory)
                     _check_shard(store, settings, directory)
+                    before = _acts(store)
+                    acted = trust.is_marked(before, store.get(trust.MARKS))
                     if new:
                         _fill(store, facts, samples, settings)
                     elif store.get("scope") is None:  # a run of an older version
                         store.put(scope=facts["scope"])
                     store.begin()
                     store.put(settings=settings.stored())
+                    # A stored plan that differs from the one that was asked for may be a stranger's.
+                    if new or acted or store.get("plan") == as_stored_json(facts["plan"]):
+                        mark_run(store, before)
                     if settings.retry_failed:
                         store.forget("failed")
                     yield store
@@ -329,7 +490,12 @@ def _fill(
         raise PlanError(f"The benchmark {facts['plan']['benchmark']} selected no sample; loosen its options.")
     if settings.shard is not None:
         facts = {**facts, "shard": str(settings.shard)}
-    store.put(**facts)
+    store.put(**facts, kept=own.keep_files(make_plan(facts["plan"]), store.directory))
+
+
+def as_stored_json(value: Any) -> Any:
+    """Return a value as it is read again from a store."""
+    return orjson.loads(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
 
 def _check_identity(store: Store, wanted: str, directory: Path) -> None:
@@ -368,6 +534,7 @@ def _remove(directory: Path, *, keep_folder: bool) -> None:
     """Remove a store that is still empty."""
     for file in directory.glob(f"{FILE_NAME}*"):
         file.unlink(missing_ok=True)
+    shutil.rmtree(directory / own.FOLDER, ignore_errors=True)
     (directory / LOCK_NAME).unlink(missing_ok=True)
     if not keep_folder:
         with contextlib.suppress(OSError):

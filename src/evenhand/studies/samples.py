@@ -29,7 +29,6 @@ def shown_samples(
     `scorers` names scorers whose scores are shown instead of those of the planned scorers.
     """
     with open_sources(directories, scorers=scorers, skip_damaged=skip_damaged) as (runs, sources):
-        benchmark = runs[0].benchmark()
         by_interest: tuple[list[str], ...] = ([], [], [])
         for sample, records in walk(sources, shared=True):
             ids = by_interest[_interest(records)]
@@ -39,7 +38,7 @@ def shown_samples(
         # In turn, so that a run full of failures still shows successes.
         in_turn = zip_longest(*(sorted(ids, key=_mixed) for ids in by_interest))
         for sample_id in islice((each for turn in in_turn for each in turn if each is not None), most):
-            yield shown_sample(sources, sample_id, benchmark.group_key)
+            yield shown_sample(sources, sample_id, runs[0].group_key())
 
 
 def _mixed(sample_id: str) -> bytes:
@@ -49,7 +48,7 @@ def _mixed(sample_id: str) -> bytes:
 def find_sample(directory: Path, sample_id: str, *, skip_damaged: bool = False) -> ShownSample:
     """Return one sample of a run by its id."""
     with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
-        return shown_sample(sources, sample_id, runs[0].benchmark().group_key)
+        return shown_sample(sources, sample_id, runs[0].group_key())
 
 
 def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -> ShownSample:

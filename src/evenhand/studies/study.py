@@ -18,7 +18,16 @@ from evenhand.core.types import Record, Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.scores import refined
 from evenhand.runs.store import FINAL
-from evenhand.runs.stored import ArmSource, StoredRun, names_of, open_sources, shared_samples, steps_of, walk
+from evenhand.runs.stored import (
+    ArmSource,
+    StoredRun,
+    names_of,
+    open_sources,
+    shared_samples,
+    steps_of,
+    walk,
+    with_counts,
+)
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
@@ -51,6 +60,7 @@ def study(
         runs, sources = opened
         sources = [each for each in sources if not arms or each.id in arms]
         benchmark = runs[0].benchmark()
+        sources = with_counts(benchmark, sources)
         check_iterations(benchmark, iterations)
         return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction, shared_samples(runs))
 
@@ -172,7 +182,7 @@ def _compute(
         scoring=sum((run.store.scoring() for run in runs), Usage()),
         by_iteration=[_step_result(found, step, only.get(id(step.store))) for step in found.steps],
         agreements=agreements([run.store for run in runs]),
-        corrections=corrections(benchmark, arms, {name for run in runs for name in run.changed_files()}),
+        corrections=corrections(benchmark, arms, {name for run in runs for name in run.not_executed()}),
         report_sections=benchmark.report_sections,
         position_advice=benchmark.position_advice,
     )

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.config import read_config
@@ -22,8 +20,8 @@ from evenhand.methods.base import METHODS
 from evenhand.models import weights
 from evenhand.models.base import split_spec
 from evenhand.models.budget import Limits
-from evenhand.models.endpoints import check_no_call
-from evenhand.runs.store import Store
+from evenhand.runs.stored import StoredRun
+from evenhand.runs.trust import code_in
 
 _BY_PATH = frozenset({"call", "local", "hf", "ray"})
 """Kinds of providers whose names are code or files: only specs that a config file names as a whole are offered."""
@@ -95,15 +93,13 @@ def check_budget(text: str) -> list[str]:
 
 
 def check_resume(directory: Path) -> None:
-    """Refuse to go on, from a page, with a run that names code."""
-    with closing(Store(directory)) as store:
-        plan: Mapping[str, Any] = store.get("plan") or {}
-    names = [plan.get("benchmark", ""), *(each["name"] for each in plan.get("methods", ()))]
-    options = [value for each in plan.get("methods", ()) for value in each.get("options", {}).values()]
-    texts = [str(each) for each in [*names, *options, *(plan.get("scorers") or ())]]
-    if any(".py" in each for each in texts) or plan.get("templates"):
-        raise UsageError("This run names files; go on with it in a terminal: evenhand resume RUN.")
-    check_no_call(plan, "This run")
+    """Refuse to go on, from a page, with a run that names code, or would do what this machine does not know."""
+    run = StoredRun.open(directory)
+    with closing(run.store):
+        stored = run.store.get("plan")
+        if code_in(stored) or stored.get("templates"):
+            raise UsageError("This run names files; go on with it in a terminal: evenhand resume RUN.")
+        run.acting()
 
 
 def kind_of(spec: str) -> str:

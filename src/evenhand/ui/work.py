@@ -1,7 +1,6 @@
 """What takes long, done in other processes so that pages stay quick: studies, rankings and search indexes.
 
-Functions here take and return plain values. A run whose benchmark is a Python file is refused: a page executes no code
-that a folder brings along.
+Functions here take and return plain values.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -19,8 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from evenhand.core.errors import EvenhandError, PlanError
-from evenhand.core.registry import is_file
+from evenhand.core.errors import EvenhandError
 from evenhand.runs.store import Store
 from evenhand.show.report import report_parts
 from evenhand.show.view import total_usage, view_of
@@ -82,20 +80,8 @@ def _guarded(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any,
         return None, f"This could not be computed: {type(error).__name__}: {error}"
 
 
-def check_benchmark(directory: Path) -> None:
-    """Refuse a run whose benchmark is a Python file."""
-    with closing(Store(directory)) as store:
-        plan: Mapping[str, Any] = store.get("plan") or {}
-    if is_file(str(plan.get("benchmark", ""))):
-        raise PlanError(
-            f"The benchmark of this run is the Python file {plan['benchmark']}, which pages do not execute. "
-            f"Use `evenhand report` in a terminal if you trust it."
-        )
-
-
 def measured(directory: Path) -> dict[str, Any]:
     """Return the estimates and costs of a run's arms, for leaderboards and for a model over time."""
-    check_benchmark(directory)
     result = study([directory], skip_damaged=True)
     with closing(Store(directory, skip_damaged=True)) as store:
         digest = hashlib.sha256()
@@ -130,8 +116,6 @@ def studied(
     directories: Sequence[Path], arms: Sequence[str] = (), baseline: str | None = None, correction: str = "holm"
 ) -> dict[str, Any]:
     """Return the sections of a report as (id, title, HTML), without the samples, and the report's title."""
-    for each in directories:
-        check_benchmark(each)
     result = study(directories, arms=arms, baseline=baseline, correction=correction, skip_damaged=True)
     sections = [(part.id, part.title, str(part.html)) for part in report_parts(view_of(result))]
     return {"title": result.title, "sections": sections, "arms": [(arm.id, arm.label) for arm in result.arms]}
@@ -139,6 +123,4 @@ def studied(
 
 def ranked(directories: Sequence[Path], arms: Sequence[str]) -> list[dict[str, Any]]:
     """Return the arms with their ranks, the best first."""
-    for each in directories:
-        check_benchmark(each)
     return [asdict(each) for each in ranking(directories, arms, skip_damaged=True)]

@@ -151,7 +151,6 @@ class SamplePages:
         path, wanted = self._desk.index.path(row), request.query.get("id", "")
 
         def read() -> ShownSample:
-            work.check_benchmark(path)
             return find_sample(path, wanted, skip_damaged=True)
 
         return json(plain(sample_payload(await asyncio.to_thread(read))))
@@ -187,9 +186,8 @@ def _pairs(
     """Read samples with the outcomes of two arms, which may be in different runs."""
     shown: list[list[ShownSample]] = []
     for path, _ in places:
-        work.check_benchmark(path)
         with open_sources([path], skip_damaged=True) as (found, sources):
-            shown.append([shown_sample(sources, each, found[0].benchmark().group_key) for each in ids])
+            shown.append([shown_sample(sources, each, found[0].group_key()) for each in ids])
     first, second = (f"1.{arm}" for _, arm in places)
     return [(one, _of_arm(one, first), _of_arm(other, second)) for one, other in zip(*shown, strict=True)]
 

@@ -227,17 +227,15 @@ def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
 
 def _provenance(run: StoredRun) -> dict[str, Any]:
     """Return what the debates depend on, without local paths."""
-    run.check_files()
     plan, store = run.plan, run.store
+    with run.code():
+        options = [METHODS.get(each.name).with_options(each.options).model_dump(mode="json") for each in plan.methods]
     return {
         "run": run.directory.resolve().name,
         "identity": store.get("identity"),
         "time": store.get("created"),
         "data": store.get("benchmark"),
-        "methods": [
-            {"name": each.name, "options": METHODS.get(each.name).with_options(each.options).model_dump(mode="json")}
-            for each in plan.methods
-        ],
+        "methods": [{"name": each.name, "options": chosen} for each, chosen in zip(plan.methods, options, strict=True)],
         "models": [{role: model.spec for role, model in models.items()} for models in plan.models],
         "fingerprints": store.get("models"),
         "seeds": plan.seeds,
