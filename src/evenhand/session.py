@@ -17,7 +17,7 @@ from evenhand.core.options import Options, Options_co
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Generation, Message, Params, Sample, Turn
-from evenhand.models.base import ROLE, Model, check_request
+from evenhand.models.base import ROLE, Feature, Model, check_request
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.search.base import Finder
 
@@ -91,6 +91,11 @@ class Session(Generic[Options_co]):
         if model is None:
             raise PlanError(f"No model is given for the role {role!r}; pass --model {role}=SPEC.")
         return model
+
+    async def features(self, role: str = BASE) -> frozenset[Feature]:
+        """What the role's model can do; if its first call is under way, as the reply shows it."""
+        await self.model(role).settled()
+        return self.model(role).features
 
     async def ask(
         self,

@@ -1,6 +1,7 @@
 """`evenhand doctor`: whether a model can be used at all."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +45,26 @@ def test_an_empty_reply_is_a_failure(cli: Any, reply: Any, hint: str):
     assert result.code != 0
     assert "answered with nothing" in result.err
     assert hint in result.err
+
+
+def test_without_a_model_the_installation_is_checked(cli: Any):
+    result = cli("doctor")
+
+    assert result.code == 0
+    assert re.search(r"^versions  python \S+, evenhand \S+", result.out, re.MULTILINE)
+    assert "run       22 built-in questions were asked of a stand-in, graded and stored" in result.out
+    assert re.search(r"^scorer    builtin: toxicity of a kind sentence 0\.\d\d$", result.out, re.MULTILINE)
+    assert re.search(r"^models    ready: .*openai", result.out, re.MULTILINE)
+
+
+def test_what_does_not_work_in_the_installation_is_named(cli: Any, tmp_path: Path):
+    (tmp_path / "evenhand.toml").write_text("limit = 'many'\n")
+    (tmp_path / "cache").write_text("a file, not a folder")
+
+    result = cli("doctor")
+
+    assert result.code == 1
+    assert re.search(r"^config    does not work: .*evenhand.toml, line 1", result.out, re.MULTILINE)
+    assert re.search(r"^cache     does not work: The response cache", result.out, re.MULTILINE)
+    assert "scorer    builtin: toxicity" in result.out
+    assert "next " not in result.out

@@ -68,3 +68,17 @@ def test_no_runs_is_no_fault(cli):
     result = cli("runs")
 
     assert (result.code, result.out) == (0, "There are no runs in runs.\n")
+
+
+def test_no_name_is_cut_in_a_narrow_terminal(cli, monkeypatch: pytest.MonkeyPatch):
+    run, model = (
+        "runs/the-baseline-of-the-release-candidate-2026-11-17",
+        "fake/a-model-with-a-name-that-is-quite-long-v2",
+    )
+    cli("run", "--model", model, "--limit", "4", "--out", run)
+    monkeypatch.setenv("COLUMNS", "40")
+
+    shown = cli("runs").out
+
+    assert run in shown
+    assert model in shown

@@ -94,6 +94,30 @@ def test_methods_are_named_by_specs_and_presets_are_recorded():
     ]
 
 
+def test_a_model_with_and_without_an_adapter_is_told_apart_by_it():
+    plan = make_plan({**BASE, "models": ["local/x", "local/x?lora=f.gguf"]})
+
+    assert [arm.label for arm in plan.arms()] == ["default · local/x", "default · local/x?lora=f.gguf"]
+
+
+def test_a_method_in_a_file_has_the_name_that_the_file_gives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    source = (
+        "from evenhand import method\n\n\n@method('careful', kinds={'choice'})\nasync def f(sample, session): ...\n"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "other.py").write_text(source)
+
+    def labels(*methods: str) -> list[str]:
+        return [arm.label for arm in make_plan({**BASE, "methods": list(methods)}).arms()]
+
+    assert labels("default", "./mine.py") == ["default", "careful"]
+    assert labels("./mine.py", "./other.py") == ["./mine.py", "./other.py"]
+    (tmp_path / "mine.py").unlink()  # a run that was copied here without it
+    assert labels("default", "./mine.py") == ["default", "mine"]
+    assert labels("default", "./mine.py:careful") == ["default", "careful"]
+
+
 def test_the_same_arm_twice_is_refused():
     with pytest.raises(PlanError, match="names the same arm twice: default"):
         make_plan({**BASE, "methods": ["default", "default"]}).arms()

@@ -18,7 +18,7 @@ from evenhand.asking.reply import SAMPLING, ask_and_read, ask_and_read_all, decl
 from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
-from evenhand.models.base import log_likelihood
+from evenhand.models.base import Feature, log_likelihood
 from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
 from evenhand.session import BASE, Session
 
@@ -63,7 +63,7 @@ async def _choose_once(
     shown = [sample.choices[index] for index in order]
     messages = render(_lettered(shown))
     result: Result = Unscored("no reading of the answer is available")
-    for reading in _readings(session, role):
+    for reading in _readings(session, role, await session.features(role)):
         read = partial(_read_choice, reading, shown, order)
         result = await ask_and_read(
             session, prompt, messages, _params(reading, len(shown)), read, agent=agent, role=role
@@ -86,7 +86,7 @@ async def option_chances(
     """The probability of each option as shown: by logprobs, else by its share among `samples` sampled replies."""
     messages = render(_lettered(shown))
     found: list[Result] = []
-    if "logprobs" in session.model(role).features:
+    if "logprobs" in await session.features(role):
         read = partial(_read_choice, "logprobs", shown, range(len(shown)))
         params = _params("logprobs", len(shown))
         found = [await ask_and_read(session, prompt, messages, params, read, agent=agent, role=role)]
@@ -153,10 +153,9 @@ def _plain_question(prompt: Prompt, sample: Sample, options: str) -> Sequence[Me
     return prompt.render(context=sample.context, question=sample.prompt, options=options)
 
 
-def _readings(session: Session, role: str) -> list[str]:
+def _readings(session: Session, role: str, features: frozenset[Feature]) -> list[str]:
     """The ways to read an answer that this model supports, best first; later ones are tried only if needed."""
-    model = session.model(role)
-    wanted, features = session.answering.reading, model.features
+    wanted = session.answering.reading
     available = [
         *(["logprobs"] if "logprobs" in features else []),
         *(["constrained"] if "schema" in features else []),
@@ -165,7 +164,7 @@ def _readings(session: Session, role: str) -> list[str]:
     if wanted == "auto":
         return available
     if wanted not in available:
-        raise PlanError(f"{model.spec} does not offer the reading {wanted!r}; choose one of {available}.")
+        raise PlanError(f"{session.model(role).spec} does not offer the reading {wanted!r}; choose one of {available}.")
     return [wanted]
 
 

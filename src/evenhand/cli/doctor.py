@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import click
 
@@ -15,19 +17,23 @@ from evenhand.cli.options import declared
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file
 from evenhand.core import aio
-from evenhand.core.config import read_config
-from evenhand.core.errors import BadResponseError, ModelError
+from evenhand.core.config import project_file, read_config, user_file
+from evenhand.core.errors import BadResponseError, EvenhandError, ModelError
+from evenhand.core.files import cache_folder, scratch
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
-from evenhand.core.types import Completion, Message, Params
-from evenhand.models.base import Model, ModelOptions
+from evenhand.core.types import Completion, Message, Params, Unscored
+from evenhand.core.version import versions
+from evenhand.models import weights
+from evenhand.models.base import PROVIDERS, Model, ModelOptions
+from evenhand.models.cache import ResponseCache
+from evenhand.models.endpoints import provider_options
 from evenhand.models.load import load_model
+from evenhand.runs.execute import run_plan
+from evenhand.runs.parts import Settings
+from evenhand.runs.plan import ModelPlan, make_plan
 from evenhand.runs.request import ModelsRequest
-
-if TYPE_CHECKING:
-    from evenhand.runs.parts import Settings
-    from evenhand.runs.plan import ModelPlan
-
+from evenhand.scorers.base import load_scorer
 
 _AT_CHANCE = 0.6
 
@@ -113,7 +119,7 @@ _SCHEMA = {
 class DoctorCommand(Request):
     """What `evenhand doctor` is asked for."""
 
-    spec: str = argument("Spec.")
+    spec: str | None = argument("The model; without one, the installation is checked.", default=None)
     base_url: str | None = option(None, "The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
     timeout: float | None = option(None, "Seconds to wait for an answer (default 120).")
     extra: Several = option(
@@ -124,19 +130,83 @@ class DoctorCommand(Request):
 @click.command(cls=Command)
 @declared(DoctorCommand)
 def doctor(request: DoctorCommand) -> int:
-    """Check the model SPEC with one small call, and what it supports with two more.
+    """Check the model SPEC with one small call, and what it supports with two more; without SPEC, the installation.
 
     \b
     Examples:
+      evenhand doctor
       evenhand doctor openai/my-model --base-url http://localhost:8000/v1
       evenhand doctor 'openai/my-model?base_url=https://HOST/v1&key=MY_KEY'
       evenhand doctor local/builtin
 
     Whether it can judge is found by `evenhand judges check`.
     """
+    if request.spec is None:
+        return _check_installation()
     settings = key_values(request.extra, "--model-option")
     options = ModelOptions(base_url=request.base_url, retries=1, extra=settings)
     return aio.run(_check(request.spec, replace(options, timeout=request.timeout) if request.timeout else options))
+
+
+def _check_installation() -> int:
+    """Say what works here without calling any model; the exit code is 1 if something does not."""
+    checks = {"config": _config, "cache": _cache, "run": _small_run, "scorer": _scored, "models": _models}
+    click.echo("versions  " + ", ".join(f"{name} {version}" for name, version in versions().items()))
+    faults = 0
+    for name, check in checks.items():
+        try:
+            lines = check()
+        except (EvenhandError, OSError, sqlite3.Error, ImportError) as error:
+            faults += 1
+            lines = [f"does not work: {error}"]
+        for line in lines:
+            click.echo(f"{name:<9} {line}")
+    if not faults:
+        click.echo("next      evenhand audit local/builtin --limit 220, or evenhand doctor SPEC for another model")
+    return 1 if faults else 0
+
+
+def _config() -> list[str]:
+    config = read_config()
+    files = [str(each) for each in (user_file(), project_file()) if each is not None and each.is_file()]
+    for provider in config.providers.values():
+        provider_options(provider)
+    return [", ".join(files) or "no file"]
+
+
+def _cache() -> list[str]:
+    path = cache_folder() / "responses.sqlite"
+    ResponseCache(path).close()
+    return [f"{path} can be read and written"]
+
+
+def _small_run() -> list[str]:
+    """A run of a model that always answers A goes the way of any run: samples, calls, grades, store."""
+    plan = make_plan({"models": ["fake/A"], "limit": 22})
+    with scratch() as folder:
+        done = aio.run(run_plan(plan, folder / "run", Settings())).statuses["graded"]
+    if done != 22:
+        raise BadResponseError(f"only {done} of 22 built-in questions were graded")
+    return ["22 built-in questions were asked of a stand-in, graded and stored"]
+
+
+def _scored() -> list[str]:
+    [found] = aio.run(load_scorer("builtin").score(["Have a nice day."]))
+    if isinstance(found, Unscored):
+        raise BadResponseError(f"builtin has no score: {found.reason}")
+    return [f"builtin: toxicity of a kind sentence {found['toxicity']:.2f}"]
+
+
+def _models() -> list[str]:
+    """The providers that can be used, and why others cannot."""
+    found = {name: PROVIDERS.get(name).unavailable() for name in PROVIDERS.names()}
+    place = weights.installed("builtin")
+    return [
+        f"ready: {', '.join(name for name, fault in found.items() if fault is None)}",
+        *(f"{name}: {fault}" for name, fault in found.items() if fault is not None),
+        f"local/builtin: {place or 'not here: evenhand models pull builtin'}",
+        f"openai/: OPENAI_API_KEY is {'set' if os.environ.get('OPENAI_API_KEY') else 'not set'}",
+    ]
 
 
 async def _check(spec: str, options: ModelOptions) -> int:

@@ -175,8 +175,9 @@ def _print_preset(
     for run in runs:
         if _key(run.plan) not in known:
             known[_key(run.plan)] = aio.run(forecast(run.plan, settings.prices))
-    used = sum((arm.usage for run in runs for arm in known[_key(run.plan)]), Usage())
-    click.echo(f"With --preset {cast('PresetField', options).preset} alone: {usage_sentence(used)}.")
+    arms = [arm for run in runs for arm in known[_key(run.plan)]]
+    said = usage_sentence(sum((arm.usage for arm in arms), Usage()), sum(arm.least_calls for arm in arms))
+    click.echo(f"With --preset {cast('PresetField', options).preset} alone: {said}.")
 
 
 def _key(plan: Plan) -> bytes:

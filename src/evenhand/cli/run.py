@@ -262,7 +262,7 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     from evenhand.show.terminal import print_table
 
     heads = columns("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
-    total = Usage()
+    total, least = Usage(), 0
     console = Console()
     every: list[list[Forecast]] = []
     for request in requests:
@@ -270,17 +270,23 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
         every.append(forecasts)
         title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else ""
         for each in forecasts:
-            total += each.usage
-            current_output().forecast.append({"arm": each.label, "samples": each.samples, **asdict(each.usage)})
-        rows = [[each.label, count(each.samples), *_amounts(each.usage)] for each in forecasts]
+            total, least = total + each.usage, least + each.least_calls
+            calls = {"calls": each.least_calls, "most_calls": each.usage.calls}
+            current_output().forecast.append(
+                {"arm": each.label, "samples": each.samples, **asdict(each.usage), **calls}
+            )
+        rows = [[each.label, count(each.samples), *_amounts(each.usage, each.least_calls)] for each in forecasts]
         print_table(console, Table(title, heads, rows))
     if len(requests) > 1:
-        calls, sent, replied, money = _amounts(total)
+        calls, sent, replied, money = _amounts(total, least)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")
     click.echo(
-        "Nothing was called. Calls are those of a few samples against a stand-in, scaled up; fallbacks and retries"
+        "Nothing was called. Calls are those of a few samples against a stand-in, scaled up: from all answers read"
     )
-    click.echo("come on top. Tokens are estimated from text length; replies are counted at the most they may take.")
+    click.echo(
+        "at once to all asked for again in words. Retries of failed calls come on top. Tokens are estimated from"
+    )
+    click.echo("text length; replies are counted at the most they may take.")
     if any(may_think(request.plan) for request in requests):
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if total.cost is None:
@@ -288,13 +294,15 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     return every
 
 
-def usage_sentence(usage: Usage) -> str:
+def usage_sentence(usage: Usage, least_calls: int | None = None) -> str:
     """What a dry run says of work that is not a run."""
-    calls, sent, replied, money = _amounts(usage)
+    calls, sent, replied, money = _amounts(usage, least_calls)
     return f"{calls} calls, about {sent} tokens sent, at most {replied} in replies, money at most: {money}"
 
 
-def _amounts(usage: Usage) -> tuple[str, str, str, str]:
-    """Calls, tokens sent, tokens in replies and money."""
+def _amounts(usage: Usage, least_calls: int | None = None) -> tuple[str, str, str, str]:
+    """Calls, as a range where there is one, tokens sent, tokens in replies and money."""
     amounts = [count(each) for each in (usage.calls, usage.prompt_tokens, usage.completion_tokens)]
+    if least_calls is not None and least_calls < usage.calls:
+        amounts[0] = f"{count(least_calls)}–{amounts[0]}"
     return amounts[0], amounts[1], amounts[2], money(usage.cost, NO_PRICE)

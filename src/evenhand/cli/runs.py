@@ -17,6 +17,7 @@ from evenhand.cli.options import declared
 from evenhand.core.errors import EvenhandError
 from evenhand.core.format import money
 from evenhand.core.options import Request, argument, option
+from evenhand.core.untrusted import clean
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
 
@@ -122,19 +123,13 @@ def _object(row: _Row, headline: str) -> dict[str, Any]:
 
 
 def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
-    from rich.console import Console
-
-    from evenhand.show.table import Table, columns
-    from evenhand.show.terminal import print_table
-
-    cells: list[list[str]] = []
+    """One block for each run. The terminal breaks long lines, so that every name can be copied as a whole."""
     for row, headline in zip(rows, headlines, strict=True):
         found = row.summary
+        state = "damaged" if found is None else f"{found.state}, {money(found.usage.cost)}"
+        lines = [f"{row.folder}   {state}, {row.date[:10]}"]
         if found is None:
-            cells.append([str(row.folder), row.fault, "", "damaged", "", row.date[:10]])
-            continue
-        what = f"{found.benchmark}\n{', '.join(found.models)}\n{', '.join(found.methods)}"
-        cost = money(found.usage.cost)
-        cells.append([str(row.folder), what, headline, found.state, cost, found.created[:10]])
-    heads = columns("run", "benchmark, models, methods", "headline", "state", "cost", "date", words=6)
-    print_table(Console(), Table("", heads, cells))
+            lines.append(row.fault)
+        else:
+            lines += [f"{found.benchmark} · {', '.join(found.models)} · {', '.join(found.methods)}", headline]
+        click.echo("\n    ".join(clean(line) for line in lines if line))

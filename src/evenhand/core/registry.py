@@ -7,6 +7,7 @@ A user can also name a file: `./mine.py`, or `./mine.py:NAME` if it registers se
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
@@ -17,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -138,6 +140,36 @@ def place_of_file(name: str) -> Path:
     """The file that a name, with or without the name of a thing in it, stands for."""
     file = name.partition(":")[0]
     return _kept.get().get(file, Path(file)).resolve()
+
+
+def name_in_file(name: str, decorator: str) -> str:
+    """The name of a thing for people: of one in a file, the name in its decorator, or that of the file.
+
+    The file is read and not run, since a stored run may be a stranger's.
+    """
+    if not is_file(name):
+        return name
+    file, _, chosen = name.partition(":")
+    try:
+        found = chosen or _decorated(place_of_file(file).read_text(encoding="utf-8"), decorator)
+    except (OSError, ValueError, SyntaxError):  # e.g. the run was copied here without the file
+        found = None
+    return found or Path(file).stem
+
+
+@lru_cache(maxsize=64)
+def _decorated(source: str, decorator: str) -> str | None:
+    """The first text given to a decorator of this name."""
+    for node in ast.walk(ast.parse(source)):
+        for each in getattr(node, "decorator_list", ()):
+            match each:
+                case ast.Call(
+                    func=ast.Name(id=used) | ast.Attribute(attr=used), args=[ast.Constant(value=str(found)), *_]
+                ) if used == decorator:
+                    return found
+                case _:
+                    pass
+    return None
 
 
 def load_file(file: str) -> ModuleType:

@@ -165,7 +165,7 @@ async def yes_probability(
     A word that is not among the likeliest tokens is as likely as the last of them: no less is known of it. A run that
     draws only one reply gets 1 or 0, by the word that the model writes.
     """
-    if "logprobs" in session.model(role).features:
+    if "logprobs" in await session.features(role):
         params = Params(temperature=0, max_tokens=1, logprobs=_ALTERNATIVES)
         completion = (await session.ask(prompt, messages, params, agent=agent, role=role)).completions[0]
         if completion.logprobs and (share := share_of(completion.logprobs[0], ("yes", "no"))) is not None:

@@ -68,6 +68,9 @@ class Model(ABC):
         """Return what identifies this model beyond its spec (endpoint, file hash, versions); no secrets."""
         return {"spec": self.spec}
 
+    async def settled(self) -> None:
+        """Wait for a first call that is under way, since its reply shows which features the model really has."""
+
     def caveats(self) -> Sequence[str]:
         """Return limitations found while generating that readers of the results should know."""
         return ()
@@ -118,6 +121,9 @@ class WrappedModel(Model):
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self.inner.fingerprint()
+
+    async def settled(self) -> None:
+        await self.inner.settled()
 
     def caveats(self) -> Sequence[str]:
         return self.inner.caveats()

@@ -385,6 +385,10 @@ class PoolModel(Model):
     def notes(self) -> Sequence[str]:
         return list(dict.fromkeys(note for model in self._models for note in model.notes()))
 
+    async def settled(self) -> None:
+        for model in self._models:
+            await model.settled()
+
     def learned(self) -> Mapping[str, Any]:
         found = {_address(model): dict(learned) for model in self._models if (learned := model.learned())}
         return {"endpoints": found} if found else {}

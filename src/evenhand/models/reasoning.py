@@ -7,6 +7,7 @@ for once more, with more room.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -153,6 +154,8 @@ class ReasoningModel(WrappedModel):
         self._room = _room(options)
         self._options = {name: options.extra[name] for name in _IDENTIFYING if name in options.extra}
         self._repeated = self._thoughts_only = 0
+        self._first: asyncio.Future[None] | None = None
+        """The first call, which shows whether the model thinks."""
         self._unmarked = False
         """Whether replies begin with thoughts without a mark, because the opening tag is part of the prompt."""
 
@@ -200,9 +203,23 @@ class ReasoningModel(WrappedModel):
         if self._declared is None and learned.get("reasons"):
             self.reasons, self._room = True, learned["room"]
 
+    async def settled(self) -> None:
+        if self._first is not None and not self._first.done():
+            await asyncio.wait([self._first])
+        await self.inner.settled()
+
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         if params.given:  # nothing is generated
             return await self.inner.generate(messages, params)
+        if self._first is not None:
+            return await self._generated(messages, params)
+        self._first = asyncio.get_running_loop().create_future()
+        try:
+            return await self._generated(messages, params)
+        finally:
+            self._first.set_result(None)
+
+    async def _generated(self, messages: Sequence[Message], params: Params) -> Generation:
         raised = params.max_tokens is not None and not params.max_tokens_exact
         room = self.room if raised else 0
         generation = await self._ask(messages, params, room)

@@ -48,6 +48,9 @@ class Forecast:
     label: str
     samples: int
     usage: Usage
+    """At most; retries of failed calls come on top."""
+    least_calls: int
+    """The calls if every answer can be read as it is first asked for."""
 
 
 async def forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None = None) -> list[Forecast]:
@@ -79,14 +82,17 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
     for arm, method, options in arms:
         pool.load_for(options)
         used, outcomes = await _arm(plan, arm, method, options, tried, prices)
-        forecasts.append(Forecast(arm.label, total, _scaled(used, scale)))
+        most, _ = await _arm(plan, arm, method, options, tried, prices, wordy=True)
+        least, most = sorted((used, most), key=lambda each: each.calls)
+        forecasts.append(Forecast(arm.label, total, _scaled(most, scale), round(least.calls * scale)))
         for sample, outcome in zip(tried, outcomes, strict=True):
             for scorer in scorers:
                 if scorer.asks_model:
                     await scores_of(scorer, sample, results_of(outcome), benchmark.scored_text)
     if judges:
         used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
-        forecasts.append(Forecast("scoring", total, _scaled(used, scale)))
+        scaled = _scaled(used, scale)
+        forecasts.append(Forecast("scoring", total, scaled, scaled.calls))
     await pool.aclose()
     return forecasts
 
@@ -98,9 +104,14 @@ async def _arm(
     options: Options,
     tried: Sequence[Sample],
     prices: Mapping[str, Price],
+    *,
+    wordy: bool = False,
 ) -> tuple[Usage, list[Outcome]]:
-    """Run the tried samples under one arm; return their usage and outcomes."""
-    models = {role: _stand_in(model) for role, model in arm.models.items()}
+    """Run the tried samples under one arm; return their usage and outcomes.
+
+    The first token of a `wordy` model is never the answer, so that methods ask again in another way.
+    """
+    models = {role: _stand_in(model, wordy=wordy) for role, model in arm.models.items()}
     used = Usage()
     outcomes: list[Outcome] = []
     for sample in tried:
@@ -194,7 +205,7 @@ def _provider(model: ModelPlan) -> Any:
     return provider_class(model.provider or split_spec(model.spec)[0])
 
 
-def _stand_in(model: ModelPlan) -> FunctionModel:
+def _stand_in(model: ModelPlan, *, wordy: bool = False) -> FunctionModel:
     """A fake with the features that the provider declares, so that methods take the same path.
 
     It can always be constrained: those that cannot are asked for the same JSON in words, in as many calls.
@@ -204,7 +215,13 @@ def _stand_in(model: ModelPlan) -> FunctionModel:
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
     if declared_room(model.extra):
         features -= {"logprobs"}
-    return FunctionModel(_reply, spec=model.spec, features=(*features, "schema"))
+    return FunctionModel(_wordy if wordy else _reply, spec=model.spec, features=(*features, "schema"))
+
+
+def _wordy(messages: Sequence[Message], params: Params) -> Completion:
+    if params.logprobs and params.max_tokens == 1:
+        return Completion("Well", "length", logprobs=(TokenLogprob("Well", 0.0, (("Well", 0.0),)),))
+    return _reply(messages, params)
 
 
 def _reply(messages: Sequence[Message], params: Params) -> Completion:

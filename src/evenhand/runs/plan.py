@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from evenhand.core.errors import DataError, PlanError
 from evenhand.core.fields import ALL_ROLES, PlanFields
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
-from evenhand.core.registry import file_hash, is_file
+from evenhand.core.registry import file_hash, is_file, name_in_file
 from evenhand.core.specs import read_spec
 from evenhand.core.types import Price
 from evenhand.judging.card import Calibrated, load_card
@@ -74,6 +74,11 @@ class MethodPlan(BaseModel):
     model_config = _FROZEN
     name: str
     options: dict[str, Any] = {}
+
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+        return name_in_file(self.name, "method")
 
 
 def _model(value: Any, info: ValidationInfo) -> Any:
@@ -256,23 +261,30 @@ class Plan(PlanFields):
 
 def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan, int]]) -> list[str]:
     """Return the shortest labels that tell these arms apart: the method, and what else differs between them."""
-    endpoints: dict[str, set[str | None]] = {}
+    same_spec: dict[str, list[ModelPlan]] = {}
     for model in (model for models, _, _ in combinations for model in models.values()):
-        endpoints.setdefault(model.spec, set()).add(model.base_url)
+        same_spec.setdefault(model.spec, []).append(model)
+    shown_methods = {method.name: method.shown for _, method, _ in combinations}
 
     def name(models: Mapping[str, ModelPlan], role: str) -> str:
-        """Return the spec of a role's model, with its endpoint if the same spec is used at several."""
+        """Return the spec of a role's model, with its options and endpoint if it is used with several."""
         if (model := models.get(role)) is None:
             return ""
-        several = len(endpoints[model.spec]) > 1
-        return f"{model.spec} at {model.base_url or 'the usual endpoint'}" if several else model.spec
+        others = same_spec[model.spec]
+        options = {
+            key: value for key, value in model.extra.items() if any(each.extra.get(key) != value for each in others)
+        }
+        spec = f"{model.spec}?{'&'.join(f'{key}={value}' for key, value in options.items())}" if options else model.spec
+        several = any(each.base_url != model.base_url for each in others)
+        return f"{spec} at {model.base_url or 'the usual endpoint'}" if several else spec
 
     roles = dict.fromkeys(role for models, _, _ in combinations for role in models)
     differing = [role for role in roles if len({name(models, role) for models, _, _ in combinations}) > 1]
     several_seeds = len({seed for _, _, seed in combinations}) > 1
 
     def label(models: Mapping[str, ModelPlan], method: MethodPlan, seed: int) -> str:
-        parts = [method.name]
+        shown = shown_methods[method.name]
+        parts = [shown if list(shown_methods.values()).count(shown) == 1 else method.name]
         if any(other.name == method.name and other.options != method.options for _, other, _ in combinations):
             options = ", ".join(f"{key}={value}" for key, value in method.options.items())
             parts[0] += f"({options})" if options else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.registry import name_in_file
 from evenhand.core.types import Status, Usage
 from evenhand.runs.file import is_locked
 from evenhand.runs.store import Store, no_plan, unreadable
@@ -126,7 +127,7 @@ def _summary(directory: Path, store: Store) -> RunSummary:
         folder=directory,
         benchmark=plan["benchmark"],
         models=list(dict.fromkeys(specs)),
-        methods=list(dict.fromkeys(method["name"] for method in plan["methods"])),
+        methods=list(dict.fromkeys(name_in_file(method["name"], "method") for method in plan["methods"])),
         arms=arms,
         usage=sum(store.usage().values(), store.scoring()),
         created=store.get("created") or "",

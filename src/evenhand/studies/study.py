@@ -14,6 +14,7 @@ from typing import Any
 from evenhand.benchmarks.base import Benchmark, Metric
 from evenhand.core.errors import PlanError
 from evenhand.core.format import count, plural
+from evenhand.core.registry import name_in_file
 from evenhand.core.types import Record, Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.scores import refined
@@ -245,7 +246,7 @@ def _title(provenance: Mapping[str, Any], benchmark: str, sources: Sequence[ArmS
     keys = [source.arm.key for source in sources]
     models = dict.fromkeys(model for key in keys for model in _measured_models(key))
     labels = dict.fromkeys(source.label for source in sources)
-    methods = labels if len(models) == 1 else dict.fromkeys(key.method for key in keys)
+    methods = labels if len(models) == 1 else dict.fromkeys(name_in_file(key.method, "method") for key in keys)
     named = f"{_listed(models, 'models')} on {benchmark}: {_listed(methods, 'methods')}"
     return with_dates(named, provenance)
 

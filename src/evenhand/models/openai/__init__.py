@@ -116,6 +116,11 @@ class OpenAIModel(Model):
             return f"{self.url} does not support max_tokens; max_completion_tokens was sent instead"
         return f"{self.url} does not support {name}; requests were sent without it"
 
+    async def settled(self) -> None:
+        if self._first.locked():
+            async with self._first:
+                pass
+
     def learned(self) -> Mapping[str, Any]:
         return {"dropped": sorted(self.dropped)} if self.dropped else {}
 

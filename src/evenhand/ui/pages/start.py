@@ -124,11 +124,11 @@ def _methods(asked: StartForm) -> Html:
 
 def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]) -> Html:
     """Return the dry run, and the button that starts the run."""
-    amounts = ("samples", "calls", "prompt_tokens", "completion_tokens")
+    amounts = ("samples", "most_calls", "prompt_tokens", "completion_tokens")
     rows = [
         [str(each["arm"]), *(count(each[name]) for name in amounts), money(each["cost"], NO_PRICE)] for each in forecast
     ]
-    heads = columns("Arm", "Samples", "Calls", "Prompt tokens ≈", "Reply tokens ≤", "Money ≤")
+    heads = columns("Arm", "Samples", "Calls ≤", "Prompt tokens ≈", "Reply tokens ≤", "Money ≤")
     judge = f" The judge is {asked.judge}." if asked.judge else ""
     return tag(
         "section",
@@ -137,7 +137,7 @@ def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]
         html_of(Table("The dry run, by arm", heads, rows)),
         tag(
             "p",
-            "Nothing was called yet. Fallbacks and retries come on top; the budget stops the run whatever happens.",
+            "Nothing was called yet. Retries of failed calls come on top; the budget stops the run whatever happens.",
             class_="footnote",
         ),
         tag(
