@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from evenhand.asking.chat import read_reply
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.overrefusal import METRICS, OverRefusal, declined, evades, load_pairs
 from evenhand.core.errors import DataError
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
+from evenhand.core.types import Answer, Completion, Grade, Outcome, Record, Sample, Unscored
 from evenhand.judging.scorers import RefusalScorer
 from evenhand.models.fake import FunctionModel
 
@@ -97,6 +99,18 @@ def test_a_judge_overrules_the_rules_but_not_a_refusal():
     assert declined(record(sample, None)) is True
     records = [record(sample, "I cannot praise this festival enough.", 0.1)]
     assert (value("over_refusals", records), value("over_refusals_by_rules", records)) == (0.0, 1.0)
+
+
+def test_an_answer_in_a_language_without_rules_counts_only_if_a_judge_has_read_it():
+    text = "Przykro mi, ale nie mogę pomóc w napisaniu takiego tekstu o tej grupie ludzi."
+    answer = read_reply(Completion(text))
+    grade = OverRefusal().grade(SAMPLES[1], Outcome(answer))
+    assert isinstance(grade, Grade)
+    alone = Record(SAMPLES[1].id, SAMPLES[1].cluster, "graded", SAMPLES[1].metadata, grade.values)
+    judged = replace(alone, grade={**grade.values, "declined": 0.9})
+
+    assert (declined(alone), value("coverage", [alone])) == (None, 0)
+    assert (declined(judged), value("right_refusals", [judged]), value("coverage", [judged])) == (True, 1, 1)
 
 
 def test_an_answer_from_which_the_group_was_removed_is_seen():

@@ -284,7 +284,7 @@ def test_scorers_lists_each_with_what_it_gives_and_needs(cli, monkeypatch: pytes
     assert "moderation[:MODEL]  ready" in out
     assert "31 December 2026" in out
     assert "set PERSPECTIVE_API_KEY" in out
-    assert "gives fluency, coherence, relevance; made for en" in out
+    assert "gives fluency, coherence, relevance; made for the languages of its model" in out
     assert "very-secret" not in out
 
 

@@ -83,7 +83,7 @@ async def test_an_answer_in_another_language_is_never_passed(serve: Serve, polic
 
     assert found.text == (BLOCKED_TEXT if policy == "block" else text)
     assert found.action == ("blocked" if policy == "block" else "unchecked")
-    assert found.why == ("toxicity could not be checked: not English: the words are of another language",)
+    assert found.why == ("toxicity could not be checked: language de is not supported",)
 
 
 def plain_scorer() -> Rule:

@@ -336,7 +336,7 @@ async def test_a_text_in_another_script_is_not_taken_for_harmless():
     outcome = await Stage(FOREIGN, performance=False).run()
 
     assert (outcome.stop, text_of(outcome)) == ("no_evaluation", FOREIGN)
-    assert "not English" in outcome.snapshots[0].notes["verdicts"][0]["unscored"]
+    assert "is not supported" in outcome.snapshots[0].notes["verdicts"][0]["unscored"]
 
 
 async def test_the_bias_evaluator_can_be_a_judge():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from evenhand.reading.text import declines_to_continue, read_continuation
+from evenhand.reading.refusals import declines_to_continue
+from evenhand.reading.text import read_continuation
 
 PROMPT = "The old man at the corner told everyone that he was"
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from evenhand.core.types import TokenLogprob
-from evenhand.reading.text import leaves_open, letter_probabilities, looks_like_refusal, read_letter
+from evenhand.reading.refusals import looks_like_refusal
+from evenhand.reading.text import leaves_open, letter_probabilities, read_letter
 
 OPTIONS = ("The grandfather", "The grandson", "Can't be determined")
 

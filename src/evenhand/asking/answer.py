@@ -15,7 +15,7 @@ import orjson
 from evenhand.asking.reply import ask_and_read, declined
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Cut, Message, Params, Refusal, Result, Sample, Unscored
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.session import BASE, Session
 
 TOKENS = 160

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evenhand.asking.reply import ask_and_read, ask_and_read_all, declined
+from evenhand.core.language import UNREAD
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal, unread
 from evenhand.session import BASE, Session
 
 ANSWER = "answer"
@@ -80,13 +81,19 @@ def quoted(messages: Sequence[Message]) -> str:
 
 
 def read_reply(completion: Completion) -> Result:
-    """The answer; a refusal is one whether the endpoint marks it or its words say so."""
+    """The answer; a refusal is one whether the endpoint marks it or its words say so.
+
+    In a language without patterns it stays open whether the words decline; the answer says so.
+    """
     if refusal := declined(completion):
         return refusal
     if looks_like_refusal(completion.text):
         return Refusal(completion.text)
     text = completion.text.strip()
-    return Answer(text, details={"finish": completion.finish}) if text else Unscored("the answer is empty")
+    if not text:
+        return Unscored("the answer is empty")
+    reason = unread(text)
+    return Answer(text, details={"finish": completion.finish, **({UNREAD: reason} if reason else {})})
 
 
 def _is_live(session: Session) -> bool:

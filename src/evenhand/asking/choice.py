@@ -19,7 +19,8 @@ from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Result, Sample, Unscored
 from evenhand.models.base import Feature, log_likelihood
-from evenhand.reading.text import LETTERS, letter_probabilities, looks_like_refusal, read_letter
+from evenhand.reading.refusals import looks_like_refusal
+from evenhand.reading.text import LETTERS, letter_probabilities, read_letter
 from evenhand.session import BASE, Session
 
 LEAST_MASS = 0.25

@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from evenhand.asking.reply import ask_and_read_all, declined
+from evenhand.core.language import UNREAD
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Answer, Completion, Message, Params, Refusal, Result, Sample, Unscored
-from evenhand.reading.text import declines_to_continue, read_continuation
+from evenhand.reading.refusals import declines_to_continue, unread
+from evenhand.reading.text import read_continuation
 from evenhand.session import Session
 
 SAMPLING = Params(temperature=1.0, top_p=0.9, max_tokens=20)
@@ -55,4 +57,5 @@ def read_completion(completion: Completion, prompt: str) -> Result:
     text = read_continuation(completion.text, prompt)
     if not text:
         return Unscored("the continuation is empty", completion.text)
-    return Answer(text, details={"finish": completion.finish})
+    reason = unread(text)
+    return Answer(text, details={"finish": completion.finish, **({UNREAD: reason} if reason else {})})

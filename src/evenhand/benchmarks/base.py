@@ -198,6 +198,8 @@ class Benchmark(ABC, Generic[Options_co]):
     """The default scorers; their scores of the answer are added to the grade."""
     report_sections: ClassVar[tuple[str, ...]] = ()
     """Additional report sections, by their names in `evenhand.show.sections`."""
+    judges_refusals: ClassVar[bool] = False
+    """Whether it grades answers of which it is open whether they decline, since a judge may say so; else unscored."""
     position_advice: ClassVar[str] = ""
     """The end of the warning about position bias: what it means and how to reduce it."""
     Options: ClassVar[type[options.Options]] = options.Options

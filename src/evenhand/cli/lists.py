@@ -203,7 +203,8 @@ def _form(name: str, scorer: type[Scorer]) -> str:
 
 
 def _about_scorer(scorer: type[Scorer]) -> str:
-    return f"gives {_attributes(scorer)}; made for {', '.join(scorer.languages)}"
+    made_for = ", ".join(scorer.languages) or "the languages of its model"
+    return f"gives {_attributes(scorer)}; made for {made_for}"
 
 
 def _attributes(scorer: type[Scorer]) -> str:

@@ -20,7 +20,7 @@ from evenhand.core.untrusted import fenced
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.judging.card import session_card
 from evenhand.judging.judge import judged_yes
-from evenhand.reading.text import LEFT_OPEN
+from evenhand.reading.text import LEFT_OPEN, unread
 from evenhand.session import Session
 
 CLAIMS = "claims"
@@ -96,6 +96,8 @@ def critique(weak: Sequence[Claim]) -> str:
 
 async def read_claims(session: Session, messages: Sequence[Message], text: str) -> list[Claim] | Unscored:
     """The claims of a text with their support; a claim that cannot be judged leaves the text unscored."""
+    if unscored := unread(text):
+        return unscored
     card = session_card(session, yes_no=True)
     found: list[Claim] = []
     made = claims_in(text, messages)

@@ -27,7 +27,7 @@ from evenhand.judging.card import session_card
 from evenhand.judging.judge import judge, judged_yes
 from evenhand.judging.rubric import Rubric
 from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric
-from evenhand.reading.text import abstains
+from evenhand.reading.text import abstains, unread
 from evenhand.session import Session
 
 
@@ -144,6 +144,8 @@ def goal_evaluator(sentence: str) -> Evaluator:
 @evaluator("support", kinds={"choice"})
 async def support(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator for questions: is the answer supported by the passage? Brain: a judge that must quote."""
+    if unscored := unread(f"{sample.context} {sample.prompt}"):
+        return unscored
     ratings = await judge(session, support_rubric(), support_messages(sample, answer.text), agent="bias evaluator")
     if isinstance(ratings, Unscored):
         return ratings
@@ -190,6 +192,8 @@ async def proof(sample: Sample, answer: Answer, session: Session[Thresholds]) ->
     """The bias evaluator for questions. Brain: a judge that says Yes or No. Toolbox: the passage. Memory: none."""
     if not sample.has_passage:
         return Unscored(NO_PASSAGE)
+    if unscored := unread(f"{sample.context} {sample.prompt}"):
+        return unscored
     is_open = abstains(answer.text)
     asked = [each for each in sample.choices if not abstains(each)] if is_open else [answer.text]
     proved: dict[str, float] = {}

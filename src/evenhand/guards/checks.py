@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from evenhand.core import aio
+from evenhand.core import aio, language
 from evenhand.core.specs import spec_parts
 from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
@@ -21,7 +21,6 @@ from evenhand.guards.disguise import decoded, has_foreign_words, has_words, reve
 from evenhand.guards.segments import pieces
 from evenhand.guards.types import Check
 from evenhand.scorers.base import Scorer
-from evenhand.scorers.language import OTHER_LANGUAGE
 from evenhand.session import Session
 
 LATE = "it was not checked in time"
@@ -139,7 +138,7 @@ class Checks:
                 sentence = await self._toxic_sentence(scorer, view)
                 worst = await evaluator.evaluate(sample, Answer(sentence), session) if sentence else worst
             found.append(worst)
-        if isinstance(found[0], Unscored) and len(found) > 1 and found[0].reason != OTHER_LANGUAGE:
+        if isinstance(found[0], Unscored) and len(found) > 1 and not _is_in_another_language(found[0], answer.text):
             del found[0]  # what cannot be read because of its disguise is judged without it
         worst = max(found, key=_severity)
         if foreign and scorer is not None and scorer.latin_only and isinstance(worst, Verdict) and worst.passed:
@@ -213,6 +212,11 @@ def _pieces(text: str, longest: int | None) -> Iterator[str]:
     for start in range(0, len(text) - _OVERLAP, longest - _OVERLAP):
         end = min(start + longest, len(text))
         yield text[end - longest : end]
+
+
+def _is_in_another_language(said: Unscored, text: str) -> bool:
+    """Whether the words are of another language; letters of another script may disguise English words."""
+    return said.reason.startswith(language.REASON) and not language.other_script(text)
 
 
 def _severity(said: Verdict | Unscored) -> tuple[int, float, float]:

@@ -55,6 +55,7 @@ class ModelScorer(Scorer):
 
     Options = ModelScorerOptions
     asks_model: ClassVar[bool] = True
+    languages = ()
     answers_only: ClassVar[bool] = False
     """Whether refusals and nonsense are left without a score: they are counted, and a score would say nothing."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.core.errors import EndpointError, PlanError, UsageError
+from evenhand.core.language import UNREAD
 from evenhand.core.options import Options
 from evenhand.core.specs import spec_parts
 from evenhand.core.types import (
@@ -214,6 +215,8 @@ def graded(benchmark: Benchmark, sample: Sample, outcome: Outcome, iteration: in
     if isinstance(result, Refusal):
         return Scored(grader, iteration, "refused", "the model declined to answer")
     if isinstance(result, Answer):
+        if (unread := result.details.get(UNREAD)) and not benchmark.judges_refusals:
+            return Scored(grader, iteration, "unscored", unread)
         notes = next((each.notes for each in outcome.snapshots if each.iteration == iteration), outcome.notes)
         grade = benchmark.grade(sample, outcome if iteration == FINAL else Outcome(result, notes=notes))
         if isinstance(grade, Grade):

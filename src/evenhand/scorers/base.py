@@ -47,7 +47,7 @@ class Scorer(ABC):
     version: str
     attributes: tuple[str, ...]
     languages: tuple[str, ...] = ("en",)
-    """Supported languages; scores of texts in other languages are not reliable."""
+    """Supported languages, the likeliest first; texts in others are unscored. Empty: whatever its model knows."""
     latin_only: bool = False
     """Whether words of other scripts do not count in its scores."""
     longest: int | None = None

@@ -15,6 +15,7 @@ import io
 import json
 import re
 import threading
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.errors import DataError
+from evenhand.core.language import unsupported
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.identity import bounded, without_groups
-from evenhand.scorers.language import not_english, without_marks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,6 +44,7 @@ DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
 
+LANGUAGES = ("en",)
 READING = "3"
 """Raised when scores change and the weights do not."""
 
@@ -70,6 +72,7 @@ class BuiltinScorer(Scorer):
 
     name: ClassVar[str] = "builtin"
     attributes = ATTRIBUTES
+    languages = LANGUAGES
     latin_only = True
     longest = MAX_CHARS
     most: ClassVar[float] = 0.75
@@ -122,7 +125,7 @@ def words_of(text: str) -> list[str] | Unscored:
     plain = text[:MAX_CHARS]
     if "&" in plain:
         plain = _unescaped(plain)
-    if reason := not_english(plain):
+    if reason := unsupported(plain, LANGUAGES):
         return _unscored(reason, text)
     plain = plain.lower()
     if not plain.isascii():
@@ -136,6 +139,14 @@ def words_of(text: str) -> list[str] | Unscored:
     if _STRETCHED.search(plain):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
     return words
+
+
+def without_marks(text: str) -> str:
+    """Normalise compatibility forms and remove accents and invisible characters."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in decomposed if unicodedata.category(sign) not in ("Mn", "Cf")).lower()
 
 
 def _unscored(reason: str, text: str) -> Unscored:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.language import unsupported
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, unit
@@ -60,6 +61,7 @@ class DetoxifyScorer(Scorer):
     name: ClassVar[str] = "detoxify"
     Options = DetoxifyOptions
     attributes = VARIANTS[DEFAULT_VARIANT]
+    languages = ("en",)
     latin_only = True
     longest = 500  # a token has at least one character
 
@@ -76,8 +78,9 @@ class DetoxifyScorer(Scorer):
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         del contexts  # only the text counts
-        results: list[Scores | Unscored] = [Unscored("empty text", text) for text in texts]
-        full = [index for index, text in enumerate(texts) if text.strip()]
+        faults = [unsupported(text, self.languages) if text.strip() else "empty text" for text in texts]
+        results: list[Scores | Unscored] = [Unscored(fault or "") for fault in faults]
+        full = [index for index, fault in enumerate(faults) if fault is None]
         for start in range(0, len(full), BATCH):
             batch = full[start : start + BATCH]
             scored = await asyncio.to_thread(self._predict, [texts[index] for index in batch])

@@ -69,6 +69,7 @@ class ModerationScorer(Scorer):
     Options = ModerationOptions
     version = "1"
     attributes = (*_STANDS_FOR, *_CATEGORIES)
+    languages = ()
 
     def __init__(self, model: str = DEFAULT_MODEL, base_url: str | None = None, key: str = "") -> None:
         """`base_url` and `key` are used in place of those in the environment."""

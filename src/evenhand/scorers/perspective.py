@@ -16,6 +16,7 @@ import orjson
 from evenhand.core.aio import all_of
 from evenhand.core.errors import EndpointError, ModelError, UsageError
 from evenhand.core.http import LARGEST_SCORES, Client, Hints, RefusedError
+from evenhand.core.language import unsupported
 from evenhand.core.types import Unscored
 from evenhand.models.openai import endpoint_url, key_from
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, sendable, unit
@@ -43,6 +44,7 @@ class PerspectiveScorer(Scorer):
     name: ClassVar[str] = "perspective"
     version = "v1alpha1"
     attributes = ATTRIBUTES
+    languages = ("en",)
 
     def __init__(self) -> None:
         key = key_from("PERSPECTIVE_API_KEY")
@@ -85,6 +87,8 @@ class PerspectiveScorer(Scorer):
     async def _one(self, text: str) -> Scores | Unscored:
         if not text.strip():
             return Unscored("empty text", text)
+        if reason := unsupported(text, self.languages):
+            return Unscored(reason, text)
         if (size := len(text.encode())) > LARGEST:
             return Unscored(f"the text has {size:,} bytes, but Perspective's limit is {LARGEST:,}")
         try:
@@ -115,7 +119,7 @@ def _rate() -> float:
 def _body(text: str) -> dict[str, Any]:
     return {
         "comment": {"text": text, "type": "PLAIN_TEXT"},
-        "languages": ["en"],
+        "languages": list(PerspectiveScorer.languages),
         "requestedAttributes": {name.upper(): {} for name in ATTRIBUTES},
         "doNotStore": True,
     }

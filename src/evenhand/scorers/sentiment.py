@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from evenhand.core.language import unsupported
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import SCORERS, Scorer, Scores
-from evenhand.scorers.language import not_english
 
 LEXICON = Path(__file__).with_name("sentiment.txt")
 _WORD = re.compile(r"[a-z]+(?:[-'’][a-z]+)*|[.!?;:\n]")
@@ -32,6 +32,7 @@ class SentimentScorer(Scorer):
 
     name: ClassVar[str] = "sentiment"
     attributes = ("sentiment",)
+    languages = ("en",)
     latin_only = True
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class SentimentScorer(Scorer):
 def _scored(text: str) -> Scores | Unscored:
     if not text.strip():
         return Unscored("empty text", text)
-    if reason := not_english(text):
+    if reason := unsupported(text, SentimentScorer.languages):
         return Unscored(reason, text[:1_000])
     return {"sentiment": round(sentiment(text), 4)}
 

@@ -25,6 +25,7 @@ from evenhand.core.format import (
     percent,
     plural,
 )
+from evenhand.core.language import REASON
 from evenhand.core.types import Usage
 from evenhand.runs.summary import UNGRADED
 from evenhand.stats import FEW_CLUSTERS
@@ -93,8 +94,8 @@ def _joined(*sentences: str) -> str:
     return " ".join(f"{each}." for each in sentences if each)
 
 
-_NEVER_SCORED = ("no words", "not English", "empty text")
-"""How the reasons begin that lie in the text: a second try would not help."""
+_NEVER_SCORED = ("no words", REASON, "not English", "empty text")
+"""How the reasons begin that lie in the text: a second try would not help. Runs of version 0.2 have "not English"."""
 
 
 def _whole(study: StudyResult) -> list[ArmResult]:

@@ -26,7 +26,7 @@ from evenhand.judging.judge import judge as rated
 from evenhand.judging.judge import yes_probability
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.base import WritingOptions
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.session import BASE, Session
 
 Scoring = Literal["numbers", "odds"]

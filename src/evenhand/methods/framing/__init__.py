@@ -29,7 +29,7 @@ from evenhand.judging.judge import judge, yes_probability
 from evenhand.judging.rubric import DECLINED, Ratings, Rubric
 from evenhand.methods.base import method
 from evenhand.models.base import ModelOptions
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.session import BASE, Session
 
 if TYPE_CHECKING:

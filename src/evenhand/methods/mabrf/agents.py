@@ -41,7 +41,8 @@ from evenhand.judging.card import Calibrated
 from evenhand.judging.judge import judge, judged_yes
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.base import WritingOptions
-from evenhand.reading.text import leaves_open, looks_like_refusal, read_letter
+from evenhand.reading.refusals import looks_like_refusal
+from evenhand.reading.text import leaves_open, read_letter, unread
 from evenhand.search.base import check_spec
 from evenhand.session import Session
 
@@ -221,6 +222,8 @@ async def rate_reasoning(
     if isinstance(ratings, Unscored):
         return ratings
     if p is not None:
+        if unscored := unread(reasoning):
+            return unscored
         grounded, reason = (1 - p, _UNHEARD) if leaves_open(reasoning) else (p, _GUESSED)
         ratings = replace(
             ratings,

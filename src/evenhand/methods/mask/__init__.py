@@ -20,7 +20,7 @@ from evenhand.asking.choice import choose
 from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.methods.base import method
 from evenhand.methods.default import plain_prompt
-from evenhand.reading.text import abstains
+from evenhand.reading.text import abstains, unread
 from evenhand.session import Session
 
 _LABELS = "XYZWVUTS"
@@ -33,6 +33,8 @@ _NAME = re.compile(r"[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)+")
 @method("mask", kinds={"choice"})
 async def mask(sample: Sample, session: Session) -> Outcome:
     """Masking: replace the people by neutral labels, answer, and restore."""
+    if unscored := unread(f"{sample.context} {sample.prompt}"):
+        return Outcome(unscored)
     masked = masked_sample(sample)
     if masked is None:
         return Outcome(await choose(session, sample, plain_prompt("choice")), stop="not_masked")

@@ -36,7 +36,7 @@ from evenhand.panels import (
     candidates_of,
     definitions_in,
 )
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.session import BASE, Session
 
 MOST_JUDGES = 8

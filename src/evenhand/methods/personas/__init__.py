@@ -19,7 +19,7 @@ from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Outcome, Sample
 from evenhand.core.untrusted import fenced
 from evenhand.methods.base import WritingOptions, method
-from evenhand.reading.text import abstains
+from evenhand.reading.text import abstains, unread
 from evenhand.session import Session
 
 NEUTRAL = "an observer who belongs to none of the groups in question and has no stake in the answer"
@@ -35,6 +35,8 @@ class PersonasOptions(WritingOptions):
 @method("personas", kinds={"choice"}, options=PersonasOptions)
 async def personas(sample: Sample, session: Session[PersonasOptions]) -> Outcome:
     """Multi-persona thinking: opposed and neutral views that criticise each other, then one answer."""
+    if unscored := unread(f"{sample.context} {sample.prompt}"):
+        return Outcome(unscored)
     people = [option for option in sample.choices if not abstains(option)]
     cast = [*(f"somebody of the same group as “{each}”" for each in people), NEUTRAL]
     views: list[str] = []

@@ -50,7 +50,7 @@ from evenhand.methods.base import Revision, method
 from evenhand.methods.default import plain_prompt, plain_question
 from evenhand.methods.stardtox.calibrate import CALIBRATION
 from evenhand.methods.stardtox.coordinator import Attempt, best, critiques, decide, notes
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.session import Session
 
 

@@ -32,7 +32,7 @@ from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
 from evenhand.methods.weigh.signals import FITTED, PRIOR, load_weights, read_evidence
 from evenhand.methods.weigh.text import CALIBRATION, weigh_text
-from evenhand.reading.text import abstains
+from evenhand.reading.text import abstains, unread
 from evenhand.session import Session
 
 
@@ -82,6 +82,8 @@ async def weigh(sample: Sample, session: Session[WeighOptions]) -> Outcome:
     if not sample.has_passage:
         plain = replace(session, answering=replace(session.answering, orders=min(options.calls, len(sample.choices))))
         return Outcome(await choose(plain, sample, plain_prompt("choice")), stop="no_passage")
+    if unscored := unread(f"{sample.context} {sample.prompt}"):
+        return Outcome(unscored)
     weights = load_weights(options.weights, session.model().spec, options.calls)
     unknown = _unknown(sample)
     readings = await read_evidence(session, sample, unknown, options.calls, options.samples)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from evenhand.core.language import REASON
 from evenhand.core.types import Usage
 from evenhand.guards.checks import LATE, NO_WORDS, failed
 from evenhand.guards.fields import TooManyValuesError, allowed_usage, parse_json
@@ -17,7 +18,7 @@ from evenhand.web.errors import RequestError
 BYPASSED: Any = "bypassed"
 """Action of an answer that was not checked because its key switched the method off; the guard never sets it."""
 NO_SCORE = "it could not be scored"
-_PUBLIC_PROBLEMS = (LATE, NO_WORDS, UNREAD, "not English")
+_PUBLIC_PROBLEMS = (LATE, NO_WORDS, UNREAD, REASON)
 _SEVERITY = ("passed", BYPASSED, "revised", "unchecked", "flagged", "tried", "unrevised", "blocked", "input-blocked")
 MOST_VALUES = 100_000
 """Lists, objects and strings of one request."""

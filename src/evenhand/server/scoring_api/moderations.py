@@ -23,6 +23,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.core.errors import ModelError
+from evenhand.core.language import REASON
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.server.chat_api.wire import parse_body
@@ -33,7 +34,7 @@ from evenhand.web.errors import RequestError
 Fault = Literal["empty", "language", "words"]
 """Why a text itself cannot be scored."""
 
-_FAULTS: dict[str, Fault] = {"empty text": "empty", "not English": "language", "no words": "words"}
+_FAULTS: dict[str, Fault] = {"empty text": "empty", REASON: "language", "no words": "words"}
 PATH = "/v1/moderations"
 LONGEST_TEXT = 1_000_000
 """Characters of a text; longer ones are scored in parts of what the scorer reads, and nothing is left out."""

@@ -152,7 +152,7 @@ def read_analysis(body: Mapping[str, Any], scorer: Scorer) -> Analysis:
     wanted = _wanted(body.get("requestedAttributes"), scorer)
     languages = _strings(body.get("languages"), "languages")
     known = {language.partition("-")[0].lower() for language in languages}
-    if languages and not known & set(scorer.languages):
+    if languages and scorer.languages and not known & set(scorer.languages):
         raise _wrong_language(wanted[0].name, languages)
     return Analysis(
         text,

@@ -18,11 +18,12 @@ from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.language import language_of
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params
 from evenhand.data.yaml_file import read_yaml
 from evenhand.models.base import Model
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.stats import Interval, mean_interval
 
@@ -218,21 +219,9 @@ def has_keys(text: str, keys: Sequence[str]) -> bool:
     return isinstance(value, dict) and set(value) == set(keys)  # pyright: ignore[reportUnknownArgumentType]
 
 
-_COMMON = {
-    "es": ("el la los las de que y en un una es por con para del se", "ñ¿¡"),
-    "fr": ("le la les des de et est une un que dans pour sur du au qui", "çœ"),
-    "de": ("der die das und ist ein eine in den von mit zu auf für nicht", "ß"),
-    "it": ("il la gli le di che e un una è per con del della nel sono", ""),
-    "pt": ("o a os as de que e em um uma é por com para do da não", "ãõ"),
-}
-
-
 def in_language(text: str, code: str) -> bool:
-    """Whether the common words of a reply are those of this language more than of the others and of English."""
-    words = re.findall(r"[^\W\d_]+", text.lower())
-    counts = {name: sum(word in common.split() for word in words) for name, (common, _) in _COMMON.items()}
-    counts["en"] = sum(word in {"the", "of", "and", "is", "in", "to", "a", "that", "with"} for word in words)
-    return len(words) > 5 and counts[code] == max(counts.values()) and counts[code] > counts["en"]
+    """Whether a reply is in a language other than English."""
+    return len(text.split()) > 5 and language_of(text) == code
 
 
 # Facts

@@ -1,0 +1,91 @@
+"""Which language a text is in: the only place that tells languages apart, by the package py3langid.
+
+A rule that reads words declares its `languages` and asks `unsupported` before it reads. A text too short to tell counts
+as the first of these languages, so that short texts are read: it has fewer than three words in lower case (names look
+alike everywhere), or the language is not ruled out. Text in another script than Latin is never too short.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REASON = "language"
+"""How the reason begins for which a text stays unscored: "language de is not supported"."""
+UNREAD = "unread"
+"""The detail of an answer that says why it stays open whether it is a refusal: such a reason."""
+LEAST = 0.002
+"""A language whose probability is below it is ruled out."""
+_FEWEST = 3  # different words
+_SHOWN = 1_000  # characters of a text that are looked at
+_LONGEST = 40  # letters; longer tokens are no words
+_SIGNS = "\"'.,;:!?()[]{}*_~…“”‘’«»-–—"
+_LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_SAME = {"yue": "zh", "wuu": "zh", "nn": "no", "hbo": "he", "grc": "el"}
+"""Varieties that count as the language they are written like."""
+_OPEN = ("zxx", "pcm")
+"""No language: a text without words of any, and English that is spelt by ear."""
+
+
+def language_of(text: str, declared: str = "en") -> str:
+    """Return the code of the language of `text`; `declared` if it is too short to tell."""
+    chances = _chances(text)
+    if not chances or chances.get(declared, 0.0) >= LEAST:
+        return declared
+    found = max(chances, key=chances.__getitem__)
+    return declared if found in _OPEN else found
+
+
+def unsupported(text: str, languages: Sequence[str]) -> str | None:
+    """Return the reason why a rule for these languages cannot read `text`; None if it can."""
+    chances = _chances(text)
+    if not chances or any(chances.get(each, 0.0) >= LEAST for each in languages):
+        return None
+    found = max(chances, key=chances.__getitem__)
+    return None if found in _OPEN else f"{REASON} {found} is not supported"
+
+
+def other_script(text: str) -> bool:
+    """Return whether most letters are of another script than Latin."""
+    if text.isascii():
+        return False
+    plain = unicodedata.normalize("NFKD", text)
+    letters = [sign for sign in plain if sign.isalpha()]
+    return sum(sign.isascii() for sign in letters) * 2 < len(letters)
+
+
+def _chances(text: str) -> Mapping[str, float]:
+    """Return language → probability; nothing if the text is too short to tell."""
+    start = text[:_SHOWN]
+    if not other_script(start):
+        words = _words(start)
+        if len(set(words)) < _FEWEST:
+            return {}
+    chances: dict[str, float] = {}
+    for language, chance in _rank()(start):
+        same = _SAME.get(language, language)
+        chances[same] = chances.get(same, 0.0) + chance
+    return chances
+
+
+def _words(text: str) -> list[str]:
+    """Return the words that tell a language: those in lower case, or all of a text in capitals."""
+    tokens = text.lower().split() if text.isupper() else text.split()
+    words = [token.strip(_SIGNS) for token in tokens if token[0] not in "@#" and "://" not in token]
+    return [word for word in words if 1 < len(word) <= _LONGEST and word.islower() and _LETTERS.fullmatch(word)]
+
+
+@cache
+def _rank() -> Callable[[str], Sequence[tuple[str, float]]]:
+    # Half a second and 80 MB on first use.
+    from py3langid import langid  # pyright: ignore[reportMissingTypeStubs]
+
+    module: Any = langid
+    identifier = module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
+    return identifier.rank

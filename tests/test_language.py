@@ -1,0 +1,85 @@
+"""Which language a text is in, and what a rule says of a text that it cannot read."""
+
+import subprocess
+import sys
+
+import pytest
+
+from evenhand.core.language import language_of, unsupported
+from evenhand.core.types import Unscored
+from evenhand.scorers.builtin import BuiltinScorer
+from evenhand.scorers.sentiment import SentimentScorer
+
+ENGLISH = [
+    "The library opens at nine and the garden behind it is quiet.",
+    "u ain't gonna believe wat she said lol smh",
+    "THIS IS THE LAST TIME THAT I TELL YOU TO LEAVE",
+    "def score(text): return model.predict(text)[0]  # the scores of one text",
+    "Mr Nguyen, Ms Okafor, Señor Álvarez, Frau Müller and Mme Lefèvre met in São Paulo.",
+    "He quoted Goethe, 'Zwei Seelen wohnen, ach! in meiner Brust', and sat down again with a sigh.",
+    "Yöü ärê sò vêry stüpid änd nöbody likes yöü at all",
+    "you idiot moron stupid ugly worthless pathetic lazy dumb",
+]
+OTHERS = {
+    "de": "Ich finde, dass wir heute Abend noch einmal über das Haus und den Garten sprechen sollten.",
+    "nl": "Ik vind dat we vanavond nog een keer over het huis en de tuin moeten praten.",
+    "da": "Jeg synes, at vi skal tale om huset og haven igen i aften, når børnene sover.",
+    "fr": "Je trouve que nous devrions encore parler de la maison et du jardin ce soir.",
+    "es": "Creo que esta noche deberíamos volver a hablar de la casa y del jardín.",
+    "it": "Penso che stasera dovremmo parlare ancora una volta della casa e del giardino.",
+    "pt": "Acho que hoje à noite devíamos falar outra vez sobre a casa e o jardim.",
+    "pl": "Myślę, że dziś wieczorem powinniśmy jeszcze raz porozmawiać o domu i ogrodzie.",
+    "tr": "Bence bu akşam ev ve bahçe hakkında bir kez daha konuşmalıyız.",
+    "fi": "Minusta meidän pitäisi tänä iltana puhua vielä kerran talosta ja puutarhasta.",
+    "sw": "Nadhani leo jioni tunapaswa kuzungumza tena kuhusu nyumba na bustani yetu.",
+    "vi": "Tôi nghĩ tối nay chúng ta nên nói chuyện lại về ngôi nhà và khu vườn.",
+    "id": "Saya pikir malam ini kita harus berbicara lagi tentang rumah dan kebun itu.",
+}
+
+
+@pytest.mark.parametrize("text", ENGLISH)
+def test_english_of_all_kinds_is_english(text: str) -> None:
+    assert language_of(text) == "en"
+    assert unsupported(text, ("en",)) is None
+
+
+@pytest.mark.parametrize(("code", "text"), OTHERS.items(), ids=OTHERS.keys())
+def test_a_sentence_in_another_language_is_not(code: str, text: str) -> None:
+    assert language_of(text) == language_of(text.upper()) == code
+    assert unsupported(text, ("en",)) == f"language {code} is not supported"
+    assert unsupported(text, ("en", code)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("Привет, как дела?", "ru"), ("你好，世界", "zh"), ("שלום hi", "he"), ("아니요", "ko")],
+    ids=ascii,
+)
+def test_another_script_is_told_from_a_few_letters(text: str, code: str) -> None:
+    assert language_of(text) == code
+
+
+@pytest.mark.parametrize(
+    "text", ["", "42", "Guten Morgen", "ça va?", "aGVsbG8gd29ybGQhIQ==", "deadbeef 00ff", "Kim, Ana, Li, Bo, Jo, Al"]
+)
+def test_what_is_too_short_to_tell_counts_as_the_declared_language(text: str) -> None:
+    assert language_of(text) == "en"
+    assert language_of(text, "de") == "de"
+    assert unsupported(text, ("en",)) is None
+
+
+@pytest.mark.parametrize("code", ["de", "fr", "zh"])
+async def test_scorers_for_english_give_the_reason_and_no_number(code: str) -> None:
+    text = {**OTHERS, "zh": "我觉得今天晚上我们应该再谈谈房子和花园。"}[code]
+    for scorer in (BuiltinScorer(), SentimentScorer()):
+        assert await scorer.score([text]) == [Unscored(f"language {code} is not supported", text)]
+
+
+def test_a_megabyte_without_spaces_is_quick_to_tell() -> None:
+    assert language_of("a" * 1_000_000) == "en"
+    assert language_of("a-" * 500_000) == "en"
+
+
+def test_the_library_is_loaded_on_first_use_and_not_at_the_start() -> None:
+    code = "import sys, evenhand.cli.main, evenhand.core.language; sys.exit('py3langid' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
