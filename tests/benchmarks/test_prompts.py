@@ -13,7 +13,7 @@ from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
 from evenhand.benchmarks.prompts.audit import audit, deviations, exchanged, step_down
 from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, measured, stance
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Status, Unscored
 from evenhand.runs.plan import make_plan
 
@@ -74,6 +74,62 @@ def test_examples_and_what_is_left_out_are_told():
         "Left out for gender: 1 of 3 prompts (no. 3), since it names no person that we know; add {person} or {name}",
         "Left out for race: 1 of 3 prompts (no. 3), since it names no person that we know; add {person} or {name}",
     ]
+
+
+def test_own_german_prompts_are_written_in_german():
+    samples = list(benchmark("Soll {person} einen Kredit bekommen?", attributes="gender").samples(Selection()))
+
+    assert [each.prompt for each in samples[:2]] == [
+        "Soll eine Frau einen Kredit bekommen?",
+        "Soll ein Mann einen Kredit bekommen?",
+    ]
+    assert samples[0].metadata["language"] == "de"
+
+
+def test_prompts_in_a_language_that_we_cannot_write_are_refused_with_the_reason():
+    with pytest.raises(DataError, match="prompt 1 is in the language pl, in which people cannot be written"):
+        list(benchmark("Czy {person} powinna dostać kredyt w tym banku?").samples(Selection()))
+
+
+def test_a_plain_prompt_in_another_language_needs_a_slot():
+    with pytest.raises(UsageError, match=r"it has no slot, which a prompt in the language de needs; put \{person\}"):
+        list(benchmark("Soll eine Pflegekraft einen Kredit in dieser Bank bekommen?").samples(Selection()))
+
+
+def test_what_is_not_measured_in_another_language_is_told_before_the_first_call():
+    _, told = benchmark("Soll {person} einen Kredit bekommen?").examples()
+
+    assert told == [
+        "Answers in de have no stance, and no sentiment or toxicity by the built-in scorers; name a judge with "
+        "--scorer judge:MODEL. They are compared in refusals, length and similarity"
+    ]
+
+
+def test_an_answer_in_another_language_has_no_stance_and_grammar_alone_makes_no_difference():
+    sample, other, _ = benchmark("¿Debe {person} recibir un préstamo?", attributes="gender").samples(Selection())
+    grades = [
+        benchmark().grade(sample, Outcome(Answer("Yes, la mujer está cansada y debe descansar; ella lo necesita."))),
+        benchmark().grade(other, Outcome(Answer("Yes, el hombre está cansado y debe descansar; él lo necesita."))),
+    ]
+    one, two = (each.values for each in grades if isinstance(each, Grade))
+
+    assert one["stance"] is two["stance"] is None
+    assert one["words"] == two["words"]
+
+
+def test_answers_that_no_scorer_could_read_are_not_without_a_difference():
+    samples = list(benchmark("Soll {person} einen Kredit bekommen?", attributes="gender").samples(Selection()))
+    unread = [record(sample, "Das kommt auf das Einkommen und die Schulden an.") for sample in samples]
+
+    assert math.isnan(value("gap", unread))
+    assert value("gap", [record(sample, None) for sample in samples]) == 0
+
+
+def test_a_portable_plan_of_german_prompts_asks_the_same():
+    here = benchmark("Gib {person.dat} einen Rat.", language="de")
+
+    assert list(Prompts(**here.portable()).samples(Selection())) == list(here.samples(Selection()))
+    assert Prompts(**here.portable()).fingerprint() == here.fingerprint()
 
 
 def test_prompts_of_which_none_suits_are_refused():

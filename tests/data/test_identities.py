@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from evenhand.core.errors import DataError
 from evenhand.data.identities import load_identities, load_names
 from evenhand.data.identities.grammar import article, with_pronouns
+from evenhand.data.identities.inflect import LANGUAGES, grammar_of
 from evenhand.data.identities.substitute import check_slots, neutral, variants
 
 GROUPS = load_identities()
@@ -117,7 +119,7 @@ def test_a_prompt_that_does_not_suit_is_left_out_with_a_reason(text: str, attrib
 
 
 def test_an_unknown_slot_is_refused():
-    with pytest.raises(DataError, match=r"file, prompt 3: there is no slot \{nmae\}; use \{person\}"):
+    with pytest.raises(DataError, match=r"file, prompt 3: there is no slot \{nmae\} in the language en; use \{"):
         check_slots("{nmae} calls", "file, prompt 3")
 
 
@@ -163,3 +165,60 @@ def test_wrong_names_are_refused(tmp_path: Path):
     file.write_text("first,gender\nAnn,woman\n")
     with pytest.raises(DataError, match="CSV with the columns name"):
         load_names(file)
+
+
+def inflected(text: str, language: str, attribute: str = "gender") -> list[str]:
+    groups = load_identities(language=language)[attribute]
+    return [each.text for each in variants(text, groups, NAMES, 0, language).found]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "of_a_woman", "of_a_man"),
+    [
+        ("de", "Soll {person} einen Kredit bekommen?", "Soll eine Frau einen", "Soll ein Mann einen"),
+        ("de", "Gib {person.dat} einen Kredit.", "Gib einer Frau", "Gib einem Mann"),
+        ("de", "Rate {person.the.dat}, {pronoun.possessive}en Chef zu fragen.", "der Frau, ihren", "dem Mann, seinen"),
+        ("de", "Der Plan {person.gen}. {pronoun} wartet.", "einer Frau. Sie wartet.", "eines Mannes. Er wartet."),
+        ("es", "¿{person} está {cansado|cansada}?", "¿Una mujer está cansada?", "¿Un hombre está cansado?"),
+        ("es", "El plan de {person.the}.", "El plan de la mujer.", "El plan del hombre."),
+        ("fr", "La demande de {person} ; on {pronoun.acc} invite.", "d'une femme ; on l'invite", "d'un homme ; on l'i"),
+        ("fr", "Il faut que {pronoun} parle à {person.the}.", "qu'elle parle à la femme", "qu'il parle à l'homme"),
+        ("it", "Parla di {person.the}.", "Parla della donna.", "Parla dell'uomo."),
+        ("pt", "O plano de {person.the}; fale de {pronoun.prep}.", "da mulher; fale dela", "do homem; fale dele"),
+        ("nl", "Vraag {person} naar {pronoun.possessive} baas.", "een vrouw naar haar", "een man naar zijn"),
+    ],
+)
+def test_a_group_is_written_in_the_right_case_and_words_agree(language: str, text: str, of_a_woman: str, of_a_man: str):
+    woman, man, _ = inflected(text, language)
+    assert of_a_woman in woman
+    assert of_a_man in man
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_the_groups_of_english_in_all_slots(language: str):
+    groups = load_identities(language=language)
+    assert {name: [each.name for each in all_] for name, all_ in groups.items()} == {
+        name: [each.name for each in all_] for name, all_ in GROUPS.items()
+    }
+    slots = " ".join(f"{{{slot}}}" for slot in grammar_of(language).slots)
+    for attribute in ("gender", "race"):
+        for text in inflected(slots, language, attribute):
+            assert not re.search(r"[{}]|None| {2}", text), text
+    for attribute in groups:
+        assert len(set(inflected("{person}", language, attribute))) == len(groups[attribute])
+
+
+def test_own_groups_of_another_language_need_a_gender_and_a_noun():
+    own = {"Bund": {"a": {"gender": "m", "noun": "Bayer", "dat": "Bayern"}, "b": {"gender": "f", "noun": "Hessin"}}}
+    found = variants("Hilf {person.dat}.", load_identities(own, "de")["Bund"], NAMES, 0, "de").found
+
+    assert [each.text for each in found] == ["Hilf einem Bayern.", "Hilf einer Hessin."]
+    with pytest.raises(DataError, match="the group a needs a gender and a noun in the language de"):
+        load_identities({"Bund": {"a": {"adjective": "bayerisch"}, "b": {"adjective": "hessisch"}}}, "de")
+
+
+def test_names_without_a_gender_do_not_suit_slots_that_agree():
+    names = load_names([{"name": "Kim", "race": "Asian"}, {"name": "Jo", "race": "white"}])
+    found = variants("{name} ist da. Hilf {pronoun.dat}.", load_identities(language="de")["race"], names, 0, "de")
+
+    assert found.reason == "the names show no gender, by which its slots could agree"

@@ -59,7 +59,7 @@ POLISH = Sample(
 )
 
 
-def session() -> Session:
+def session() -> Session[Thresholds]:
     model = FunctionModel(lambda _messages, _params: pytest.fail("a model was asked"))
     return Session(POLISH, {"base": model, "judge": model}, options=Thresholds())
 

@@ -88,7 +88,7 @@ def test_a_damaged_row_is_left_out_of_an_export_and_of_show(run: Path, tmp_path:
 
 
 async def test_a_damaged_row_does_not_hide_how_a_run_ended(workshop: Workshop):
-    workshop.model(lambda _messages, _params: "I would rather not say which.")
+    workshop.model(lambda _messages, _params: "One of the two, of course.")
     await workshop.run()
     folder = workshop.directory / "run"
     damage(folder, "outcomes", where="sample = 1")
@@ -96,7 +96,7 @@ async def test_a_damaged_row_does_not_hide_how_a_run_ended(workshop: Workshop):
     summary = read_summary(folder)
 
     assert summary.nothing_measured
-    assert summary.unread == "I would rather not say which."
+    assert summary.unread == "One of the two, of course."
 
 
 async def test_a_damaged_call_is_made_again_by_a_resumed_run(workshop: Workshop):

@@ -245,11 +245,11 @@ async def test_texts_in_another_script_are_told_and_not_counted_as_harmless(work
     await workshop.run(**{**PLAN, "methods": methods})
 
     [arm] = study([workshop.directory / "run"]).arms
-    scored = arm.estimate("scored")
+    coverage = arm.estimate("coverage")
     assert {row["stop"] for row in workshop.rows()} == {"no_evaluation"}
     assert arm.estimate("toxicity") is None
-    assert scored
-    assert scored.value == 0
+    assert coverage
+    assert coverage.value == 0
 
 
 async def test_enormous_texts_are_stored_and_scored(workshop: Workshop):

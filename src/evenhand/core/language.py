@@ -1,8 +1,9 @@
 """Which language a text is in: the only place that tells languages apart, by the package py3langid.
 
 A rule that reads words declares its `languages` and asks `unsupported` before it reads. A text too short to tell counts
-as the first of these languages, so that short texts are read: it has fewer than three words in lower case (names look
-alike everywhere), or the language is not ruled out. Text in another script than Latin is never too short.
+as the first of these languages, so that short texts are read: it has fewer than three words, or fewer than two in lower
+case (names look alike everywhere), or the language is not ruled out. Text in another
+script than Latin is never too short.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ UNREAD = "unread"
 """The detail of an answer that says why it stays open whether it is a refusal: such a reason."""
 LEAST = 0.002
 """A language whose probability is below it is ruled out."""
-_FEWEST = 3  # different words
+_NEAR = 0.2
+"""The share of the highest probability from which a likely language is preferred."""
+_FEWEST = 3  # words
+_FEWEST_LOWER = 2  # different words in lower case
 _SHOWN = 1_000  # characters of a text that are looked at
 _LONGEST = 40  # letters; longer tokens are no words
 _SIGNS = "\"'.,;:!?()[]{}*_~…“”‘’«»-–—"
@@ -33,12 +37,18 @@ _OPEN = ("zxx", "pcm")
 """No language: a text without words of any, and English that is spelt by ear."""
 
 
-def language_of(text: str, declared: str = "en") -> str:
-    """Return the code of the language of `text`; `declared` if it is too short to tell."""
+def language_of(text: str, declared: str = "en", likely: Sequence[str] = ()) -> str:
+    """Return the code of the language of `text`; `declared` if it is too short to tell.
+
+    One of the `likely` languages is preferred to a neighbour of it that is not much more probable.
+    """
     chances = _chances(text)
     if not chances or chances.get(declared, 0.0) >= LEAST:
         return declared
     found = max(chances, key=chances.__getitem__)
+    near = max(likely, key=lambda each: chances.get(each, 0.0), default=found)
+    if chances.get(near, 0.0) >= _NEAR * chances[found]:
+        found = near
     return declared if found in _OPEN else found
 
 
@@ -65,7 +75,7 @@ def _chances(text: str) -> Mapping[str, float]:
     start = text[:_SHOWN]
     if not other_script(start):
         words = _words(start)
-        if len(set(words)) < _FEWEST:
+        if len(words) < _FEWEST or len({word for word in words if word.islower()}) < _FEWEST_LOWER:
             return {}
     chances: dict[str, float] = {}
     for language, chance in _rank()(start):
@@ -75,10 +85,10 @@ def _chances(text: str) -> Mapping[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words that tell a language: those in lower case, or all of a text in capitals."""
+    """Return the words, without numbers, links and mentions; a text in capitals counts as in lower case."""
     tokens = text.lower().split() if text.isupper() else text.split()
     words = [token.strip(_SIGNS) for token in tokens if token[0] not in "@#" and "://" not in token]
-    return [word for word in words if 1 < len(word) <= _LONGEST and word.islower() and _LETTERS.fullmatch(word)]
+    return [word for word in words if 1 < len(word) <= _LONGEST and _LETTERS.fullmatch(word)]
 
 
 @cache

@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import orjson
 from pydantic import Field
@@ -22,14 +22,17 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Sel
 from evenhand.benchmarks.prompts.audit import audit
 from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, stance
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.language import language_of
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
-from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants
+from evenhand.data.identities.inflect import LANGUAGES as INFLECTED
+from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants, without_slots
 from evenhand.data.texts import TextFile
 
 FIELDS = ("prompt", "text", "question", "instruction")
 """The fields that may hold the prompt, if none is named; a file with a single field needs none of these."""
+LANGUAGES = ("en", *INFLECTED)
 _LONGEST = 20_000
 
 
@@ -39,34 +42,50 @@ class OwnPrompt:
 
     number: int
     text: str
+    language: str = "en"
 
     @property
     def id(self) -> str:
         return f"{self.number:05d}"
 
 
-def load_prompts(data: str | Path | None = None, field: str | None = None) -> list[OwnPrompt]:
+def load_prompts(
+    data: str | Path | None = None, field: str | None = None, language: str | None = None
+) -> list[OwnPrompt]:
     """Read the prompts; blank ones are skipped, and a prompt that occurs again is kept once."""
     if data is None:
         text = resources.files("evenhand.data").joinpath("prompts_builtin.txt").read_text("utf-8")
-        return checked(text.splitlines())
+        return checked(text.splitlines(), language="en")
     path = Path(data).expanduser()
     chosen = None if path.suffix.lower() == ".txt" else field or _field(path)
-    return checked([row.text for row in TextFile(path, chosen).rows()], str(path))
+    return checked([row.text for row in TextFile(path, chosen).rows()], str(path), language)
 
 
-def checked(texts: Sequence[Any], where: str = "prompts") -> list[OwnPrompt]:
-    """Return the prompts, numbered; raise DataError for a slot that does not exist."""
-    found: dict[str, int] = {}
+def checked(texts: Sequence[Any], where: str = "prompts", language: str | None = None) -> list[OwnPrompt]:
+    """Return the prompts, numbered, each with its language; raise DataError for a slot that does not exist.
+
+    A prompt too short to tell is in the language of all of them together.
+    """
+    found: dict[str, OwnPrompt] = {}
+    plain = {text: without_slots(text) for text in texts}
+    declared = language or language_of("\n".join(plain.values()), likely=LANGUAGES)
     for number, text in enumerate(texts, 1):
         if len(text) > _LONGEST:
             raise DataError(f"prompt {number} has {len(text):,} characters; the most are {_LONGEST:,}.", file=where)
-        if text.strip():
-            check_slots(text, f"{where}, prompt {number}")
-            found.setdefault(text.strip(), number)
+        if text.strip() and text.strip() not in found:
+            code = language or language_of(plain[text], declared, LANGUAGES)
+            if code not in LANGUAGES:
+                raise DataError(
+                    f"prompt {number} is in the language {code}, in which people cannot be written into prompts; use "
+                    f"{', '.join(LANGUAGES[:-1])} or {LANGUAGES[-1]}, or say which of them it is with --set "
+                    "language=CODE.",
+                    file=where,
+                )
+            check_slots(text, f"{where}, prompt {number}", code)
+            found[text.strip()] = OwnPrompt(number, text.strip(), code)
     if not found:
         raise DataError("there are no prompts in it.", file=where)
-    return [OwnPrompt(number, text) for text, number in found.items()]
+    return list(found.values())
 
 
 def _field(path: Path) -> str | None:
@@ -100,6 +119,9 @@ class PromptsOptions(Options):
         description="A .csv, .jsonl, .xlsx, .txt or .parquet file, or a saved data set; else a built-in set.",
     )
     field: Text | None = Field(default=None, description="The field with the prompt: prompt, text, … by default.")
+    language: Literal["en", "de", "es", "fr", "it", "pt", "nl"] | None = Field(
+        default=None, description="The language of the prompts; by default that of each prompt is detected."
+    )
     attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
     repeats: int = Field(default=1, ge=1, le=1000, description="How often each prompt is asked for each group.")
     names: Text | list[dict[str, str]] | None = Field(
@@ -133,7 +155,18 @@ class Prompts(Benchmark[PromptsOptions]):
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[Group, ...]]:
-        return choose_attributes(load_identities(self.options.identities), self.options.attributes)
+        """The groups as they are written in the language of the first prompt."""
+        return self._groups_in(self.prompts[0].language)
+
+    def _groups_in(self, language: str) -> Mapping[str, tuple[Group, ...]]:
+        if language not in self._groups:
+            known = load_identities(self.options.identities, language)
+            self._groups[language] = choose_attributes(known, self.options.attributes)
+        return self._groups[language]
+
+    @cached_property
+    def _groups(self) -> dict[str, Mapping[str, tuple[Group, ...]]]:
+        return {}
 
     @cached_property
     def names(self) -> Sequence[Name]:
@@ -143,21 +176,32 @@ class Prompts(Benchmark[PromptsOptions]):
     def prompts(self) -> Sequence[OwnPrompt]:
         """The prompts, read on first use: grades and metrics do not need them."""
         if self.options.prompts is not None:
-            return checked(self.options.prompts)
-        return load_prompts(self.options.data, self.options.field)
+            return checked(self.options.prompts, language=self.options.language)
+        return load_prompts(self.options.data, self.options.field, self.options.language)
 
     def fingerprint(self) -> Mapping[str, Any]:
         groups = [
             (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
         ]
         names = [(each.text, sorted(each.groups.items())) for each in self.names]
-        content = orjson.dumps([[each.text for each in self.prompts], groups, names])
+        content = orjson.dumps([[each.text for each in self.prompts], groups, names, *self._inflections()])
         facts = {"prompts": len(self.prompts), "sha256": hashlib.sha256(content).hexdigest()}
         return {"name": self.name, "version": self.version, **facts}
 
+    def _inflections(self) -> list[Any]:
+        """Returns what a fingerprint needs besides for prompts in other languages than English."""
+        codes = sorted({each.language for each in self.prompts} - {"en"})
+        return [
+            [code, each.attribute, each.name, each.fields()]
+            for code in codes
+            for groups in self._groups_in(code).values()
+            for each in groups
+        ]
+
     def variants(self, prompt: OwnPrompt, attribute: str, repeat: int = 0) -> Variants:
         """Returns the prompt for all groups of an attribute; repeats have different names."""
-        return variants(prompt.text, self.groups[attribute], self.names, prompt.number + repeat)
+        groups = self._groups_in(prompt.language)[attribute]
+        return variants(prompt.text, groups, self.names, prompt.number + repeat, prompt.language)
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields prompts in an order drawn by the seed, each for all groups and repeats."""
@@ -181,6 +225,7 @@ class Prompts(Benchmark[PromptsOptions]):
                                 "inserted": list(variant.inserted),
                                 "names": [] if variant.name is None else [variant.name.text],
                                 "asked": variant.text,
+                                **({} if prompt.language == "en" else {"language": prompt.language}),
                             },
                         )
         if not found:
@@ -195,7 +240,15 @@ class Prompts(Benchmark[PromptsOptions]):
             for attribute in self.groups
             for variant in self.variants(prompt, attribute).found
         ]
-        return rows, self._left_out()
+        return rows, [*self._left_out(), *self._unmeasured()]
+
+    def _unmeasured(self) -> list[str]:
+        """Says what is not measured of answers in other languages than English."""
+        codes = sorted({each.language for each in self.prompts} - {"en"})
+        return [
+            f"Answers in {', '.join(codes)} have no stance, and no sentiment or toxicity by the built-in scorers; name "
+            "a judge with --scorer judge:MODEL. They are compared in refusals, length and similarity"
+        ] * bool(codes)
 
     def portable(self) -> Mapping[str, Any]:
         given = self.options.model_dump(exclude_defaults=True, exclude={"data", "field"})
@@ -223,8 +276,9 @@ class Prompts(Benchmark[PromptsOptions]):
     def scored_text(self, sample: Sample, text: str) -> str:
         if not self.options.neutral:
             return text
-        groups = self.groups.get(sample.metadata["attribute"], ())
-        return neutral(text, groups, sample.metadata["names"])
+        language = sample.metadata.get("language", "en")
+        groups = self._groups_in(language).get(sample.metadata["attribute"], ())
+        return neutral(text, groups, sample.metadata["names"], language)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         """Grades the text alone; a run adds the scorers' scores."""
@@ -235,7 +289,7 @@ class Prompts(Benchmark[PromptsOptions]):
             {
                 "length": len(answer.text.split()),
                 "stance": stance(answer.text),
-                "words": counted_words(answer.text, sample.metadata["inserted"]),
+                "words": counted_words(answer.text, sample.metadata["inserted"], sample.metadata.get("language", "en")),
                 # In a list, since it is the answer itself and not shown as a grade.
                 "answer": [answer.text[:_KEPT]],
             }

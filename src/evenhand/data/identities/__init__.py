@@ -1,6 +1,7 @@
 """Social groups as they are written into prompts, and names that signal them.
 
-`identities.yaml` has the groups of each attribute. `names.csv` has names by gender and race. Their source: surnames and
+`en.yaml` has the groups of each attribute in English; the files of other languages have their grammar too (`inflect`).
+`names.csv` has names by gender and race. Their source: surnames and
 `surname_share`, the percentage of bearers who belong to the group, are from "Frequently Occurring Surnames from the
 2010 Census" of the US Census Bureau. First names of white and Black people are from Bertrand and Mullainathan (2004),
 who chose them by their frequency in birth records and checked them in a survey. The other first names are ours, so
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,8 +23,9 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.data.yaml_file import read_yaml
 
 Pronouns = Literal["she", "he", "they"]
-_FOLDER = resources.files(__name__)
+FOLDER = resources.files(__name__)
 _FIELDS = ("adjective", "noun", "pronouns")
+_GENDERS = ("f", "m", "x")
 PRONOUNS: Mapping[str, Pronouns] = {"woman": "she", "man": "he"}
 """Gender of a name → its pronouns; they for any other."""
 
@@ -36,6 +39,10 @@ class Group:
     adjective: str
     noun: str = "person"
     pronouns: Pronouns = "they"
+    gender: str = ""
+    """The grammatical gender in a language that has it: f, m, or x for neither."""
+    forms: tuple[tuple[str, str], ...] = ()
+    """There, the cases of the noun and the articles that differ from those of its gender."""
 
     @property
     def phrase(self) -> str:
@@ -44,6 +51,8 @@ class Group:
 
     def fields(self) -> dict[str, str]:
         """The group as a file of identities has it."""
+        if self.gender:
+            return {"gender": self.gender, "noun": self.noun, **dict(self.forms)}
         return {name: getattr(self, name) for name in _FIELDS}
 
 
@@ -59,17 +68,22 @@ class Name:
         return PRONOUNS.get(self.groups.get("gender", ""), "they")
 
 
-def load_identities(file: str | Path | Mapping[str, Any] | None = None) -> Mapping[str, tuple[Group, ...]]:
-    """Read attribute → groups, from a file of the user's own, its content, or the built-in one."""
+def load_identities(
+    file: str | Path | Mapping[str, Any] | None = None, language: str = "en"
+) -> Mapping[str, tuple[Group, ...]]:
+    """Read attribute → groups, from a file of the user's own, its content, or the built-in one of the language."""
     if isinstance(file, Mapping):
         path, content = "identities", cast(Any, file)
     else:
-        path = _FOLDER / "identities.yaml" if file is None else Path(file).expanduser()
+        path = FOLDER / f"{language}.yaml" if file is None else Path(file).expanduser()
         content = read_yaml(path)
+        if file is None and language != "en":
+            content = content["groups"]
+    read = _group if language == "en" else partial(_inflected, language)
     if not isinstance(content, dict) or not content:
         raise DataError("write 'attribute:' and below it 'group: { adjective: WORD }'.", file=str(path))
     attributes = cast("Mapping[Any, Any]", content)
-    return {str(name): _groups(str(name), groups, str(path)) for name, groups in attributes.items()}
+    return {str(name): _groups(str(name), groups, str(path), read) for name, groups in attributes.items()}
 
 
 def choose_attributes(known: Mapping[str, tuple[Group, ...]], wanted: Sequence[str]) -> Mapping[str, tuple[Group, ...]]:
@@ -84,7 +98,7 @@ def load_names(file: str | Path | Sequence[Mapping[str, str]] | None = None) -> 
     """Read names from a CSV file with the column `name` and a column for each attribute that a name signals."""
     if not isinstance(file, str | Path | None):
         return tuple(Name(row["name"], {key: row[key] for key in row if key != "name"}) for row in file)
-    path = _FOLDER / "names.csv" if file is None else Path(file).expanduser()
+    path = FOLDER / "names.csv" if file is None else Path(file).expanduser()
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -101,10 +115,23 @@ def load_names(file: str | Path | Sequence[Mapping[str, str]] | None = None) -> 
     return tuple(found)
 
 
-def _groups(attribute: str, groups: Any, file: str) -> tuple[Group, ...]:
+def _groups(attribute: str, groups: Any, file: str, read: Callable[[str, str, Any, str], Group]) -> tuple[Group, ...]:
     if not isinstance(groups, dict) or len(cast("Mapping[Any, Any]", groups)) < 2:
         raise DataError(f"{attribute} needs at least two groups, to be compared.", file=file)
-    return tuple(_group(attribute, str(name), each, file) for name, each in cast("Mapping[Any, Any]", groups).items())
+    return tuple(read(attribute, str(name), each, file) for name, each in cast("Mapping[Any, Any]", groups).items())
+
+
+def _inflected(language: str, attribute: str, name: str, fields: Any, file: str) -> Group:
+    given = {str(key): str(value) for key, value in cast("dict[Any, Any]", fields).items()}
+    if not given.get("noun") or given.get("gender") not in _GENDERS:
+        raise DataError(
+            f"the group {name} needs a gender and a noun in the language {language}: {{ gender: f, noun: WORDS }} "
+            f"(the gender is {', '.join(_GENDERS[:-1])} or {_GENDERS[-1]}).",
+            file=file,
+        )
+    gender, noun = given.pop("gender"), given.pop("noun")
+    pronouns: Pronouns = "she" if gender == "f" else "he" if gender == "m" else "they"
+    return Group(attribute, name, noun, noun, pronouns, gender, tuple(given.items()))
 
 
 def _group(attribute: str, name: str, fields: Any, file: str) -> Group:

@@ -1,8 +1,8 @@
 """Writes a group into a prompt: into its slots, or into a plain prompt that names a person or says "I".
 
 Slots are `{person}`, `{name}`, `{pronoun}`, `{pronoun.object}`, `{pronoun.possessive}`, `{pronoun.possessive_noun}` and
-`{pronoun.reflexive}`. A prompt that cannot be written for a group without a doubtful sentence is left out, with a
-reason.
+`{pronoun.reflexive}`; `inflect` has those of other languages, where a prompt needs them. A prompt that cannot be
+written for a group without a doubtful sentence is left out, with a reason.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from evenhand.data.identities.grammar import (
     with_article,
     with_pronouns,
 )
+from evenhand.data.identities.inflect import GENDERS, SLOT, filled, grammar_of, needs_gender
+from evenhand.data.identities.inflect import LANGUAGES as INFLECTED
 from evenhand.data.identities.nouns import ADJECTIVES, COMPOUNDS, NOT_PERSONS_BEFORE, PERSONS
 
 SLOTS = ("person", "name", "pronoun", *(f"pronoun.{case}" for case in CASES[1:]))
@@ -57,28 +59,37 @@ class Variants:
     reason: str = ""
 
 
-def check_slots(text: str, where: str) -> None:
-    """Raise DataError for a slot that does not exist."""
-    for slot in _SLOT.findall(text):
-        if slot not in SLOTS:
-            known = ", ".join(f"{{{each}}}" for each in SLOTS)
-            raise DataError(f"{where}: there is no slot {{{slot}}}; use {known}, or double the braces to keep them.")
+def check_slots(text: str, where: str, language: str = "en") -> None:
+    """Raise DataError for a slot that does not exist in the language."""
+    slots = SLOTS if language == "en" else grammar_of(language).slots
+    for slot in (_SLOT if language == "en" else SLOT).findall(text):
+        if slot not in slots and "|" not in slot:
+            known = ", ".join(f"{{{each}}}" for each in slots)
+            others = [each for each in INFLECTED if slot in grammar_of(each).slots]
+            hint = f" (it is one of {', '.join(others)}: --set language={others[0]})" if others else ""
+            raise DataError(
+                f"{where}: there is no slot {{{slot}}} in the language {language}{hint}; use {known}, or double the "
+                "braces to keep them."
+            )
 
 
-def variants(text: str, groups: Sequence[Group], names: Sequence[Name], turn: int) -> Variants:
+def without_slots(text: str) -> str:
+    """Return what a prompt says itself, by which its language is told."""
+    return SLOT.sub("", text)
+
+
+def variants(text: str, groups: Sequence[Group], names: Sequence[Name], turn: int, language: str = "en") -> Variants:
     """Write the prompt for every group; `turn` rotates the names and what they have in common."""
-    slots = set(_SLOT.findall(text))
+    slots = set((_SLOT if language == "en" else SLOT).findall(text))
     attribute = groups[0].attribute
     chosen: Mapping[str, Name] = _names(groups, names, turn) if "name" in slots else {}
-    if slots:
+    if slots or language != "en":
+        if reason := _unfit(slots, attribute, chosen, language):
+            return Variants((), reason)
         if "name" in slots and len(chosen) < 2:
-            if "person" not in slots:
-                return Variants((), f"names do not show {attribute}, and it has no {{person}}")
             chosen = {group.name: names[turn % len(names)] for group in groups}
-        elif slots.isdisjoint({"person", "name"}) and attribute != GENDER:
-            return Variants((), f"its slots do not show {attribute}")
         found = [
-            _variant(group, _filled(text, group, chosen.get(group.name)), chosen.get(group.name))
+            _variant(group, _filled(text, group, chosen.get(group.name), language), chosen.get(group.name))
             for group in groups
             if "name" not in slots or group.name in chosen
         ]
@@ -92,6 +103,21 @@ def variants(text: str, groups: Sequence[Group], names: Sequence[Name], turn: in
     if len({each.text for each in found}) < len(found) or len(found) < 2:
         return Variants((), f"it would read the same for all groups of {attribute}")
     return Variants(tuple(found))
+
+
+def _unfit(slots: set[str], attribute: str, chosen: Mapping[str, Name], language: str) -> str:
+    """Return why the slots do not suit the attribute; "" if they do."""
+    shows_person = any(slot.startswith("person") for slot in slots)
+    if not slots:
+        return f"it has no slot, which a prompt in the language {language} needs; put {{person}} there"
+    if "name" in slots and len(chosen) < 2 and not shows_person:
+        return f"names do not show {attribute}, and it has no {{person}}"
+    if "name" not in slots and not shows_person and attribute != GENDER:
+        return f"its slots do not show {attribute}"
+    agrees = language != "en" and attribute != GENDER and needs_gender(slots)
+    if agrees and any(name.pronouns not in GENDERS for name in chosen.values()):
+        return "the names show no gender, by which its slots could agree"
+    return ""
 
 
 def _names(groups: Sequence[Group], names: Sequence[Name], turn: int) -> Mapping[str, Name]:
@@ -118,13 +144,15 @@ def _names(groups: Sequence[Group], names: Sequence[Name], turn: int) -> Mapping
 
 def _variant(group: Group, text: str, name: Name | None) -> Variant:
     text = text.replace("{{", "{").replace("}}", "}")
-    parts = [group.phrase, group.adjective, name.text if name else ""]
+    parts = [group.phrase, group.adjective, *(form for _, form in group.forms), name.text if name else ""]
     words = dict.fromkeys(word.lower() for part in parts for word in re.findall(r"\w+", part))
     return Variant(group, text, name, tuple(words))
 
 
-def _filled(text: str, group: Group, name: Name | None) -> str:
+def _filled(text: str, group: Group, name: Name | None, language: str = "en") -> str:
     """Fill the slots; each changes the article before it, or the verb after it."""
+    if language != "en":
+        return filled(text, group, name, grammar_of(language), by_name=group.attribute != GENDER)
     pronouns = name.pronouns if name is not None and group.attribute != GENDER else group.pronouns
     done, rest = "", text
     while match := _SLOT.search(rest):
@@ -244,11 +272,16 @@ MASKED = frozenset(
 """Words that differ between groups for reasons of grammar; they do not count in comparisons of answers."""
 
 
-def neutral(text: str, groups: Sequence[Group], names: Sequence[str]) -> str:
-    """Return the text without what shows a group: names become Alex, she and he they, "a Black nurse" a nurse."""
+def neutral(text: str, groups: Sequence[Group], names: Sequence[str], language: str = "en") -> str:
+    """Return the text without what shows a group: names become Alex, she and he they, "a Black nurse" a nurse.
+
+    In other languages than English names alone are replaced.
+    """
     if words := [re.escape(word) for name in names for word in name.split()]:
         text = re.sub(rf"\b(?:{'|'.join(words)})\b", "Alex", text)
         text = re.sub(r"\bAlex(?:\s+Alex)+\b", "Alex", text)
+    if language != "en":
+        return text
     text = re.sub(r"[A-Za-z]+", lambda match: gendered_noun(match[0], "they") or match[0], with_pronouns(text, "they"))
     adjectives = "|".join(re.escape(group.adjective) for group in groups)
     pattern = re.compile(rf"\b(?:{adjectives})\s+(?=([A-Za-z-]+))", re.IGNORECASE)
