@@ -31,7 +31,7 @@ from evenhand.judging.controls import NONSENSE, OTHER, SHUFFLED, Controls
 from evenhand.judging.readings import BY_QUESTION, Reading, asked
 from evenhand.judging.rubric import Ratings, Rubric, rate, token_at
 from evenhand.models.base import Model, read_replies
-from evenhand.reading.text import looks_like_refusal
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 
 QUALITIES = ("fluency", "coherence", "relevance")
