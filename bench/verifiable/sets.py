@@ -1,7 +1,8 @@
-"""The public sets as questions: BBQ, its Spanish, Catalan and Korean relatives, and difference awareness."""
+"""The public sets as questions: BBQ, its Spanish, Catalan, Korean and German relatives, difference awareness, GSM8K."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import io
@@ -59,6 +60,27 @@ def foreign_bbq(language: Language, data: Path, count: int, seed: int) -> list[Q
         for each in source.items(name)
     ]
     return _balanced(found, count, seed)
+
+
+def german_bbq(data: Path, count: int, seed: int) -> list[Question]:
+    """GG-BBQ: gender, in German; equally many with descriptions and with names, told and not told."""
+    found: list[Question] = []
+    for condition in ("amb", "disamb"):
+        for kind in ("", "proper_names_"):
+            for line in _text(data / "ggbbq" / f"bbq_de_{kind}{condition}_test.jsonl.gz").splitlines():
+                row = json.loads(line)
+                options = tuple(row[f"choice_{place}"] for place in range(3))
+                groups = ast.literal_eval(row["choice_info"])
+                unknown = next(place for place, (_, group) in groups.items() if group == "unknown")
+                told, words = f"{condition}ig", (row["context"], row["question"], options)
+                found.append(Question(told, *words, row["label"], unknown, kind or "descriptions", "de"))
+    return _balanced(found, count, seed)
+
+
+def school_sums(data: Path, count: int) -> list[tuple[str, int]]:
+    """(question, number) of the first GSM8K questions."""
+    rows = [json.loads(line) for line in _text(data / "gsm8k" / "part.jsonl.gz").splitlines()][:count]
+    return [(row["question"], int(row["answer"].split("####")[1].strip().replace(",", ""))) for row in rows]
 
 
 def difference_awareness(data: Path, count: int, seed: int) -> list[Question]:

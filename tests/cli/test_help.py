@@ -5,12 +5,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import click
 import pytest
 
 from evenhand.cli.groups import SECTIONS, Command, Group
 from evenhand.cli.main import main
+from evenhand.core.version import versions
 
 
 def _commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -185,3 +188,13 @@ def test_the_version_is_that_of_the_tree_without_installed_metadata():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"evenhand, version \d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+def test_a_copy_of_the_source_alone_still_records_its_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("evenhand.core.version._PROJECT", tmp_path / "pyproject.toml")
+    monkeypatch.setattr("evenhand.core.version.version", missing)
+
+    assert versions()["evenhand"] == "unknown"

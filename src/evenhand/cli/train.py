@@ -269,11 +269,11 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         None, "Rows of your own instead of generated questions.", metavar="ROWS", common=True
     )
     rows: int | None = option(
-        None, "Questions, held-out ones included (default 6000; of --data: all).", gt=0, common=True
+        None, "Questions, held-out ones included (default 10000; of --data: all).", gt=0, common=True
     )
     forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
     languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
-    general: float = option(0.5, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    general: float = option(0.4, "Share of the model's own answers to general prompts.", ge=0, lt=1)
     keep: float = option(
         3.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
     )

@@ -12,14 +12,17 @@ _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 def own_version() -> str:
-    """Our version: of the tree that is run, or of the installed package."""
+    """Our version: of the tree that is run, or of the installed package; unknown for a copy of the source alone."""
     if _PROJECT.is_file():
         import tomllib
 
         project = tomllib.loads(_PROJECT.read_text(encoding="utf-8")).get("project", {})
         if project.get("name") == "evenhand":
             return str(project["version"])
-    return version("evenhand")
+    try:
+        return version("evenhand")
+    except PackageNotFoundError:  # copied without its project file: no reason to lose a result
+        return "unknown"
 
 
 def versions() -> dict[str, str]:

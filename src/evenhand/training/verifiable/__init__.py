@@ -55,7 +55,7 @@ from evenhand.training.verifiable.questions import (
 
 NAME = "verifiable"
 _RANK = 16
-_ROWS = 6000
+_ROWS = 10000
 _GENERAL_BATCH = 128
 _DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
 """Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
@@ -70,12 +70,12 @@ class VerifiableOptions:
     data: Path | None = None
     """Rows of one's own: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
     rows: int | None = None
-    """Generated questions, held-out ones included (None: 6000), or the first rows of one's own (None: all)."""
+    """Generated questions, held-out ones included (None: 10000), or the first rows of one's own (None: all)."""
     forms: tuple[str, ...] = ()
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of the questions; none means all."""
-    general: float = 0.5
+    general: float = 0.4
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     keep: float = 3.0
     """Weight of the KL divergence from the untrained model on these rows; 0 trains on its answers as text."""
@@ -116,7 +116,7 @@ class VerifiableOptions:
     def sft_options(self) -> SFTOptions:
         """Return the options of the fine-tuning."""
         full = self.lora is None
-        own: dict[str, Any] = {"batch": 32, "micro_batch": 16, "lr": 5e-5 if full else 2e-4}
+        own: dict[str, Any] = {"batch": 32, "micro_batch": 16, "lr": 5e-5 if full else 3e-4}
         return SFTOptions(
             model=self.model,
             data=self.out / "questions",
