@@ -335,3 +335,14 @@ def test_logits_of_small_weights_are_not_rounded(folder: Path) -> None:
     assert torch.allclose(rounded.float(), exact, atol=0.05)
     assert not torch.equal(rounded.float(), exact)
     assert model.get_input_embeddings().weight.dtype == torch.bfloat16
+
+
+def test_answers_of_an_adapter_are_not_reused_in_other_runs_because_its_base_may_change(tmp_path: Path) -> None:
+    """Its folder does not hold the weights below it, so the sum of its files does not tell which these are."""
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "../base"}')
+
+    fixed = [HFModel(str(tmp_path / name), ModelOptions()).fixed for name in ("whole", "adapter")]
+
+    assert fixed == [True, False]

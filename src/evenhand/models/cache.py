@@ -81,14 +81,13 @@ class ResponseCache:
         if (own := self._unwritten.get(key)) is not None:
             return [own]
         try:
-            found = self._db.execute(
-                "SELECT scope, fingerprint, value, at FROM answers WHERE key = ? ORDER BY scope = ? DESC, at DESC",
-                (key, self.scope),
-            ).fetchall()
+            query = "SELECT scope, fingerprint, value, at FROM answers WHERE key = ?"
+            found = [Entry(*row) for row in self._db.execute(query, (key,))]
         except sqlite3.Error as error:
             warnings.warn(f"The response cache {self.path} cannot be read: {error}.", stacklevel=2)
             return []
-        return [Entry(*row) for row in found]
+        # Sorted here, because there is hardly ever more than one.
+        return sorted(found, key=lambda each: (each.scope == self.scope, each.at), reverse=True)
 
     def read(self, key: bytes, entry: Entry) -> Generation | None:
         """Return an entry as a hit; None if it is damaged, and then it is removed."""

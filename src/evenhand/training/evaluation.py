@@ -80,7 +80,7 @@ def evaluate(
     evaluation: Evaluation, models: Mapping[str, str], folder: Path, announce: Announce
 ) -> dict[str, list[Path]]:
     """Run what is not finished yet; return the runs of each benchmark, in the order of the models."""
-    settings = Settings(cache=cache_folder() / "responses.sqlite", resume=True)
+    settings = Settings(cache=cache_folder() / "responses.sqlite", reuse_answers=False, resume=True)
     runs: dict[str, list[Path]] = {}
     for benchmark, plans in evaluation.plans(models).items():
         for name, plan in plans.items():

@@ -91,6 +91,8 @@ class HFModel(Model):
         self.spec = f"hf/{name}"
         self._files = ModelFiles(name)
         self.path = self._files.path
+        # The weights below an adapter lie elsewhere and are not part of its sum.
+        self.fixed = self.path is None or not (self.path / "adapter_config.json").is_file()
         self._concurrency = max(1, options.concurrency)
         self._wanted_batch: int | None = None if "batch" not in options.extra else int(options.extra["batch"])
         self._device: str | None = options.extra.get("device")
