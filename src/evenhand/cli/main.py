@@ -157,6 +157,10 @@ def entry() -> NoReturn:
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except Exception as error:
+        from evenhand.runs.file import damage_of_opened
+
+        if damage := damage_of_opened():
+            _fail(damage)
         _fail(
             f"This is a fault of Evenhand, please report it: {type(error).__name__}: {error} "
             "(EVENHAND_DEBUG=1 shows where). Whatever a run has finished is kept.",

@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,39 @@ def migrate(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"its file is damaged and has no table {', '.join(sorted(missing))}")
 
 
+_INTEGER, _NUMBER, _TEXT = "'integer'", "'integer', 'real'", "'text'"
+_MAYBE = ", 'null'"
+_TYPES: Mapping[str, Mapping[str, str]] = {
+    "turns": {
+        **dict.fromkeys(("sample", "arm", "calls", "cached", "prompt_tokens", "completion_tokens"), _INTEGER),
+        **dict.fromkeys(("retries", "thought_tokens"), _INTEGER),
+        **{"role": _TEXT, "latency": _NUMBER, "cost": _NUMBER + _MAYBE, "recorded": _NUMBER + _MAYBE},
+    },
+    "outcomes": {
+        **dict.fromkeys(("sample", "arm", "at_limit"), _INTEGER),
+        **{"status": _TEXT, "reason": _TEXT + _MAYBE, "seconds": _NUMBER, "reading": _TEXT + _MAYBE},
+    },
+    "scores": {
+        **dict.fromkeys(("sample", "arm", "iteration"), _INTEGER),
+        **{"scorer": _TEXT, "status": _TEXT, "reason": _TEXT + _MAYBE},
+    },
+}
+"""What the columns of a row hold; SQLite itself lets any column hold anything."""
+_SOUND = {
+    table: " AND ".join(f"typeof({column}) IN ({types})" for column, types in columns.items())
+    for table, columns in _TYPES.items()
+}
+_FACTS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("plan", "options", "benchmark", "searches", "files", "versions", "scorers", "arms"), dict),
+    **dict.fromkeys(("settings", "scoring"), dict),
+    **dict.fromkeys(("models", "caveats", "notes"), list),
+    **dict.fromkeys(("identity", "created", "scope", "scorer"), str),
+    **{"samples": int, "seconds": (int, float)},
+}
+"""What facts hold, if they are set."""
+_OPENED: deque[Path] = deque(maxlen=20)
+"""Folders of the runs that this process opened last."""
+
 FILE_NAME = "run.sqlite"
 LOG_NAME = f"{FILE_NAME}-wal"
 """SQLite's write-ahead log: what was committed and is not in the file yet."""
@@ -130,6 +165,7 @@ class RunFile:
 
     def __init__(self, directory: Path, *, create: bool = False, skip_damaged: bool = False) -> None:
         self.directory = directory
+        _OPENED.append(directory)
         self.path = directory / FILE_NAME
         left_out = _LEFT_OUT.get()
         self.damaged: list[str] = [] if left_out is None else left_out.setdefault(directory, [])
@@ -154,6 +190,9 @@ class RunFile:
                 self._copy()
                 self._read = self._connect()
             migrate(self._read)
+            if self._skip_damaged:
+                for table, sound in _SOUND.items():  # in place of the tables, for all that is read
+                    self._read.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} WHERE {sound}")  # noqa: S608
             if self.get(OPEN) and (create or not is_locked(directory)):
                 self._recover(log_is_lost)
         except BaseException as error:
@@ -198,15 +237,23 @@ class RunFile:
 
     def damage(self) -> str | None:
         """Say which damaged rows were left out so far."""
+        if self._skip_damaged and not is_locked(self.directory):  # a run that goes on is counted at its end
+            with contextlib.suppress(OSError, sqlite3.Error):
+                stamp = self.path.stat()
+                rows = _unsound_rows(self.path, stamp.st_mtime_ns, stamp.st_size)
+                self.damaged += [each for each in rows if each not in self.damaged]
         return _damage(self.directory, self.damaged) if self.damaged else None
 
     def get(self, key: str) -> Any:
         """Return a fact by name; None if it was never set."""
         row = self._read.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
         try:
-            return None if row is None else orjson.loads(row[0])
+            value = None if row is None else orjson.loads(row[0])
         except orjson.JSONDecodeError as error:
             raise unreadable(self.directory, f"its fact {key} is no JSON") from error
+        if value is not None and not isinstance(value, _FACTS.get(key, object)):
+            raise unreadable(self.directory, f"its fact {key} is of another kind than facts of this name")
+        return value
 
     def put(self, **facts: Any) -> None:
         with store_errors(self.directory), sqlite.transaction(self._read):
@@ -214,6 +261,37 @@ class RunFile:
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)",
                 [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
             )
+
+
+def _unsound(db: sqlite3.Connection) -> list[str]:
+    """Count the rows whose columns hold something else than they should, by table."""
+    counts = {
+        table: db.execute(f"SELECT COUNT(*) FROM main.{table} WHERE NOT ({sound})").fetchone()[0]  # noqa: S608
+        for table, sound in _SOUND.items()
+    }
+    return [f"{count:,} rows of the table {table}" for table, count in counts.items() if count]
+
+
+@lru_cache(maxsize=100)
+def _unsound_rows(path: Path, _mtime: int, _size: int) -> list[str]:
+    """Count them once for each state of a file: every row is read for it."""
+    with contextlib.closing(sqlite.connect_to_read(path)) as db:
+        return _unsound(db)
+
+
+def damage_of_opened() -> str | None:
+    """Say which of the runs that this process opened has rows of wrong types, for a fault that these may explain."""
+    for directory in reversed(_OPENED):
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite.connect_to_read(directory / FILE_NAME)) as db,
+        ):
+            if rows := _unsound(db):
+                return (
+                    f"The run in {directory} is damaged: {', '.join(rows)} cannot be read. Report, show, export, "
+                    "evidence, paper and resume go on without them if given --skip-damaged."
+                )
+    return None
 
 
 def is_lost(log: Path) -> bool:

@@ -408,7 +408,7 @@ _COLUMNS = {
 
 def _insert(table: str, verb: str = "INSERT") -> str:
     columns = _COLUMNS[table]
-    return f"{verb} INTO {table} ({columns}) VALUES ({','.join('?' * (columns.count(',') + 1))})"
+    return f"{verb} INTO main.{table} ({columns}) VALUES ({','.join('?' * (columns.count(',') + 1))})"
 
 
 _INSERT_TURN = _insert("turns")
@@ -503,9 +503,10 @@ class Store(RunReader):
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            damage = self.damage()
             self._read.close()
             self._temporary.close()
-            if damage := self.damage():
+            if damage:
                 warnings.warn(damage, stacklevel=2)
 
     def add_samples(self, samples: Iterable[Sample]) -> int:
@@ -616,4 +617,4 @@ class Store(RunReader):
     def forget(self, status: Status) -> int:
         """Delete the outcomes with this status, so that they are run again; their turns are kept."""
         with store_errors(self.directory):
-            return self._read.execute("DELETE FROM outcomes WHERE status = ?", (status,)).rowcount
+            return self._read.execute("DELETE FROM main.outcomes WHERE status = ?", (status,)).rowcount
