@@ -141,14 +141,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_pack_holds_what_auditors_ask_for(run: Path, tmp_path: Path):
     pack = read_pack([run])
 
-    written, missing = write_pack(pack, tmp_path / "pack", pdf=False)
+    written, _, missing = write_pack(pack, tmp_path / "pack", pdf=False)
 
     assert missing == ""
     assert {str(path.relative_to(tmp_path / "pack")) for path in written} == {
         "evidence.html",
         "evidence.json",
         "model-card.md",
+        "manifest.json",
         "plans/run.yaml",
+        "grades/run.json",
+        "grades/run.jsonl",
         "every_eval_ever/run-1.json",
         "every_eval_ever/run-2.json",
     }
@@ -211,7 +214,7 @@ def test_a_pack_made_again_keeps_nothing_of_the_earlier_one(run: Path, tmp_path:
     for name in ("plans/other.yaml", "every_eval_ever/other-1.json", "evidence.pdf", "my-notes.txt"):
         (tmp_path / name).write_text("of another run")
 
-    written, _ = write_pack(read_pack([run]), tmp_path, pdf=False)
+    written, *_ = write_pack(read_pack([run]), tmp_path, pdf=False)
 
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == {*written, tmp_path / "my-notes.txt"}
 
@@ -225,7 +228,7 @@ def test_without_a_browser_the_pack_says_how_to_print(run: Path, tmp_path: Path,
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("evenhand.evidence._MAC", "")
 
-    written, missing = write_pack(read_pack([run]), tmp_path / "pack")
+    written, _, missing = write_pack(read_pack([run]), tmp_path / "pack")
 
     assert "print evidence.html" in missing
     assert all(path.suffix != ".pdf" for path in written)
@@ -236,9 +239,9 @@ def test_without_a_browser_the_pack_says_how_to_print(run: Path, tmp_path: Path,
 @pytest.mark.processes
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium here")
 def test_a_browser_prints_the_pdf(run: Path, tmp_path: Path):
-    written, _ = write_pack(read_pack([run]), tmp_path)
+    written, *_ = write_pack(read_pack([run]), tmp_path)
 
-    assert written[-1].read_bytes().startswith(b"%PDF")
+    assert next(path for path in written if path.suffix == ".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_every_candidate_of_a_choice_is_a_person():

@@ -49,7 +49,7 @@ def suite(request: SuiteCommand) -> int:
       evenhand suite quick --model openai/gpt-4o-mini --dry-run
       evenhand suite quick --model openai/gpt-4o-mini --budget '$2' --out suite
       evenhand resume suite
-      evenhand evidence suite/*/                      (a pack for auditors)
+      evenhand evidence pack suite/*/                 (a pack for auditors)
     """
     out, html = read_out(request.out)
     if html is not None:
@@ -90,7 +90,7 @@ def print_page(result: SuiteResult) -> None:
     _print_missing(result.missing)
     click.echo(f"In all: {sum_of(result)}.")
     click.echo(f"Page: {result.folder / PAGE}, with more numbers and a report of each area")
-    click.echo(f"For auditors: evenhand evidence {result.folder}/*/")
+    click.echo(f"For auditors: evenhand evidence pack {result.folder}/*/")
 
 
 def _print_missing(missing: Any) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +21,14 @@ import yaml
 from evenhand.core.errors import UsageError
 from evenhand.core.files import scratch
 from evenhand.core.version import own_version
+from evenhand.evidence.disclosed import MANIFEST, Verified, disclose, seal, verify
 from evenhand.evidence.exports import documents, model_card
 from evenhand.evidence.facts import LIMITS, RunFacts, Standard, mappings, read_run
 from evenhand.evidence.page import evidence_page
+from evenhand.runs.own import FOLDER as OWN_FILES
+from evenhand.runs.stored import StoredRun
 
-__all__ = ["Pack", "card_section", "read_pack", "write_pack"]
+__all__ = ["Pack", "Verified", "card_section", "read_pack", "verify", "write_pack"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge", "microsoft-edge")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -46,7 +50,7 @@ class Pack:
 def read_pack(folders: Sequence[Path], *, title: str | None = None, skip_damaged: bool = False) -> Pack:
     """Read stored runs; the same folder twice, or no run at all, is refused."""
     if not folders:
-        raise UsageError("Name one run or more: evenhand evidence runs/first.")
+        raise UsageError("Name one run or more: evenhand evidence pack runs/first.")
     resolved = [folder.resolve() for folder in folders]
     if len({*resolved}) < len(resolved):
         raise UsageError("A run is named twice; name each once.")
@@ -71,8 +75,13 @@ def read_pack(folders: Sequence[Path], *, title: str | None = None, skip_damaged
     )
 
 
-def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | None = None) -> tuple[list[Path], str]:
-    """Write all files of the pack; return them, and why there is no PDF (empty if there is one or none is wanted)."""
+def write_pack(
+    pack: Pack, folder: Path, *, pdf: bool = True, browser: str | None = None
+) -> tuple[list[Path], str, str]:
+    """Write all files of the pack.
+
+    Return them, the hash by which the pack is known, and why there is no PDF (empty if there is one or none is wanted).
+    """
     found = find_browser(browser) if pdf else None
     folder.mkdir(parents=True, exist_ok=True)
     _remove_earlier(folder)
@@ -96,20 +105,33 @@ def write_pack(pack: Pack, folder: Path, *, pdf: bool = True, browser: str | Non
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         written.append(target)
-    if not pdf:
-        return written, ""
-    if found is None:
-        return written, "No PDF: there is no Chromium, Chrome or Edge here; print evidence.html from any browser."
-    print_pdf(found, html, folder / "evidence.pdf")
-    return [*written, folder / "evidence.pdf"], ""
+    for run in pack.runs:
+        written += _disclosed(run, folder)
+    if found is not None:
+        print_pdf(found, html, folder / "evidence.pdf")
+        written.append(folder / "evidence.pdf")
+    missing = "No PDF: there is no Chromium, Chrome or Edge here; print evidence.html from any browser."
+    return [*written, folder / MANIFEST], seal(folder, written), missing if pdf and found is None else ""
+
+
+def _disclosed(run: RunFacts, folder: Path) -> list[Path]:
+    """Write the grades of a run, and the user's own files that its plan names."""
+    stored = StoredRun.open(Path(run.folder), skip_damaged=True)
+    with closing(stored.store):
+        disclose(stored, run.name, folder)
+        if (stored.directory / OWN_FILES).is_dir():
+            shutil.copytree(stored.directory / OWN_FILES, folder / OWN_FILES, dirs_exist_ok=True)
+    grades = [folder / "grades" / f"{run.name}{ending}" for ending in (".json", ".jsonl")]
+    return [*grades, *(path for path in (folder / OWN_FILES).rglob("*") if path.is_file())]
 
 
 def _remove_earlier(folder: Path) -> None:
     """Remove the files of a pack that was made here before and may be about other runs."""
     if (folder / "evidence.json").is_file():
-        for pattern in ("plans/*.yaml", "every_eval_ever/*.json", "evidence.pdf"):
+        for pattern in ("plans/*.yaml", "grades/*.json*", "every_eval_ever/*.json", "evidence.pdf"):
             for path in folder.glob(pattern):
                 path.unlink()
+        shutil.rmtree(folder / OWN_FILES, ignore_errors=True)
 
 
 def card_section(pack: Pack) -> str:

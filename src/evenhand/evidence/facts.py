@@ -109,7 +109,7 @@ def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
     result = study([folder], skip_damaged=skip_damaged)
     run = StoredRun.open(folder, skip_damaged=skip_damaged)
     try:
-        plan = run.store.get("plan")
+        plan = repeatable(run)
         prompts = {name: digest for name, digest in prompts_used(run.store).items() if digest}
         benchmark = run.benchmark()
         groups = Counter(str(sample.metadata.get(benchmark.group_key, "all")) for _, sample in run.store.samples())
@@ -117,7 +117,7 @@ def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
     finally:
         run.store.close()
     stored: Mapping[str, Any] = next(iter(result.provenance.values()))
-    sheet = _data_sheet(benchmark, stored["benchmark"], plan["benchmark_options"], groups)
+    sheet = _data_sheet(benchmark, stored["benchmark"], stored["plan"]["benchmark_options"], groups)
     return RunFacts(
         folder.resolve().name,
         str(folder),
@@ -128,6 +128,39 @@ def read_run(folder: Path, *, skip_damaged: bool = False) -> RunFacts:
         _rates(folder, benchmark, skip_damaged),
         plan,
     )
+
+
+def repeatable(run: StoredRun) -> dict[str, Any]:
+    """The plan of a run as it can be run from the folder of a pack: files of the user's own are those in the pack.
+
+    An endpoint that was named by the environment is named as it was.
+    """
+    stored: dict[str, Any] = run.store.get("plan")
+    kept: dict[str, str] = run.store.get("kept") or {}
+
+    def placed(text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        file, colon, rest = text.partition(":")
+        return kept[text] if text in kept else f"{kept[file]}{colon}{rest}" if file in kept else text
+
+    endpoints = {each["spec"]: each["endpoint"] for each in run.store.get("models") or () if each.get("endpoint")}
+
+    def reached(model: Mapping[str, Any]) -> dict[str, Any]:
+        endpoint = endpoints.get(model["spec"])
+        where = model.get("base_url") or (str(endpoint).removesuffix("/chat/completions") if endpoint else None)
+        return {name: value for name, value in {**model, "base_url": where}.items() if value not in (None, {})}
+
+    templates = stored.get("templates")
+    return {
+        **{name: value for name, value in stored.items() if value is not None and name != "judges"},
+        "benchmark": placed(stored["benchmark"]),
+        "benchmark_options": {name: placed(value) for name, value in stored["benchmark_options"].items()},
+        "methods": [{**each, "name": placed(each["name"])} for each in stored["methods"]],
+        "models": [{role: reached(model) for role, model in each.items()} for each in stored["models"]],
+        **({"scorers": [placed(each) for each in stored["scorers"]]} if stored.get("scorers") else {}),
+        **({"templates": placed(templates["folder"])} if templates else {}),
+    }
 
 
 def _rates(folder: Path, benchmark: Benchmark, skip_damaged: bool) -> list[Rates]:

@@ -10,6 +10,7 @@ import orjson
 
 from evenhand.core.format import DASH, count, duration, money, p_value, plural
 from evenhand.core.types import Usage
+from evenhand.evidence.disclosed import repeats
 from evenhand.evidence.facts import MappedItem, RunFacts
 from evenhand.evidence.rates import FOUR_FIFTHS, RateRow, RateTable
 from evenhand.show.markup import Html, tag
@@ -39,11 +40,25 @@ def evidence_page(pack: Pack) -> Page:
         pack.title,
         "evidence pack",
         tag("p", f"Made on {pack.made[:10]} from {plural(len(pack.runs), 'stored run')}.", class_="lead"),
-        sentences((sentence for run in pack.runs for sentence in run.study.verdicts), "verdicts"),
+        [_found(run, alone=len(pack.runs) == 1) for run in pack.runs],
         footnote("No statement of conformity with any law or standard."),
     )
     shown = [Part(name, title, html) for name, title, html in parts if html is not None]
     return Page(pack.title, [first, *shown], ("paper.css",))
+
+
+def _found(run: RunFacts, *, alone: bool) -> Html:
+    """What a run has found, and beside it all that qualifies its numbers."""
+    study = run.study
+    qualified = [each for each in dict.fromkeys((*study.caveats, *study.warnings)) if each not in study.verdicts]
+    return tag(
+        "div",
+        None if alone else tag("h3", f"{run.name}: {study.benchmark}"),
+        sentences(study.verdicts, "verdicts"),
+        [tag("p", tag("b", "Read with it:")), sentences(f"{each.rstrip('.')}." for each in qualified)]
+        if qualified
+        else None,
+    )
 
 
 def _words(title: str, heads: Sequence[str], rows: Iterable[Sequence[Content]]) -> Html:
@@ -297,17 +312,24 @@ def _looked_up(items: Sequence[MappedItem]) -> list[Html | str]:
 
 
 def _repeat(pack: Pack) -> Html:
-    commands = [f"evenhand run --config plans/{run.name}.yaml --out runs/{run.name}" for run in pack.runs]
+    commands = ["evenhand evidence verify .", *(repeats(run.name) for run in pack.runs)]
+    again = f"evenhand evidence pack {' '.join(f'repeated/{run.name}' for run in pack.runs)}"
     versions = {name: str(value) for run in pack.runs for name, value in run.provenance.get("versions", {}).items()}
     identities = [[run.name, code(str(run.provenance.get("identity", DASH)))] for run in pack.runs]
     return section(
         "repeat",
         "How to repeat it",
-        "The same plan, data, models and seeds give the same samples and, from deterministic models, the same answers.",
-        tag("pre", "\n".join([*commands, "evenhand evidence " + " ".join(f"runs/{run.name}" for run in pack.runs)])),
+        "In the folder of this pack. The first command computes every number again from the grades in the pack. The "
+        "others ask the models again: the same plan, data, models and seeds give the same samples and, from "
+        "deterministic models, the same answers.",
+        tag("pre", "\n".join([*commands, again])),
         tag("h3", "Versions"),
         _words("Versions", ["Package", "Version"], sorted(versions.items())),
         tag("h3", "Identity of the runs"),
-        tag("p", "A hash of plan, data, models and prompts: a run with the same one has measured the same."),
+        tag(
+            "p",
+            "A hash of plan, data, models and prompts: a run with the same one has measured the same. The names of "
+            "files of the user's own are part of it, and are others in this pack.",
+        ),
         _words("Identities", ["Run", "Identity"], identities),
     )

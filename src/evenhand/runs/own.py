@@ -20,6 +20,7 @@ from evenhand.core.errors import PlanError
 from evenhand.core.files import sha256
 from evenhand.core.registry import place_of_file
 from evenhand.core.types import Grade, Outcome, Record, Sample, Status, Unscored
+from evenhand.data.sets import SETS
 from evenhand.methods.base import METHODS
 from evenhand.runs.plan import Plan
 from evenhand.runs.store import FINAL, Scored
@@ -41,11 +42,12 @@ _DECLARED = ("name", "version", "kind", "headline", "guardrails", "followed", "g
 def keep_files(plan: Plan, directory: Path) -> dict[str, str]:
     """Copy the files that a plan names into the run's folder; return name → place in it.
 
-    Folders of data are not copied, except that of templates.
+    Folders of data are not copied, except that of templates; nor are files of public sets, which have licences.
     """
+    public = {file.name for each in SETS.values() for file in each.files}
     kept: dict[str, str] = {}
     for name, path in _named(plan):
-        if path.is_file() and path.stat().st_size <= LARGEST:
+        if path.name not in public and path.is_file() and path.stat().st_size <= LARGEST:
             kept[name] = _copied(path, path.name, directory)
     if plan.templates is not None:
         root = Path(plan.templates.folder)

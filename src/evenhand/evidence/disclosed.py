@@ -1,0 +1,339 @@
+"""The grades behind a pack's numbers, disclosed as text, and the check that recomputes every number from them.
+
+A line of `grades/RUN.jsonl` is one sample, or what came of it in one arm, with the hash of the line's other fields, so
+that a changed grade can be named. Prompts and answers are not disclosed. A pack is checked by making a run of these
+lines again, and studying that: no model is called, and no code of the pack is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+import orjson
+
+from evenhand.core import aio
+from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.files import json_lines, scratch, sha256, write_json, write_json_lines
+from evenhand.core.types import Sample
+from evenhand.core.version import own_version
+from evenhand.evidence.facts import RunFacts, read_run
+from evenhand.runs.plan import read_plan_file
+from evenhand.runs.store import Rows, Store
+from evenhand.runs.stored import StoredRun
+from evenhand.runs.trust import python_in
+
+MANIFEST = "manifest.json"
+PACK = "evidence.json"
+_FACTS = (
+    *("identity", "plan", "options", "benchmark", "models", "files", "versions", "created", "seconds", "samples"),
+    *("scorer", "scorers", "arms", "caveats", "notes", "described", "summaries", "shard"),
+)
+"""What a study needs to know of a run besides its grades."""
+_MOST = 20
+"""Findings that are named of one kind."""
+
+
+# --- writing ---
+
+
+def disclose(run: StoredRun, name: str, folder: Path) -> None:
+    """Write the facts and grades of a run."""
+    write_json(folder / "grades" / f"{name}.json", {key: run.store.get(key) for key in _FACTS})
+    write_json_lines(folder / "grades" / f"{name}.jsonl", map(_sealed, _rows(run.store)))
+
+
+def _rows(store: Store) -> Iterator[dict[str, Any]]:
+    numbers: dict[int, str] = {}
+    for number, sample in store.samples():
+        numbers[number] = sample.id
+        yield {
+            "sample": sample.id,
+            "number": number,
+            "kind": sample.kind,
+            "choices": len(sample.choices),
+            "cluster": sample.cluster,
+            "metadata": sample.metadata,
+        }
+    grades: dict[tuple[int, int], list[Any]] = {}
+    for number, arm, *grade, body in store.select(
+        "SELECT sample, arm, scorer, iteration, status, reason, body FROM scores"
+        " ORDER BY sample, arm, iteration, scorer"
+    ):
+        grades.setdefault((number, arm), []).append([*grade, None if body is None else orjson.loads(body)])
+    for number, arm, status, reason, seconds, at_limit, reading in store.select(
+        "SELECT sample, arm, status, reason, seconds, at_limit, reading FROM outcomes ORDER BY sample, arm"
+    ):
+        found = {"sample": numbers.get(number, ""), "number": number, "arm": arm, "status": status, "reason": reason}
+        rest = {"seconds": seconds, "at_limit": at_limit, "reading": reading}
+        yield {**found, **rest, "grades": grades.get((number, arm), [])}
+
+
+def _sealed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "sha256": _seal(row)}
+
+
+def _seal(row: Mapping[str, Any]) -> str:
+    content = {name: value for name, value in row.items() if name != "sha256"}
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def seal(folder: Path, files: Iterable[Path]) -> str:
+    """Write the hashes of a pack's files; return the hash of that list, by which the whole pack is known."""
+    sums = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
+    write_json(folder / MANIFEST, {"evenhand": own_version(), "sha256": sums})
+    return sha256(folder / MANIFEST)
+
+
+# --- checking ---
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a check of a pack has found."""
+
+    seal: str
+    """The hash of the list of hashes."""
+    files: int = 0
+    grades: int = 0
+    numbers: int = 0
+    """Numbers that were recomputed."""
+    faults: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """What was not checked, and why."""
+    commands: list[str] = field(default_factory=list[str])
+    """What repeats the runs."""
+    needs: list[str] = field(default_factory=list[str])
+    """What these commands run and reach."""
+
+
+def verify(folder: Path) -> Verified:
+    """Check a pack: the hashes of its files and grades, and every number, recomputed from the grades."""
+    listed, pack = _object(folder / MANIFEST), _object(folder / PACK)
+    found = Verified(sha256(folder / MANIFEST))
+    _check_files(folder, listed.get("sha256"), found)
+    if listed.get("evenhand") != own_version():
+        found.notes.append(
+            f"The pack was made by Evenhand {listed.get('evenhand')}, and this is {own_version()}; a later version may "
+            "compute a number otherwise"
+        )
+    runs: Any = pack.get("runs")
+    for run in cast("list[Mapping[str, Any]]", runs) if isinstance(runs, list) else []:
+        name = str(run.get("name"))
+        if PurePosixPath(name).name != name:
+            raise DataError("a run has a name that is no file name.", file=folder / PACK)
+        try:
+            _check_run(folder, name, run, found)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            found.faults.append(f"The grades of {name} cannot be read ({type(error).__name__}: {error})")
+        except EvenhandError as error:
+            found.faults.append(f"The numbers of {name} cannot be computed: {str(error).rstrip('.')}")
+        found.commands.append(repeats(name))
+        found.needs += _needs(folder, name)
+    if not found.commands:
+        found.faults.append(f"{folder / PACK} names no run")
+    return found
+
+
+def repeats(name: str) -> str:
+    """The command, given in the folder of a pack, that repeats a run."""
+    return f"evenhand run --config plans/{name}.yaml --out repeated/{name}"
+
+
+def _needs(folder: Path, name: str) -> Iterator[str]:
+    """Say which Python of the pack repeats a run, and where it sends requests."""
+    plan = read_plan_file(folder / "plans" / f"{name}.yaml")
+    for file in python_in(plan):
+        yield f"{name} runs the Python file {file}; read it first"
+    for model in (model for models in plan.get("models") or () for model in models.values()):
+        if model.get("base_url"):
+            key = model.get("key", "its usual variable") or "no variable"
+            yield f"{name} sends requests for {model['spec']} to {model['base_url']}, with the key in {key}"
+
+
+def _object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UsageError(f"There is no {path}; name the folder of a pack that `evenhand evidence pack` made.")
+    try:
+        value = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error}).", file=path) from error
+    if not isinstance(value, dict):
+        raise DataError("not a JSON object.", file=path)
+    return cast("dict[str, Any]", value)
+
+
+def _check_files(folder: Path, sums: Any, found: Verified) -> None:
+    known = {name: str(digest) for name, digest in cast("dict[str, Any]", sums or {}).items()}
+    there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    for name, digest in known.items():
+        if name not in there:
+            found.faults.append(f"{name} is missing")
+        elif sha256(there[name]) != digest:
+            found.faults.append(f"{name} was changed: its hash is not the one in {MANIFEST}")
+        found.files += 1
+    added = sorted(
+        name for name in there if name not in known and name != MANIFEST and not name.startswith("repeated/")
+    )
+    found.notes += [f"{name} is not part of the pack" for name in added[:_MOST]]
+
+
+def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verified) -> None:
+    with scratch() as place:
+        target = place / name
+        described = _rebuilt(folder, name, target, found)
+        facts = read_run(target)
+    whole = not (described.get("left_out") or described.get("audited"))
+    for where, said, computed in _numbers(stated, as_numbers(facts), whole=whole):
+        found.numbers += len(cast("list[Any]", computed)) if isinstance(computed, list) else 1
+        if not _same(said, computed):
+            found.faults.append(f"{name}, {where}: the pack says {_short(said)}, the grades give {_short(computed)}")
+    if not whole:
+        left = ", ".join([*map(str, described.get("left_out") or ()), *(["its audit"] if described["audited"] else [])])
+        found.notes.append(f"Of {name}, this takes code of its benchmark and was not recomputed: {left}; effects")
+
+
+def _rebuilt(folder: Path, name: str, target: Path, found: Verified) -> Mapping[str, Any]:
+    """Make a run of disclosed grades; return what it says of a benchmark of its own."""
+    facts = _object(folder / "grades" / f"{name}.json")
+    samples: list[tuple[int, Sample]] = []
+    rows = Rows()
+    file = folder / "grades" / f"{name}.jsonl"
+    changed = 0
+    for line, row in json_lines(file):
+        if row.get("sha256") != _seal(row):
+            changed += 1
+            if changed <= _MOST:
+                arm = f" in arm {row['arm']}" if "arm" in row else ""
+                found.faults.append(f"{file.relative_to(folder)}, line {line}: {row.get('sample')}{arm} was changed")
+        if "arm" not in row:
+            samples.append((row["number"], _sample(row)))
+            continue
+        found.grades += 1
+        place = (row["number"], row["arm"])
+        rows.outcomes.append(
+            (*place, row["status"], row["reason"], row["seconds"], row["at_limit"], row["reading"], None)
+        )
+        for scorer, iteration, status, reason, values in row["grades"]:
+            body = None if values is None else orjson.dumps(values).decode()
+            rows.scores.append((*place, scorer, iteration, status, reason, body))
+    if changed > _MOST:
+        found.faults.append(f"{file.relative_to(folder)}: {changed - _MOST:,} more lines were changed")
+    with closing(Store(target, create=True)) as store:
+        store.add_numbered(samples)
+        store.put(**{key: facts[key] for key in _FACTS if facts.get(key) is not None})
+        aio.run(store.record_rows(rows))
+    return facts.get("described") or {}
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    choices = ("",) * int(row["choices"])
+    return Sample(row["sample"], row["kind"], "", choices=choices, cluster=row["cluster"], metadata=row["metadata"])
+
+
+def as_numbers(run: RunFacts) -> dict[str, Any]:
+    """What of a run in a pack is computed from grades."""
+    labels = {arm.id: arm.label for arm in run.arms}
+    return {
+        "samples": run.data.samples,
+        "groups": dict(run.data.groups),
+        "arms": {
+            arm.label: {
+                "statuses": dict(arm.statuses),
+                "not_run": arm.pending,
+                "estimates": {
+                    f"{each.metric}, {each.group}": [each.value, each.low, each.high, each.n] for each in arm.estimates
+                },
+            }
+            for arm in run.arms
+        },
+        "effects": {
+            f"{labels.get(each.before)} → {labels.get(each.after)}, {each.metric}, {each.group}": [
+                *(each.difference, each.low, each.high, each.n, each.p_value, each.p_adjusted)
+            ]
+            for each in run.study.effects
+        },
+        "rates": {
+            f"{each.arm}, {' × '.join(table.by)}, {row.category}": [row.people, row.selected, row.rate, row.ratio]
+            for each in run.rates
+            for table in each.tables
+            for row in table.rows
+        },
+    }
+
+
+def _stated(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, of a run as the pack states it."""
+    effect = ("difference", "low", "high", "n", "p_value", "p_adjusted")
+    return {
+        "samples": run["data"]["samples"],
+        "groups": run["data"]["groups"],
+        "arms": {
+            arm["label"]: {
+                "statuses": arm["statuses"],
+                "not_run": arm["not_run"],
+                "estimates": {
+                    f"{each['metric']}, {each['group']}": [each[name] for name in ("value", "low", "high", "n")]
+                    for each in arm["estimates"]
+                },
+            }
+            for arm in run["arms"]
+        },
+        "effects": {
+            f"{each['before']} → {each['after']}, {each['metric']}, {each['group']}": [each[name] for name in effect]
+            for each in run["effects"]
+        },
+        "rates": {
+            f"{each['arm']}, {' × '.join(table['by'])}, {row['category']}": [
+                row[name] for name in ("people", "selected", "rate", "ratio")
+            ]
+            for each in run["selection_rates"]
+            for table in each["tables"]
+            for row in table["rows"]
+        },
+    }
+
+
+def _numbers(run: Mapping[str, Any], computed: Mapping[str, Any], *, whole: bool) -> Iterator[tuple[str, Any, Any]]:
+    """(place, as stated, as computed) of all numbers; if not `whole`, of those that need no code of the run's own."""
+    stated = _stated(run)
+    kept = dict(computed) if whole else {name: value for name, value in computed.items() if name != "effects"}
+    for place, value in _leaves(kept):
+        yield ", ".join(place), _at(stated, place), value
+    if whole:
+        known = {place for place, _ in _leaves(kept)}
+        yield from ((", ".join(place), said, None) for place, said in _leaves(stated) if place not in known)
+
+
+def _leaves(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for name, each in cast("Mapping[str, Any]", value).items():
+            yield from _leaves(each, (*place, str(name)))
+    else:
+        yield place, value
+
+
+def _at(value: Any, place: Sequence[str]) -> Any:
+    for name in place:
+        value = value.get(name) if isinstance(value, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, cast('list[Any]', value)))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _same(said: Any, computed: Any) -> bool:
+    if isinstance(said, list) and isinstance(computed, list):
+        pairs = cast("list[Any]", said), cast("list[Any]", computed)
+        return len(pairs[0]) == len(pairs[1]) and all(map(_same, *pairs))
+    if isinstance(said, int | float) and isinstance(computed, int | float):
+        return math.isclose(said, computed, rel_tol=1e-9, abs_tol=1e-12)
+    return said == computed or (said is None and isinstance(computed, float) and not math.isfinite(computed))
