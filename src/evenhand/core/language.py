@@ -12,10 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 REASON = "language"
 """How the reason begins for which a text stays unscored: "language de is not supported"."""
@@ -42,8 +39,8 @@ def language_of(text: str, declared: str = "en", likely: Sequence[str] = ()) -> 
 
     One of the `likely` languages is preferred to a neighbour of it that is not much more probable.
     """
-    chances = _chances(text)
-    if not chances or chances.get(declared, 0.0) >= LEAST:
+    chances = _chances(text, (declared,))
+    if not chances:
         return declared
     found = max(chances, key=chances.__getitem__)
     near = max(likely, key=lambda each: chances.get(each, 0.0), default=found)
@@ -54,10 +51,8 @@ def language_of(text: str, declared: str = "en", likely: Sequence[str] = ()) -> 
 
 def unsupported(text: str, languages: Sequence[str]) -> str | None:
     """Return the reason why a rule for these languages cannot read `text`; None if it can."""
-    chances = _chances(text)
-    if not chances or any(chances.get(each, 0.0) >= LEAST for each in languages):
-        return None
-    found = max(chances, key=chances.__getitem__)
+    chances = _chances(text, languages)
+    found = max(chances, key=chances.__getitem__, default=_OPEN[0])
     return None if found in _OPEN else f"{REASON} {found} is not supported"
 
 
@@ -70,18 +65,22 @@ def other_script(text: str) -> bool:
     return sum(sign.isascii() for sign in letters) * 2 < len(letters)
 
 
-def _chances(text: str) -> Mapping[str, float]:
-    """Return language → probability; nothing if the text is too short to tell."""
+def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
+    """Return language → probability; nothing if the text is too short to tell, or may be in one of the languages."""
     start = text[:_SHOWN]
     if not other_script(start):
         words = _words(start)
         if len(words) < _FEWEST or len({word for word in words if word.islower()}) < _FEWEST_LOWER:
             return {}
+    identifier = _identifier()
+    if identifier.classify(start)[0] in languages:  # as almost always, and cheaper than all probabilities
+        return {}
     chances: dict[str, float] = {}
-    for language, chance in _rank()(start):
+    ranked: Sequence[tuple[str, float]] = identifier.rank(start)
+    for language, chance in ranked:
         same = _SAME.get(language, language)
         chances[same] = chances.get(same, 0.0) + chance
-    return chances
+    return {} if any(chances.get(each, 0.0) >= LEAST for each in languages) else chances
 
 
 def _words(text: str) -> list[str]:
@@ -92,10 +91,9 @@ def _words(text: str) -> list[str]:
 
 
 @cache
-def _rank() -> Callable[[str], Sequence[tuple[str, float]]]:
+def _identifier() -> Any:
     # Half a second and 80 MB on first use.
     from py3langid import langid  # pyright: ignore[reportMissingTypeStubs]
 
     module: Any = langid
-    identifier = module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
-    return identifier.rank
+    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
