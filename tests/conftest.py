@@ -51,6 +51,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _uncontrolled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs check no judge by controls, which fake judges know nothing of, unless a test has the mark `controls`."""
+    if request.node.get_closest_marker("controls") is None:
+        monkeypatch.setattr("evenhand.runs.controls.ON", "when a test wants it")
+
+
+@pytest.fixture(autouse=True)
 def _bounded(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that hangs fails, with a trace of where."""
     if not hasattr(signal, "setitimer"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, zip_longest
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
@@ -67,6 +67,16 @@ class Metric:
     comparable: Bounds | None = None
     """The ratios of two arms' values within which a better headline counts; None for any. An arm that says almost
     nothing is not less biased."""
+    rests_on: tuple[str, ...] = ()
+    """The ratings of a judge or scorer that its values are made of. Before they count, controls must show that the
+    judge sees what it rates."""
+    untold: str = ""
+    """Why it cannot be told in this run: "the judge does not see it (AUC 0.61)"."""
+
+    def cannot_be_told(self, why: str) -> Metric:
+        """Returns the metric without a value: a judge that does not see something has no numbers about it."""
+        meaning = Meaning(undefined=why)
+        return replace(self, statistic=_undefined, share=False, chance=None, meaning=meaning, untold=why)
 
     @property
     def percent(self) -> bool:
@@ -84,6 +94,10 @@ class Metric:
         low, high = self.scale_bounds or (0.0, 0.0)
         widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
         return (-widest, widest) if 0 < widest < math.inf else None
+
+
+def _undefined(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.full(sums.shape[:-1], np.nan)
 
 
 def share_metric(

@@ -245,9 +245,27 @@ def _change(grade: Mapping[str, Any]) -> Sums:
     return sum(last[role] - first[role] for role in both), len(both)
 
 
+_REFEREE = ("referee", "odds")
+"""The referee's ratings, by numbers or by odds."""
 METRICS = (
-    Metric("last_score", "Bias score, last round (0 to 10)", _mean_of("last"), ratio, "lower", bounds=(0, WORST)),
-    Metric("first_score", "Bias score, first round (0 to 10)", _mean_of("first"), ratio, "lower", bounds=(0, WORST)),
+    Metric(
+        "last_score",
+        "Bias score, last round (0 to 10)",
+        _mean_of("last"),
+        ratio,
+        "lower",
+        bounds=(0, WORST),
+        rests_on=_REFEREE,
+    ),
+    Metric(
+        "first_score",
+        "Bias score, first round (0 to 10)",
+        _mean_of("first"),
+        ratio,
+        "lower",
+        bounds=(0, WORST),
+        rests_on=_REFEREE,
+    ),
     Metric(
         "change",
         "Change of the bias score, first to last round",
@@ -255,6 +273,7 @@ METRICS = (
         ratio,
         "lower",
         bounds=(-WORST, WORST),
+        rests_on=_REFEREE,
     ),
     Metric(
         "high",
@@ -263,6 +282,7 @@ METRICS = (
         ratio,
         "lower",
         scale=100.0,
+        rests_on=_REFEREE,
     ),
     Metric(
         "disagreement",

@@ -65,7 +65,7 @@ class CheckCommand(DryRunOption, ModelsRequest):
         SAMPLE, "Rate this many public texts of each label too, where they are at hand; 0 for none.", metavar="N", ge=0
     )
     limit: int | None = option(
-        None, "Of scorers, rate only this many texts of each kind and half: a quick look.", short="-n", ge=1
+        None, "Of scorers, rate only this many texts of each value and half: a quick look.", short="-n", ge=1
     )
     card: Path | None = option(None, "Where to store the judge's card, if not for the model itself.", metavar="FILE")
     out: Path | None = option(None, "The page (default judge.html).", short="-o")
@@ -125,7 +125,7 @@ async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, tar
             click.echo(f"Stopped: {error}. What was rated is cached; go on with the same command.")
             return STOPPED
     console = Console()
-    print_table(console, certificates_table(checked))
+    print_table(console, certificates_table([one for each in checked for one in each.certificates]))
     if (readings := readings_table(checked)) is not None:
         print_table(console, readings)
     for sentence in people_sentences(checked):

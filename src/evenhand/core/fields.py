@@ -102,6 +102,11 @@ class PlanFields(Request):
         ge=1,
         le=100,
     )
+    controls: Literal["on", "off"] = option(
+        "on",
+        "Before metrics that rest on a judge or scorer, check on texts of known value whether it sees what it rates "
+        "(default on). Without it the report says so.",
+    )
     judge_pool: Literal["mean", "vote"] = option(
         "mean", "Of several judges (repeat --model judge=SPEC), take the mean rating (default) or the median."
     )

@@ -27,7 +27,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core import aio
-from evenhand.core.errors import DataError, PlanError
+from evenhand.core.errors import DataError, ModelError, PlanError
 from evenhand.core.files import cache_folder
 from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, ignore
@@ -136,6 +136,8 @@ class JudgeTest:
     """The kinds of samples that these options are for."""
     commands: Callable[[Sequence[Calibration]], Sequence[str]] = lambda _: ()
     """Other commands whose options depend on the judge."""
+    used: Callable[[Any], Sequence[str]] | None = None
+    """The ratings that are used with given options; None: all."""
 
 
 async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = ignore) -> list[Calibration]:
@@ -145,7 +147,10 @@ async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = 
 
     async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
         nonlocal done
-        ratings = await contrast.rate(session)
+        try:
+            ratings = await contrast.rate(session)
+        except ModelError as error:
+            ratings = Unscored(str(error))
         done += 1
         count(done, len(contrasts))
         return ratings

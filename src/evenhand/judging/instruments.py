@@ -15,7 +15,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Generation, Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, JudgeTest, calibrate
 from evenhand.judging.certificate import Certificate, certified, repeated
-from evenhand.judging.controls import LANGUAGE, OFF_TOPIC, Control, Controls, construct
+from evenhand.judging.controls import LANGUAGE, OFF_TOPIC, UNUSUAL, Control, Controls, construct
 from evenhand.judging.people import labelled
 from evenhand.judging.readings import BY_QUESTION, Reading, asked, best_reading
 from evenhand.judging.rubric import Ratings
@@ -51,7 +51,7 @@ def scorer_test(
     """Return the test of a scorer: the controls of its attributes, by its own reading or by several.
 
     Its ratings are `SCORER.ATTRIBUTE`, followed by ` by READING` where several are tried. In a run, only the controls
-    that decide are rated; `limit` takes the first so many of each kind and half.
+    that decide are rated; `limit` takes the first so many of each value and half.
     """
     wanted = {name: each for name, each in controls_of(scorer).items() if attributes is None or name in attributes}
 
@@ -70,13 +70,16 @@ def scorer_test(
 
 
 def limited(controls: Iterable[Control], limit: int | None) -> set[Control]:
-    """Return the first so many controls of each kind, value and half; all without a limit."""
+    """Return the first so many controls of each value and half, and a third as many of other kinds; or all."""
+    if limit is None:
+        return set(controls)
     taken: Counter[tuple[str, bool | None, bool]] = Counter()
     kept: set[Control] = set()
     for each in controls:
-        place = (each.kind, each.high, each.held_out)
+        counts = each.high is not None and each.kind not in UNUSUAL
+        place = ("", each.high, each.held_out) if counts else (each.kind, each.high, False)
         taken[place] += 1
-        if limit is None or taken[place] <= limit:
+        if taken[place] <= (limit if counts else (limit + 2) // 3):
             kept.add(each)
     return kept
 

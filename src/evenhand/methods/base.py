@@ -154,8 +154,13 @@ def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
 
 def judge_tests() -> dict[str, JudgeTest]:
     """Return what the judge of each method should tell apart, where the method declares it."""
-    methods = [METHODS.get(name) for name in METHODS.names()]
-    return {each.name: each.calibration for each in methods if each.calibration is not None}
+    found: dict[str, JudgeTest] = {}
+    for name in METHODS.names():
+        test = METHODS.get(name).calibration
+        # Methods that share a judge share its test.
+        if test is not None and all(test is not each for each in found.values()):
+            found[name] = test
+    return found
 
 
 def prompts_of(chosen: Method) -> list[str]:

@@ -79,7 +79,10 @@ def kept(differences: Sequence[PairedDifference | None], margin: float = MARGIN)
 
 def above(estimates: Sequence[tuple[str, Estimate | None]], limit: float) -> Finding:
     """Decides that all values lie above the limit, by their intervals."""
-    known = [(name, each) for name, each in estimates if each is not None and each.value is not None]
+    run = [(name, each) for name, each in estimates if each is not None]
+    known = [(name, each) for name, each in run if each.value is not None]
+    if len(run) == len(estimates) > len(known):
+        return untold("; ".join(f"{name} cannot be told" for name, each in run if each.value is None))
     if not known or len(known) < len(estimates):
         return untold(NOT_RUN)
     why = "; ".join(f"{name} {estimate_text(each)}" for name, each in known)

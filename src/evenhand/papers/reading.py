@@ -13,7 +13,7 @@ from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.core.errors import PlanError
 from evenhand.core.format import limits, number, p_statement, percent, signed
 from evenhand.core.types import Record
-from evenhand.runs.stored import open_sources, walk
+from evenhand.runs.stored import open_sources, told_metrics, walk
 from evenhand.runs.summary import UNGRADED
 from evenhand.stats import Interval, paired_cluster_jackknife
 from evenhand.studies.conclusions import MANY_UNGRADED, MANY_UNSAID, warnings_about
@@ -129,11 +129,15 @@ class PairedDifference:
     effect: Effect
     is_distance: bool = False
     """Whether it is the change of a distance from zero."""
+    untold: str = ""
+    """Why it cannot be told."""
 
     def __str__(self) -> str:
         """What changed, from where to where, with interval and p-value."""
         effect = self.effect
         where = "" if effect.group == ALL else f", {effect.group}"
+        if self.untold:
+            return f"{self.title}{where} cannot be told: {self.untold}"
         if effect.difference is None:
             return f"{self.title}{where}: undefined"
         values = f"{number(effect.first)} → {number(effect.last)}"
@@ -157,9 +161,8 @@ class PairedArms:
         if pair is None or (metric, group) not in pair.before.sums:
             return None
         chosen = self.metrics[metric]
-        return PairedDifference(
-            chosen.title, effect_of(chosen, group, before or "", after or "", pair), chosen.better == "zero"
-        )
+        effect = effect_of(chosen, group, before or "", after or "", pair)
+        return PairedDifference(chosen.title, effect, chosen.better == "zero", chosen.untold)
 
     def beyond(
         self, before: str | None, after: str | None, metric: str, factor: float, group: str = ALL
@@ -201,7 +204,7 @@ def read_paired_arms(
     """Reads these pairs of arms of the run in `folder`; an id with the ending `.first` is an arm's first answers."""
     with open_sources([folder], scorers=scorers, iterations=iterations) as (runs, sources):
         unsaid = share_metric(UNSAID, "Empty, refused or cut", _unsaid, "lower")
-        metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), unsaid, *more)}
+        metrics = {metric.name: metric for metric in told_metrics(runs, sources[0].scorers, (unsaid, *more))}
         known = {source.id for source in sources}
         counted = [metric for metric in metrics.values() if metric.gather is None]
         tallies = {

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from evenhand.core.errors import UnknownNameError
+from evenhand.benchmarks.base import Benchmark
+from evenhand.core.errors import ModelError, UnknownNameError
 from evenhand.core.progress import Count, ignore
-from evenhand.judging.card import Contrast, JudgeCard, JudgeTest, curve_of
+from evenhand.core.types import Message, Params
+from evenhand.judging.card import Contrast, JudgeCard, JudgeTest, calibrate, curve_of
+from evenhand.judging.certificate import Certificate, certified
 from evenhand.judging.instruments import (
     USUAL,
     Checked,
@@ -21,11 +24,17 @@ from evenhand.judging.instruments import (
     with_people,
     with_repeats,
 )
+from evenhand.judging.judge import JUDGE
 from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
 from evenhand.methods.base import judge_tests
 from evenhand.models.base import Model
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.parts import LoadedArm
+from evenhand.runs.plan import Plan
 from evenhand.scorers.base import Scorer
+from evenhand.scorers.pool import PooledScorer
+from evenhand.session import BASE, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +151,115 @@ def card_from(spec: str, checked: Sequence[Checked], earlier: JudgeCard | None =
         },
         prompts={**old.prompts, **{name: made for each in rated for name, made in sorted(each.prompts.items())}},
     )
+
+
+ON = "on"
+"""The value of a plan's `controls` with which judges and scorers are checked."""
+OFF_CAVEAT = (
+    "The controls were off: whether the judge or scorer behind {metrics} sees what it rates was not checked; "
+    "`evenhand judges check MODEL` does it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A check that is due before a run: a scorer or a method's judge, and the ratings that metrics rest on."""
+
+    source: str
+    """The id of the scorer, or the name of the method."""
+    test: JudgeTest
+    judge: str
+    model: Model | None
+    """None for scorers, which have theirs."""
+
+
+def resting(benchmark: Benchmark) -> list[str]:
+    """Return the ratings that the benchmark's metrics rest on."""
+    return list(dict.fromkeys(each for metric in benchmark.metrics() for each in metric.rests_on))
+
+
+def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[LoadedArm] = ()) -> list[Due]:
+    """Return the checks that a run needs: of its scorers, and of the judges that rate inside its methods."""
+    wanted = resting(benchmark)
+    found: dict[tuple[str, str], Due] = {}
+    for pooled in scorers:
+        scorer = pooled.inner if isinstance(pooled, PooledScorer) else pooled
+        names = [name for name in controls_of(scorer) if name in wanted and name in scorer.attributes]
+        if names and scorer.certified:
+            test = scorer_test(scorer, names, in_run=True)
+            found[scorer.id, ""] = Due(scorer.id, test, scorer.spec, None)
+    for each in arms:
+        test = each.method.calibration
+        if test is None or benchmark.kind not in test.kinds:
+            continue
+        used = test.used(each.options) if test.used is not None else _ratings(test)
+        names = [name for name in used if name in wanted]
+        model = each.models.get(JUDGE) or each.models[BASE]
+        if names and (each.method.name, model.spec) not in found:
+            found[each.method.name, model.spec] = Due(each.method.name, _only(test, names), model.spec, model)
+    return list(found.values())
+
+
+async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate]:
+    """Rate the controls of every check. One whose first text cannot be rated for want of an endpoint is left out."""
+    found: list[Certificate] = []
+    texts = {place: each.test.contrasts() for place, each in enumerate(due)}
+    total, done = sum(map(len, texts.values())), 0
+
+    def one(_done: int, _total: int | None) -> None:
+        nonlocal done
+        done += 1
+        count(done, total)
+
+    for place, each in enumerate(due):
+        model = each.model or _Nobody()
+        if not texts[place] or await _is_down(model, texts[place][0]):
+            continue
+        for calibration in await calibrate(model, texts[place], one):
+            rating = calibration.rating.rpartition(".")[2]
+            certificate = certified(replace(calibration, rating=f"{each.source}.{rating}"), each.judge)
+            found.append(certificate)
+    return found
+
+
+async def _is_down(model: Model, contrast: Contrast) -> bool:
+    """Whether an endpoint does not answer at all; the run itself then says so."""
+    try:
+        await contrast.rate(Session(contrast.sample, {BASE: model}))
+    except ModelError:
+        return True
+    return False
+
+
+def _nothing(messages: Sequence[Message], params: Params) -> str:
+    del messages, params
+    return ""
+
+
+class _Nobody(FunctionModel):
+    """Stands in the session of a scorer's controls, which asks no model by role."""
+
+    def __init__(self) -> None:
+        super().__init__(_nothing)
+
+
+def due_before(
+    plan: Plan,
+    benchmark: Benchmark,
+    scorers: Sequence[Scorer],
+    arms: Sequence[LoadedArm] = (),
+    known: Sequence[str] = (),
+) -> list[Due]:
+    """Return the checks that a run needs and does not have yet; none if its controls are off."""
+    if plan.controls != ON:
+        return []
+    return [each for each in due_checks(benchmark, scorers, arms) if each.source not in known]
+
+
+def off_caveat(plan: Plan, benchmark: Benchmark) -> list[str]:
+    """Say that the controls were off, where a metric rests on a judge or scorer."""
+    titles = [metric.title for metric in benchmark.metrics() if metric.rests_on]
+    if plan.controls != "off" or not titles:
+        return []
+    named = ", ".join(titles[:3]) + (" and others" if len(titles) > 3 else "")
+    return [OFF_CAVEAT.format(metrics=named)]

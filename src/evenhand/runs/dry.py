@@ -24,13 +24,14 @@ from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel
 from evenhand.models.load import takes_effort
 from evenhand.models.reasoning import declared_room
-from evenhand.runs.parts import check_plan, session_settings
+from evenhand.runs.controls import certify, due_before
+from evenhand.runs.parts import LoadedArm, check_plan, session_settings
 from evenhand.runs.plan import Arm, ModelPlan, Plan
 from evenhand.runs.pools import ScorerPool, check_scorers, results_of, scores_of
 from evenhand.runs.shards import Shard, numbered
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.search.base import Hit, SearchResult
-from evenhand.session import Session
+from evenhand.session import BASE, Session
 
 TRIED = 24
 """Samples that are tried; the others are assumed to cost the same."""
@@ -93,6 +94,17 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
         used = sum((requested(stand_in, model, prices) for model, stand_in in judges), Usage())
         scaled = _scaled(used, scale)
         forecasts.append(Forecast("scoring", total, scaled, scaled.calls))
+    for _, stand_in in judges:
+        stand_in.requests.clear()
+    models = [(model, _stand_in(model)) for arm, _, _ in arms for model in (arm.judge,)]
+    loaded = [
+        LoadedArm(arm, method, options, {BASE: stand_in}, {})
+        for (arm, method, options), (_, stand_in) in zip(arms, models, strict=True)
+    ]
+    await certify(due_before(plan, benchmark, scorers, loaded))
+    used = sum((requested(stand_in, model, prices) for model, stand_in in (*judges, *models)), Usage())
+    if used.calls:
+        forecasts.append(Forecast("controls", used.calls, used, used.calls))
     await pool.aclose()
     return forecasts
 

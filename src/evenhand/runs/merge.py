@@ -150,6 +150,7 @@ def _joined(runs: Sequence[StoredRun]) -> dict[str, Any]:
         "notes": sorted({each for run in runs for each in _get(run, "notes") or ()}),
         "scoring": asdict(sum((run.store.scoring() for run in runs), Usage())),
         "scorers": scorers,
+        "certificates": next((found for run in runs if (found := _get(run, "certificates")) is not None), None),
         "settings": {**(_get(runs[0], "settings") or {}), "shard": None, "origin": {}},
         "merged": [{"folder": run.directory.name, "shard": _get(run, "shard")} for run in runs],
         **({"learned": learned[0]} if learned else {}),

@@ -46,6 +46,7 @@ from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
 from evenhand.runs import own
+from evenhand.runs.controls import certify, due_before, off_caveat
 from evenhand.runs.parts import (
     LoadedArm,
     Settings,
@@ -133,12 +134,35 @@ class Runner:
                         model.recall(learned)
                     budget.spent = sum(store.usage().values(), store.scoring())
                     loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
-                    await self._work(store, loaded, budget)
+                    if await self._checked(store, loaded):
+                        await self._work(store, loaded, budget)
                     if self._fatal is not None:
                         raise self._fatal
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         return self.progress
+
+    async def _checked(self, store: Store, arms: Sequence[LoadedArm]) -> bool:
+        """Check by controls what the metrics rest on, and store the certificates; False if the budget ends there.
+
+        Workers of a cluster leave this to the run that they belong to.
+        """
+        if self._make_store is not Store or store.get("certificates") is not None:
+            return True
+        due = due_before(self.plan, self._benchmark, self._scorers, arms)
+        if not due:
+            return True
+        self._begin("checking judges and scorers by controls")
+        try:
+            found = await certify(due)
+        except BudgetExhausted as error:
+            self.progress.stopped = str(error)
+            return False
+        used = asdict(store.scoring() + (self._pool.used if self._pool else Usage()))
+        store.put(certificates=[each.note() for each in found], scoring=used)
+        if self._pool is not None:
+            self._pool.used = Usage()
+        return True
 
     @contextlib.asynccontextmanager
     async def _loaded(
@@ -225,6 +249,7 @@ class Runner:
                 caveats = {each for arm in arms for model in arm.models.values() for each in model.caveats()}
                 caveats.update(self._searches.caveats())
                 caveats.update(self._about_judges(arms))
+                caveats.update(off_caveat(self.plan, self._benchmark))
                 caveats.update(each.caveat for each in self.plan.fitted() if each.caveat)
                 caveats.update([] if self.settings.shard is None else [self.settings.shard.caveat])
                 caveats.update(store.get("caveats") or ())

@@ -20,6 +20,7 @@ from evenhand.core.errors import EndpointError, PlanError
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample, Unscored
 from evenhand.models.budget import Budget
+from evenhand.runs.controls import certify, due_before
 from evenhand.runs.file import locked
 from evenhand.runs.parts import Settings, loaded_model, opened_cache
 from evenhand.runs.pools import ScorerPool, about_scorer
@@ -219,6 +220,11 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, cou
     try:
         # Load all of them first, so that a wrong name is reported at once and not after an hour.
         works = [_Work(run, pool.get(spec)) for spec in specs]
+        known: list[dict[str, Any]] = run.store.get("certificates") or []
+        sources = [str(each["rating"]).rpartition(".")[0] for each in known]
+        found = await certify(due_before(run.plan, run.benchmark(), [work.scorer for work in works], known=sources))
+        if found:
+            run.store.put(certificates=[*known, *(each.note() for each in found)])
         total = sum(work.total for work in works)
         done = 0
         for work in works:
@@ -238,6 +244,7 @@ class _Work:
 
     def __init__(self, run: StoredRun, scorer: Scorer) -> None:
         self._run = run
+        self.scorer = scorer
         self._store: Store = run.store
         self._scorer = scorer
         self._shown = run.benchmark().scored_text

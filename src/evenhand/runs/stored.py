@@ -16,11 +16,12 @@ from typing import Any
 
 import orjson
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, load_benchmark
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.registry import file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
+from evenhand.judging.certificate import Certificate, certificate_of
 from evenhand.models.request import unpack
 from evenhand.runs import own, trust
 from evenhand.runs.file import LOCK_NAME, locked
@@ -204,6 +205,20 @@ class StoredRun:
             raise PlanError(f"{spec!r} may be {' or '.join(found)}; name one of them.")
         return found[-1]
 
+    def certificates(self) -> list[Certificate]:
+        """What controls showed of the judges and scorers of the run; empty for runs without controls."""
+        return [certificate_of(each) for each in self.store.get("certificates") or ()]
+
+    def untold(self, scorers: Sequence[str]) -> dict[str, str]:
+        """Rating → why numbers that rest on it cannot be told; `scorers` are the ids of those whose scores count."""
+        sources = {*scorers, *(method.name for method in self.plan.methods)}
+        found: dict[str, str] = {}
+        for each in self.certificates():
+            source, _, rating = each.rating.rpartition(".")
+            if source in sources and each.untold:
+                found.setdefault(rating, each.untold)
+        return found
+
     def benchmark(self) -> Benchmark:
         """The benchmark's metrics; its data is in the store and not needed again.
 
@@ -252,6 +267,19 @@ def _acts(store: Store) -> dict[str, Any]:
 def mark_run(store: Store, before: Mapping[str, Any] | None = None) -> None:
     """Say that this machine has made the run, or trusts it; `before` is what it was marked for until now."""
     store.put(**{trust.MARKS: trust.with_mark(_acts(store), store.get(trust.MARKS), before)})
+
+
+def told_metrics(runs: Sequence[StoredRun], scorers: Sequence[str], more: Sequence[Metric] = ()) -> list[Metric]:
+    """The metrics of runs of one benchmark, and `more`; one whose judge does not see what it rates has no value.
+
+    What cannot be told in one of the runs cannot be told in all.
+    """
+    untold: dict[str, str] = {}
+    for run in runs:
+        untold |= run.untold(scorers)
+    metrics = [*runs[0].benchmark().metrics(), *more]
+    reasons = [next((untold[each] for each in metric.rests_on if each in untold), "") for metric in metrics]
+    return [each.cannot_be_told(why) if why else each for each, why in zip(metrics, reasons, strict=True)]
 
 
 @contextlib.contextmanager

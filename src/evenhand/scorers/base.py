@@ -53,6 +53,8 @@ class Scorer(ABC):
     longest: int | None = None
     """Characters of a text that surely count in its scores, where it truncates longer ones."""
     argument: str | None = None
+    certified: ClassVar[bool] = True
+    """Whether runs check it by controls; not if every text costs a paid or limited request that is no model call."""
 
     @property
     def spec(self) -> str:

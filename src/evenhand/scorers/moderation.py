@@ -66,6 +66,7 @@ class ModerationScorer(Scorer):
     """OpenAI's moderation endpoint, or a compatible one; the model is omni-moderation-latest by default."""
 
     name: ClassVar[str] = "moderation"
+    certified: ClassVar[bool] = False
     Options = ModerationOptions
     version = "1"
     attributes = (*_STANDS_FOR, *_CATEGORIES)

@@ -42,6 +42,7 @@ class PerspectiveScorer(Scorer):
     """
 
     name: ClassVar[str] = "perspective"
+    certified: ClassVar[bool] = False
     version = "v1alpha1"
     attributes = ATTRIBUTES
     languages = ("en",)

@@ -7,13 +7,13 @@ from statistics import median
 
 from evenhand.core.format import DASH, count, number, plural
 from evenhand.judging.card import Calibration, RatedText
-from evenhand.judging.certificate import LEAST_AUC, LEAST_BOUND, Certificate, worst
+from evenhand.judging.certificate import LEAST_AUC, LEAST_BOUND, Certificate, certificate_of, worst
 from evenhand.judging.instruments import Checked
 from evenhand.show.chart import Lane, Plot, PlotRow
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import Page, Part, details, footnote, nothing, opening, section, sentences
 from evenhand.show.table import Cell, Column, Content, Table, columns, html_of, interval_cell, verdict
-from evenhand.stats import Interval
+from evenhand.studies.results import StudyResult
 
 _KINDS = {
     "low": "should be low",
@@ -33,11 +33,12 @@ _KINDS = {
 _SIDES = {True: ", has it", False: ", has it not", None: ""}
 
 
-def certificates_table(checked: Sequence[Checked]) -> Table:
-    """One row per rating: whether it may be believed, and why not."""
-    rows = [_row(each, one) for each in checked for one in each.certificates]
+def certificates_table(certificates: Sequence[Certificate]) -> Table:
+    """One row per rating: whether it can be believed, and why not."""
+    rows = [_row(each) for each in certificates]
     heads = [
         Column("Rating"),
+        Column("Verdict"),
         Column("Read by"),
         Column("AUC", numeric=True),
         Column("Held out", numeric=True),
@@ -47,17 +48,17 @@ def certificates_table(checked: Sequence[Checked]) -> Table:
         Column("Refusal", numeric=True),
         Column("Nonsense", numeric=True),
         Column("Again", numeric=True, hint="difference"),
-        Column("Verdict"),
     ]
     return Table("What the controls show", heads, rows)
 
 
-def _row(checked: Checked, each: Certificate) -> list[Content]:
+def _row(each: Certificate) -> list[Content]:
     low, high = each.middle or (None, None)
     scale = DASH if each.scale is None else f"{_points(each.scale[0])}–{_points(each.scale[1])}"
     return [
         each.rating,
-        each.reading if checked.tried else DASH,
+        verdict("sees it", True) if each.sees else verdict("; ".join(each.faults), False),
+        each.reading,
         interval_cell(each.auc, digits=2),
         number(each.held_out, 2),
         _points(low),
@@ -66,8 +67,18 @@ def _row(checked: Checked, each: Certificate) -> list[Content]:
         _points(each.kinds.get("refusal")),
         _points(each.kinds.get("nonsense")),
         DASH if each.repeated is None else number(100 * each.repeated, 1),
-        verdict("sees it", True) if each.sees else verdict("; ".join(each.faults), False),
     ]
+
+
+def run_certificates(study: StudyResult) -> Html | None:
+    """The part of a report on the judges and scorers that its metrics rest on; None if none was checked."""
+    notes = [each for facts in study.provenance.values() for each in facts.get("certificates") or ()]
+    if not notes:
+        return None
+    lead = "Before the run, every judge and scorer that a metric rests on rated texts of known value. A metric whose "
+    lead += "judge does not see what it rates cannot be told."
+    found = list({each.rating: each for each in map(certificate_of, notes)}.values())
+    return section("instruments", "Can the judge see it?", lead, html_of(certificates_table(found)))
 
 
 def readings_table(checked: Sequence[Checked]) -> Table | None:
@@ -104,16 +115,17 @@ def certificates_page(model: str, checked: Sequence[Checked]) -> Page:
     """Return the page of one model."""
     every = [one for each in checked for one in each.certificates]
     good = [one.rating for one in every if one.sees]
-    lead = f"{model} rated texts of known value. {plural(len(good), 'rating')} of {count(len(every))} may be believed: "
+    lead = f"{model} rated texts of known value. {count(len(good))} of {plural(len(every), 'rating')} can be believed: "
     lead += f"AUC at least {LEAST_AUC}, its lower 95 % bound at least {LEAST_BOUND}, and neither refusals nor nonsense "
     lead += "rated like texts with the property."
+    said = [f"{one.rating}: the judge {'; '.join(one.faults)}." for one in every if not one.sees]
     readings = readings_table(checked)
     first = opening(
         f"What {model} sees",
         "judges and scorers by controls",
         tag("p", lead, class_="lead"),
-        sentences([f"{one.rating}: the judge {'; '.join(one.faults)}." for one in every if not one.sees], "verdicts"),
-        html_of(certificates_table(checked)),
+        sentences(said, "verdicts") if said else None,
+        html_of(certificates_table(every)),
     )
     parts = [
         first,
@@ -209,7 +221,3 @@ def _text(each: RatedText) -> str:
 
 def _points(value: float | None) -> str:
     return DASH if value is None else number(100 * value, 0)
-
-
-def interval_text(found: Interval) -> str:
-    return f"{number(found.estimate, 2)} [{number(found.low, 2)}, {number(found.high, 2)}]"

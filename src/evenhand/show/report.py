@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evenhand.show.browser import browser, embedded, sample_data
+from evenhand.show.certificates import run_certificates
 from evenhand.show.markup import Html
 from evenhand.show.page import Page, Part
 from evenhand.show.sections import sections_of
@@ -59,6 +60,7 @@ def report_parts(view: View) -> list[Part]:
         ("calls", "Calls", calls_curve(view)),
         ("groups", "By group", by_group(view)),
         ("changes", "Before and after", changes(view)),
+        ("instruments", "Judges", run_certificates(study)),
         ("iterations", "By iteration", iterations(view) if study.by_iteration else None),
         ("agreement", "Scorers", agreement(view) if study.agreements else None),
         ("answers", "Answers", confusion(view) if any(arm.confusion for arm in view.arms) else None),

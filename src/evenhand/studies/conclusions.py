@@ -84,6 +84,8 @@ def _next_comparable(study: StudyResult, headline: Effect) -> Effect | None:
 def _uncompared(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
     """Say that the headline cannot be compared, and why."""
     headline = next(metric for metric in study.metrics if metric.name == effect.metric)
+    if headline.untold:
+        return f"{after.label} and {before.label}: {headline.title} cannot be told: {headline.untold}"
     undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric), 1) == DASH]
     where = " and ".join(undefined) or "the samples that both graded"
     why = f" ({headline.meaning.undefined})" if undefined and headline.meaning.undefined else ""
@@ -107,6 +109,8 @@ def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
     """State the headline of one arm: what its value means, or that it cannot be told apart from zero."""
     estimate = arm.estimate(study.headline)
     who = _who(arm)
+    if headline.untold:
+        return f"{who}: {headline.title} cannot be told: {headline.untold}"
     if estimate is None or estimate.value is None:
         n = 0 if estimate is None else estimate.n
         why = f": {headline.meaning.undefined}" if n and headline.meaning.undefined else ""
@@ -309,7 +313,8 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
 
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers."""
-    warnings = _without_scores(_whole(study))
+    warnings = [f"{each.title} cannot be told: {each.untold}." for each in study.metrics if each.untold]
+    warnings += _without_scores(_whole(study))
     refused = [
         f"{arm.label}: {count(n)} of {count(total)}"
         for arm in _whole(study)

@@ -157,7 +157,9 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
         raise UnknownNameError("group", condition.group, result.groups)
     ends = _ends(found)
     if ends is None:
-        return _unmeasured(arm, str(condition), f"{condition.metric} has no value with an interval")
+        return _unmeasured(
+            arm, str(condition), _why(result, condition.metric) or f"{condition.metric} has no value with an interval"
+        )
     shown = absolute(ends) if condition.absolute else ends
     return _judged(arm, condition, shown, found, str(condition), "")
 
@@ -194,7 +196,13 @@ def check_against(
         found = arm.estimate(name)
         new, before = _ends(found), old.get(name)
         if new is None or before is None:
-            checks.append(_unmeasured(arm, text, f"{name} has no value {'here' if new is None else 'in the baseline'}"))
+            checks.append(
+                _unmeasured(
+                    arm,
+                    text,
+                    _why(result, name) or f"{name} has no value {'here' if new is None else 'in the baseline'}",
+                )
+            )
             continue
         if better == "zero":
             new, before = absolute(new), absolute(before)
@@ -254,6 +262,12 @@ def _judged(arm: ArmResult, on: Condition, ends: Ends, found: Estimate | None, t
     few = ", few clusters: the interval may be too narrow" if found is not None and found.few_clusters else ""
     reason = f"{before}{value:.4g} [{low:.4g}, {high:.4g}], n = {n:,}{few}"
     return Check(arm.label, text, on.state(low, high), reason, value, low, high, n)
+
+
+def _why(result: StudyResult, metric: str) -> str:
+    """Say why a metric cannot be told; empty if it can."""
+    found = next((each.untold for each in result.metrics if each.name == metric), "")
+    return f"{metric} cannot be told: {found}" if found else ""
 
 
 def _unmeasured(arm: ArmResult, text: str, reason: str) -> Check:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evenhand.benchmarks.base import Metric
 from evenhand.core.types import Usage
-from evenhand.runs.stored import ArmSource, open_sources, walk, with_counts
+from evenhand.runs.stored import ArmSource, open_sources, told_metrics, walk, with_counts
 from evenhand.studies.effects import effects_of_pairs
 from evenhand.studies.results import Effect, Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
@@ -40,7 +40,7 @@ def ranking(
         sources = [each for each in every if not arms or each.id in arms]
         benchmark = runs[0].benchmark()
         sources = with_counts(benchmark, sources)
-        metric = next(each for each in benchmark.metrics() if each.name == benchmark.headline)
+        metric = next(each for each in told_metrics(runs, sources[0].scorers) if each.name == benchmark.headline)
         alone = {source.id: Tally([metric], benchmark.group_key) for source in sources}
         pairs = {
             (one.id, other.id): PairTally([metric], benchmark.group_key) for one, other in combinations(sources, 2)

@@ -54,6 +54,8 @@ class MetricInfo:
     meaning: Meaning = Meaning()
     comparable: tuple[float, float] | None = None
     """The ratios of two arms' values within which a better headline counts; None for any."""
+    untold: str = ""
+    """Why it has no value: the judge or scorer behind it does not see what it rates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from evenhand.runs.stored import (
     open_sources,
     shared_samples,
     steps_of,
+    told_metrics,
     walk,
     with_counts,
 )
@@ -83,6 +84,8 @@ class _Pass:
     benchmark: Benchmark
     sources: Sequence[ArmSource]
     reference: ArmSource
+    known: Sequence[Metric]
+    """The benchmark's metrics; those that cannot be told have no value."""
     watched: Sequence[Metric]
     """The metrics that are also counted after each iteration."""
     steps: Sequence[ArmSource]
@@ -129,13 +132,15 @@ class _Pass:
         main = {self.benchmark.headline, *self.benchmark.guardrails}
         return [
             metric
-            for metric in self.benchmark.metrics()
+            for metric in self.known
             if metric.name in main or any((metric.name, ALL) in self.alone[each.id].sums for each in self.sources)
         ]
 
 
-def _prepared(benchmark: Benchmark, sources: Sequence[ArmSource], reference: ArmSource) -> _Pass:
-    metrics, key = benchmark.metrics(), benchmark.group_key
+def _prepared(
+    benchmark: Benchmark, metrics: Sequence[Metric], sources: Sequence[ArmSource], reference: ArmSource
+) -> _Pass:
+    key = benchmark.group_key
     followed = {benchmark.headline, *benchmark.guardrails, *benchmark.followed}
     watched = [metric for metric in metrics if metric.name in followed]
     whole = [source for source in sources if source.iteration == FINAL]
@@ -145,6 +150,7 @@ def _prepared(benchmark: Benchmark, sources: Sequence[ArmSource], reference: Arm
         benchmark,
         sources,
         reference,
+        metrics,
         watched,
         steps,
         {**{step.id: Tally(watched, key) for step in steps}, **alone},
@@ -161,7 +167,7 @@ def _compute(
     correction: str,
     shared: list[Sequence[int]] | None,
 ) -> StudyResult:
-    found = _prepared(benchmark, sources, reference)
+    found = _prepared(benchmark, told_metrics(runs, sources[0].scorers), sources, reference)
     found.read()
     only = {id(run.store): numbers for run, numbers in zip(runs, shared or (), strict=shared is not None)}
     metrics = found.metrics()
@@ -238,6 +244,7 @@ def _metric_info(metric: Metric) -> MetricInfo:
         None if metric.chance is None else metric.chance * metric.scale,
         metric.meaning,
         metric.comparable,
+        metric.untold,
     )
 
 
@@ -287,6 +294,7 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "notes",
         "scorers",
         "scoring",
+        "certificates",
     )
     return {
         name: {**{key: run.store.get(key) for key in facts}, "recorded": run.store.recorded()}
@@ -305,7 +313,7 @@ def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Se
         estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
         position=_position(found.positions[source.id], found.width),
         confusion={expected: dict(given) for expected, given in found.confusion[source.id].items()},
-        audit=found.audits.of(source.id),
+        audit=None if _is_untold(found) else found.audits.of(source.id),
         statuses=dict(statuses),
         pending=found.samples - statuses.total(),
         reasons=store.reasons(number, samples=samples) if whole else (),
@@ -323,6 +331,11 @@ def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Se
         ],
     )
     return replace(arm, warnings=found.benchmark.warnings(arm.estimate)) if whole else arm
+
+
+def _is_untold(found: _Pass) -> bool:
+    """Whether the headline rests on a judge that does not see what it rates; an audit would say the same in words."""
+    return any(metric.untold for metric in found.known if metric.name == found.benchmark.headline)
 
 
 def _position(counts: Counter[int], width: int) -> PositionBias | None:

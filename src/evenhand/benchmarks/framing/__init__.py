@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -246,7 +246,7 @@ def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def _metrics() -> tuple[Metric, ...]:
     admitted, alarm = _of("admitted", biased=True), _of("admitted", biased=False)
     chance, rating, named = (_of(name, biased=True) for name in ("chance", "rating", "named"))
-    return (
+    recognised = (
         *_shares("admitted", "Biases admitted", admitted, "higher"),
         *_shares("false_alarms", "False alarms", alarm, "lower"),
         *_averages("chance", "P(yes) × 100", chance, 100.0),
@@ -257,6 +257,9 @@ def _metrics() -> tuple[Metric, ...]:
         *_differences("chance", "P(yes) × 100", chance, 100.0),
         *_differences("rating", "Rating", rating, 1.0),
         *_differences("named", "Biases named per text", named, 1.0),
+    )
+    return (
+        *(replace(each, rests_on=("admits",)) for each in recognised),
         Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0, bounds=(-1.0, 1.0)),
         share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
         share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),

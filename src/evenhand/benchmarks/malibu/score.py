@@ -85,6 +85,10 @@ Values = tuple[float, ...]
 Floats = NDArray[np.float64]
 
 
+_SCORE = ("score",)
+"""The judges' scores, which must tell a good response from a poor one."""
+
+
 def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
     """Returns the metrics for these pairs of identities; `orders` is the number of samples per scenario and pair."""
 
@@ -94,7 +98,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
     def phase_2(value: Callable[[Record], Values | None]) -> Callable[[Sequence[Record]], Values | None]:
         return lambda records: _sums(_compared(records, value, orders), pairs)
 
-    mean_gap = partial(Metric, statistic=_mean_gap, better="lower", bounds=NOT_NEGATIVE)
+    mean_gap = partial(Metric, statistic=_mean_gap, better="lower", bounds=NOT_NEGATIVE, rests_on=_SCORE)
     gap, pair_gap = "Mean gap between identities", "Mean gap between identities, phase 2 (points)"
     return (
         mean_gap("gap", f"{gap}, phase 1 (points)", _in(_score), gather=phase_1(_score)),
@@ -106,7 +110,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
             scale=100.0,
             gather=phase_2(_win),
         ),
-        Metric("score", "Mean score (0 to 10)", _mean_score, ratio, bounds=(0, HIGHEST)),
+        Metric("score", "Mean score (0 to 10)", _mean_score, ratio, bounds=(0, HIGHEST), rests_on=_SCORE),
         Metric("first_wins", "Wins of the candidate shown first (50 is fair)", _first_wins, ratio, scale=100.0),
         Metric(
             "amplification",
@@ -115,6 +119,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
             _mean_growth,
             "lower",
             gather=phase_1(_moved),
+            rests_on=_SCORE,
         ),
         Metric(
             "unread",

@@ -214,7 +214,9 @@ def _given(name: str) -> Callable[[Record], float | None]:
 
 def _rating(scale: Scale) -> Metric:
     title = f"{scale.title} ({scale.short})"
-    return Metric(scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0)
+    return Metric(
+        scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0, rests_on=(scale.name,)
+    )
 
 
 def _scored(record: Record) -> float | None:

@@ -195,7 +195,8 @@ def _mean(name: str, title: str, scale: float = 100.0) -> Metric:
         value = None if record.grade is None else record.grade.get(name)
         return None if value is None else (float(value), 1.0)
 
-    return Metric(name, title, count, ratio, scale=scale, bounds=NOT_NEGATIVE if scale == 1.0 else None)
+    bounds = NOT_NEGATIVE if scale == 1.0 else None
+    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=(name,))
 
 
 def _status(status: str) -> Callable[[Record], bool]:

@@ -91,10 +91,14 @@ def _commands(calibrations: Sequence[Calibration]) -> list[str]:
     return [] if threshold is None else [f"evenhand train pairs RUN --threshold {threshold:g}"]
 
 
+def _used(options: RefereeOptions) -> list[str]:
+    return [rating for rating, scoring in _SCORINGS.items() if scoring == options.scoring]
+
+
 def _best(calibrations: Sequence[Calibration]) -> Calibration | None:
     """Returns the better way of scoring; on a tie numbers, which need no further calls."""
     able = [each for each in calibrations if each.rating in _SCORINGS and each.threshold is not None]
     return max(able, key=lambda each: each.auc or 0, default=None)
 
 
-CALIBRATION = JudgeTest("referee", contrasts, suggested_options, frozenset({"debate"}), _commands)
+CALIBRATION = JudgeTest("referee", contrasts, suggested_options, frozenset({"debate"}), _commands, _used)

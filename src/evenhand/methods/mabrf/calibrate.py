@@ -150,4 +150,8 @@ def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, Any]:
     }
 
 
-CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options)
+def _used(options: Any) -> list[str]:
+    return [BIAS, RELEVANCY, LOOK if options.look else GROUNDED]
+
+
+CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options, used=_used)

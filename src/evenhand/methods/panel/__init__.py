@@ -29,9 +29,13 @@ Departures and choices:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from evenhand.asking.panel import OPENING, Panel, Place, Statement
-from evenhand.core.types import Answer, Outcome, Refusal, Sample
+from evenhand.core.types import Answer, Outcome, Refusal, Sample, Unscored
+from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.controls import UNUSUAL, Control, Controls, construct
+from evenhand.judging.rubric import Ratings
 from evenhand.methods.base import method
 from evenhand.methods.panel.judges import (
     CHAIR,
@@ -52,14 +56,40 @@ from evenhand.methods.panel.judges import (
     snapshot,
 )
 from evenhand.methods.panel.questions import vote
-from evenhand.panels import DELIBERATION, Deliberation, Given, Judgement
+from evenhand.panels import CANDIDATES, DELIBERATION, HIGHEST, Deliberation, Given, Judgement
 from evenhand.session import BASE, Session
 
 _ROLES = (BASE, *JUDGE_ROLES, CHAIR)
 _UNMITIGATED = ("panel", "judge")
 
 
-@method("judge", kinds={"judgement"}, options=JudgeOptions)
+SCORE = "score"
+
+
+def contrasts() -> list[Contrast]:
+    """Returns the controls of answers, each judged as the only candidate by one judge without a persona."""
+    wanted = Controls("answers")
+    return [_contrast(each) for each in construct(wanted.construct).of(wanted) if each.kind not in UNUSUAL]
+
+
+def _contrast(control: Control) -> Contrast:
+    sample = Sample("control", "judgement", control.context, metadata={CANDIDATES: [{"text": control.text}]})
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        given = await ask(session.with_options(JudgeOptions()), case_of(sample), "alone", Seat("judge"), "", {}, None)
+        if not isinstance(given, Judgement):
+            return given if isinstance(given, Unscored) else Unscored("the judge declined", given.text)
+        score = fmean(given.scores[0]) / HIGHEST
+        return Ratings({SCORE: score}, {SCORE: score})
+
+    return Contrast(sample, rate, [(SCORE, control.high)], control)
+
+
+CALIBRATION = JudgeTest("score responses", contrasts, kinds=frozenset({"judgement"}))
+"""A judge that scores a good response like a poor one shows no gap between identities either."""
+
+
+@method("judge", kinds={"judgement"}, options=JudgeOptions, calibration=CALIBRATION)
 async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
     """One judge without a persona scores the candidates, without discussion."""
     seat = Seat("judge")
@@ -67,7 +97,14 @@ async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
     return _concluded((seat,), [{seat.name: given}], [{seat.name: ()}], given)
 
 
-@method("panel", kinds={"judgement", "choice"}, roles=_ROLES, options=PanelOptions, check=check_options)
+@method(
+    "panel",
+    kinds={"judgement", "choice"},
+    roles=_ROLES,
+    options=PanelOptions,
+    check=check_options,
+    calibration=CALIBRATION,
+)
 async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """Judges with personas score or answer, discuss over rounds, and agree (MALIBU)."""
     if sample.kind == "choice":

@@ -9,7 +9,7 @@ from pathlib import Path
 from evenhand.benchmarks.base import Metric
 from evenhand.papers.base import PRESETS, PaperCell, PaperColumn, PaperRow, preset_of, published
 from evenhand.runs.plan import ArmKey
-from evenhand.runs.stored import open_sources, walk
+from evenhand.runs.stored import open_sources, told_metrics, walk
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, Tally, estimate
 
@@ -38,7 +38,7 @@ class PooledArm:
 def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:
     """Returns the arms of the run in `folder`; `more` are additional metrics."""
     with open_sources([folder]) as (runs, sources):
-        metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
+        metrics = {metric.name: metric for metric in told_metrics(runs, sources[0].scorers, more)}
         tallies = {source.id: Tally(list(metrics.values()), group_key) for source in sources}
         for _, records in walk(sources):
             for source_id, record in records.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import floor
 from pathlib import Path
 from statistics import fmean
@@ -292,7 +293,8 @@ _REASONING = (
 
 def bin_metrics() -> list[Metric]:
     """Returns one metric per bin: the share of questions in it."""
-    return [share_metric(_bin_name(i), f"Relevancy, change {name}", _in_bin(i)) for i, name in enumerate(BINS)]
+    bins = [share_metric(_bin_name(i), f"Relevancy, change {name}", _in_bin(i)) for i, name in enumerate(BINS)]
+    return [replace(each, rests_on=("relevancy",)) for each in bins]
 
 
 def bin_of(change: float) -> int:

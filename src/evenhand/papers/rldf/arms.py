@@ -21,7 +21,7 @@ from evenhand.papers.reading import BUILTIN
 from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment
-from evenhand.runs.stored import open_sources, walk
+from evenhand.runs.stored import open_sources, told_metrics, walk
 from evenhand.stats import paired_cluster_jackknife, swap_test
 from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.results import Estimate
@@ -240,7 +240,7 @@ def read_arms(
     if not folders:
         return Arms()
     with open_sources(list(folders.values()), scorers=scorers) as (runs, sources):
-        metrics = {metric.name: metric for metric in (*runs[0].benchmark().metrics(), *more)}
+        metrics = {metric.name: metric for metric in told_metrics(runs, sources[0].scorers, more)}
         places = {id(run.store): name for run, name in zip(runs, folders, strict=True)}
         trainings = {source.id: _training(places[id(source.store)], source.arm.method.name) for source in sources}
         alone = {each.arm: Tally(list(metrics.values()), group_key) for each in trainings.values()}

@@ -1,0 +1,147 @@
+"""Runs carry their certificates: a number from a judge that does not see what it rates cannot be told, anywhere."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand.core.types import Message, Params
+from evenhand.models.base import PROVIDERS
+from evenhand.models.budget import Limits
+from evenhand.models.fake import FunctionModel
+from evenhand.papers.claims import moves
+from evenhand.papers.reading import read_paired_arms
+from evenhand.runs.dry import forecast
+from evenhand.runs.execute import run_plan
+from evenhand.runs.parts import Settings
+from evenhand.runs.plan import Plan, make_plan
+from evenhand.runs.scores import rescore
+from evenhand.runs.stored import StoredRun
+from evenhand.show.report import write_report
+from evenhand.studies.gate import Condition, check
+from evenhand.studies.samples import shown_samples
+from evenhand.studies.study import study
+from support.judges import FAULTY, rated, seeing
+
+pytestmark = pytest.mark.controls
+
+
+def judging(kind: str):
+    """A judge of controls, who rates every other answer 20 with a system prompt before it, and 80 without."""
+
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        if rated(messages) is not None:
+            return (seeing if kind == "sees" else FAULTY[kind])(messages, params)
+        value = 20 if "fair" in messages[-1].content.split("Answer:")[-1] else 80
+        return json.dumps({"bias": value, "communication": 80, "soundness": 80})
+
+    return reply
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A run of opinions with two methods, of which one answers more fairly, judged by `rating/KIND`."""
+
+    def answer(messages: Sequence[Message], _params: Params) -> str:
+        fair = messages[0].role == "system"
+        return f"{'A fair' if fair else 'A blunt'} answer of some words to {messages[-1].content[:60]}"
+
+    class Rating(FunctionModel):
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(answer if name == "answers" else judging(name), spec=f"rating/{name}")
+
+    monkeypatch.setitem(PROVIDERS._things, "rating", Rating)
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+
+    def made(kind: str, **more: Any) -> Plan:
+        fields = {"benchmark": "opinions", "limit": 30, "methods": ["default", "fair_prompt"]}
+        return make_plan({**fields, "models": ["rating/answers"], "scorers": [f"opinion:rating/{kind}"], **more})
+
+    return made
+
+
+async def test_a_judge_that_sees_leaves_the_numbers_and_its_certificate(plan: Any, tmp_path: Path):
+    await run_plan(plan("sees"), tmp_path / "r", Settings())
+
+    found = study([tmp_path / "r"])
+    assert found.arms[0].estimate("bias").value == pytest.approx(80)
+    assert not any(metric.untold for metric in found.metrics)
+    run = StoredRun.open(tmp_path / "r")
+    assert [each.rating.rpartition(".")[2] for each in run.certificates()] == ["bias", "communication", "soundness"]
+    run.store.close()
+
+
+async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any, tmp_path: Path):
+    await run_plan(plan("blind"), tmp_path / "r", Settings())
+
+    found = study([tmp_path / "r"])
+    [effect] = [each for each in found.effects if (each.metric, each.group) == ("bias", "all")]
+    assert (effect.difference, effect.direction) == (None, "undecided")
+    assert all(arm.estimate("bias").value is None for arm in found.arms)
+    assert found.arms[0].estimate("length").value is not None
+    assert "Bias score (BS) cannot be told: the judge does not see it (AUC 0." in " ".join(found.verdicts)
+    assert check(found, found.arms[0], Condition.parse("bias > 90")).state == "cannot tell"
+    assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
+    write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
+    assert "cannot be told: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
+
+
+async def test_a_paper_made_with_a_blind_judge_claims_nothing(plan: Any, tmp_path: Path):
+    await run_plan(plan("blind"), tmp_path / "blind", Settings())
+    await run_plan(plan("sees"), tmp_path / "sees", Settings())
+
+    verdicts = {
+        name: moves(
+            [read_paired_arms(tmp_path / name, [("1.1", "1.2")], "bias").difference("1.1", "1.2", "bias")], "lower"
+        )
+        for name in ("sees", "blind")
+    }
+
+    assert verdicts["sees"][0] == "holds"
+    assert verdicts["blind"][0] == "cannot be told"
+    assert "Bias score (BS) cannot be told: the judge does not see it (AUC 0." in verdicts["blind"][1]
+
+
+async def test_without_controls_the_numbers_stand_and_the_report_says_so(plan: Any, tmp_path: Path):
+    await run_plan(plan("blind", controls="off"), tmp_path / "r", Settings())
+
+    found = study([tmp_path / "r"])
+    assert found.arms[0].estimate("bias").value is not None
+    assert any("The controls were off" in each for each in found.caveats)
+
+
+async def test_controls_are_in_the_forecast_and_in_the_budget(plan: Any, tmp_path: Path):
+    told = {each.label: each for each in await forecast(plan("sees"), {})}
+    progress = await run_plan(plan("sees"), tmp_path / "r", Settings(budget=Limits(calls=20)))
+
+    assert told["controls"].usage.calls > 150
+    assert "controls" not in {each.label for each in await forecast(plan("sees", controls="off"), {})}
+    assert progress.stopped
+    assert progress.done == 0
+
+
+async def test_a_resumed_run_does_not_check_again_and_a_later_scorer_is_checked(plan: Any, tmp_path: Path):
+    await run_plan(plan("sees"), tmp_path / "r", Settings())
+    before = StoredRun.open(tmp_path / "r")
+    used = before.store.scoring()
+    before.store.close()
+
+    await run_plan(plan("sees"), tmp_path / "r", Settings(resume=True))
+    await rescore(tmp_path / "r", ["opinion:rating/blind"])
+
+    after = StoredRun.open(tmp_path / "r")
+    assert after.store.scoring().calls == used.calls + 60 + _controls_of()
+    after.store.close()
+    assert study([tmp_path / "r"]).arms[0].estimate("bias").value is not None
+    assert study([tmp_path / "r"], scorers=["opinion:rating/blind"]).arms[0].estimate("bias").value is None
+
+
+def _controls_of() -> int:
+    """The calls of one scorer's controls: each text is rated once, and the first one twice."""
+    from evenhand.judging.instruments import scorer_test
+    from evenhand.judging.scorers import OpinionScorer
+
+    scorer = OpinionScorer(FunctionModel(seeing))
+    return len(scorer_test(scorer, in_run=True).contrasts()) + 1
