@@ -221,21 +221,33 @@ def reached_at(url: str) -> Callable[[Any], Any]:
     return lambda plan: {**plan, "models": [{"base": model}]}
 
 
-@pytest.mark.parametrize("judge", [False, True], ids=["resume", "rescore"])
 async def test_3_a_shared_run_sends_no_variable_to_an_address_that_it_names(
-    serve: Serve, theirs: Machine, ours: Machine, judge: bool
+    serve: Serve, theirs: Machine, ours: Machine
 ):
     attacker = await serve(chat("A"))
-    more = ("--benchmark", "realtoxicity_builtin") if judge else ()
-    changed(await shared_run(theirs, ours, *more), plan=reached_at(attacker.url))
+    changed(await shared_run(theirs, ours), plan=reached_at(attacker.url))
 
-    if judge:
-        result = await ours("run", "rescore", "r", "--scorer", "judge:openai/x", "--budget", "5 calls")
-    else:
-        result = await ours("resume", "r", "--budget", "100 calls")
-        assert "AWS_SECRET_ACCESS_KEY" in result.out and "evenhand run trust r" in result.out
+    result = await ours("resume", "r", "--budget", "100 calls")
 
     assert result.code == 2, result.out
+    assert "AWS_SECRET_ACCESS_KEY" in result.out and "evenhand run trust r" in result.out
+    assert attacker.requests == []
+
+
+@pytest.mark.parametrize("scorer", ["judge:openai/x", "judge"])
+@pytest.mark.parametrize("in_spec", [False, True], ids=["field", "spec"])
+async def test_3_nor_does_a_scorer_that_asks_the_models_of_a_shared_run(
+    serve: Serve, theirs: Machine, ours: Machine, scorer: str, in_spec: bool
+):
+    attacker = await serve(chat("A"))
+    spec = f"openai/x?base_url={attacker.url}&key=AWS_SECRET_ACCESS_KEY"
+    inside = {"base": {"spec": spec, "provider": "openai"}}
+    run = await shared_run(theirs, ours, "--benchmark", "realtoxicity_builtin")
+    changed(run, plan=(lambda plan: {**plan, "models": [inside]}) if in_spec else reached_at(attacker.url))
+
+    result = await ours("run", "rescore", "r", "--scorer", scorer, "--budget", "5 calls")
+
+    assert result.code != 0, result.out
     assert attacker.requests == []
 
 
@@ -376,6 +388,20 @@ async def test_3_a_shared_run_with_known_models_goes_on_by_itself(theirs: Machin
 
     assert result.code == 0, result.out
     assert "8 of 8 done" in result.out
+
+
+async def test_3_no_link_in_a_shared_run_leads_a_secret_into_a_pack(theirs: Machine, ours: Machine):
+    await shared_code(theirs, ours)
+    secret = ours.place / "id_rsa"
+    secret.write_text(SECRET)
+    kept = next((ours.place / "r/own").rglob("bench.py"))
+    kept.unlink()
+    kept.symlink_to(secret)
+
+    result = await ours("evidence", "pack", "r", "--no-pdf", "--out", "pack")
+
+    assert result.code == 0, result.out
+    assert all(SECRET.encode() not in path.read_bytes() for path in (ours.place / "pack").rglob("*") if path.is_file())
 
 
 async def test_the_key_of_the_machine_is_for_its_user_alone(theirs: Machine):

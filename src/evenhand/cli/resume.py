@@ -152,7 +152,12 @@ def folder_demands(stored: Mapping[str, Any]) -> list[str]:
     if is_marked(_command(stored), stored.get(MARKS)):
         return []
     asked = read_asked(stored)
-    return fields_demands(asked.command, asked.fields)
+    kinds = asked.declaration().request.model_fields
+    paths = [name for name in asked.fields if name in kinds and "Path" in str(kinds[name].annotation) and name != "out"]
+    return [
+        *fields_demands(asked.command, asked.fields),
+        *(f"uses the path {asked.fields[name]}" for name in paths if asked.fields[name]),
+    ]
 
 
 def _command(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from evenhand.evidence.exports import documents, model_card
 from evenhand.evidence.facts import LIMITS, RunFacts, Standard, mappings, read_run
 from evenhand.evidence.page import evidence_page
 from evenhand.runs.own import FOLDER as OWN_FILES
+from evenhand.runs.own import copy_kept
 from evenhand.runs.stored import StoredRun
 
 __all__ = ["Pack", "Verified", "card_section", "read_pack", "verify", "write_pack"]
@@ -119,10 +120,9 @@ def _disclosed(run: RunFacts, folder: Path) -> list[Path]:
     stored = StoredRun.open(Path(run.folder), skip_damaged=True)
     with closing(stored.store):
         disclose(stored, run.name, folder)
-        if (stored.directory / OWN_FILES).is_dir():
-            shutil.copytree(stored.directory / OWN_FILES, folder / OWN_FILES, dirs_exist_ok=True)
+        own = copy_kept(stored.store.get("kept") or {}, stored.directory, folder)
     grades = [folder / "grades" / f"{run.name}{ending}" for ending in (".json", ".jsonl")]
-    return [*grades, *(path for path in (folder / OWN_FILES).rglob("*") if path.is_file())]
+    return [*grades, *own]
 
 
 def _remove_earlier(folder: Path) -> None:

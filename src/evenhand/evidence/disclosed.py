@@ -85,7 +85,7 @@ def _seal(row: Mapping[str, Any]) -> str:
 
 def seal(folder: Path, files: Iterable[Path]) -> str:
     """Write the hashes of a pack's files; return the hash of that list, by which the whole pack is known."""
-    sums = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
+    sums = {path.relative_to(folder).as_posix(): sha256(path) for path in sorted({*files})}
     write_json(folder / MANIFEST, {"evenhand": own_version(), "sha256": sums})
     return sha256(folder / MANIFEST)
 
@@ -125,7 +125,7 @@ def verify(folder: Path) -> Verified:
     runs: Any = pack.get("runs")
     for run in cast("list[Mapping[str, Any]]", runs) if isinstance(runs, list) else []:
         name = str(run.get("name"))
-        if PurePosixPath(name).name != name:
+        if PurePosixPath(name).name != name or name == "..":
             raise DataError("a run has a name that is no file name.", file=folder / PACK)
         try:
             _check_run(folder, name, run, found)

@@ -5,7 +5,6 @@ Shards are refused if their plans, data, models or code differ, if one is missin
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -67,8 +66,7 @@ def merge(directories: Sequence[Path], out: Path) -> Merged:
         runs = _checked(runs)
         try:
             with draft_folder(out) as draft, closing(Store(draft, create=True)) as store:
-                if (runs[0].directory / own.FOLDER).is_dir():
-                    shutil.copytree(runs[0].directory / own.FOLDER, draft / own.FOLDER)
+                own.copy_kept(runs[0].store.get("kept") or {}, runs[0].directory, draft)
                 return _copied(runs, store)
         except OSError as error:
             raise StoreError(f"{out} cannot be written: {error}. Choose another --out.") from error

@@ -78,11 +78,26 @@ def _copied(path: Path, name: str, directory: Path) -> str:
     return str(place)
 
 
+def copy_kept(kept: Mapping[str, str], directory: Path, target: Path) -> list[Path]:
+    """Copy what a run has kept to another folder; return the copies."""
+    copies: list[Path] = []
+    for place in dict.fromkeys(kept.values()):
+        found = kept_place(directory, place)
+        for path in [] if found is None else [found] if found.is_file() else found.rglob("*.md"):
+            if path.is_file() and not path.is_symlink():
+                copies.append(target / path.relative_to(directory))
+                copies[-1].parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copies[-1])
+    return copies
+
+
 def kept_place(directory: Path, place: str) -> Path | None:
-    """The kept copy, if it lies in the run's folder and still is what its hash says."""
+    """The kept copy, if it lies in the run's folder and still is what its hash says; no link leads out of it."""
     parts = PurePosixPath(place).parts
     path = directory.joinpath(*parts)
     if len(parts) < 2 or parts[0] != FOLDER or ".." in parts or not path.exists():
+        return None
+    if path.resolve() != directory.resolve().joinpath(*parts):
         return None
     if path.is_file() and sha256(path)[:16] != parts[1]:
         return None
@@ -161,7 +176,7 @@ class StoredBenchmark(Benchmark):
     def made(cls, stored: Mapping[str, Any], directory: Path) -> StoredBenchmark:
         """Return the benchmark that a run in `directory` describes; a description that is no such is refused."""
         try:
-            declared: dict[str, Any] = {name: stored[name] for name in _DECLARED}
+            declared: dict[str, Any] = {name: str(stored[name]) for name in _DECLARED}
             metrics = [_metric(each) for each in stored["metrics"]]
             names = [each.name for each in metrics]
             for kind in ("guardrails", "followed"):
@@ -208,10 +223,24 @@ def _missing(stored: Mapping[str, Any], directory: Path) -> list[str]:
 
 
 def _metric(stored: Mapping[str, Any]) -> Metric:
-    pairs = {name: tuple(given) for name in ("bounds", "comparable") if (given := stored[name]) is not None}
-    count = partial(_stored_sums, str(stored["name"]))
-    fields: dict[str, Any] = {**stored, **pairs, "meaning": Meaning(**stored["meaning"])}
-    return Metric(**fields, count=count, statistic=ratio)
+    name, chance = str(stored["name"]), stored["chance"]
+    return Metric(
+        name,
+        str(stored["title"]),
+        partial(_stored_sums, name),
+        ratio,
+        stored["better"] if stored["better"] in ("higher", "lower", "zero") else None,
+        share=bool(stored["share"]),
+        bounds=_pair(stored["bounds"]),
+        scale=float(stored["scale"]),
+        chance=None if chance is None else float(chance),
+        meaning=Meaning(**{each: str(text) for each, text in stored["meaning"].items()}),
+        comparable=_pair(stored["comparable"]),
+    )
+
+
+def _pair(stored: Any) -> tuple[float, float] | None:
+    return None if stored is None else (float(stored[0]), float(stored[1]))
 
 
 def _stored_sums(name: str, record: Record) -> Sequence[float] | None:

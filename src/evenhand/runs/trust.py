@@ -22,6 +22,7 @@ from evenhand.core.errors import EvenhandError
 from evenhand.core.fields import ComparisonFields
 from evenhand.core.files import cache_folder, machine_key, sha256
 from evenhand.core.registry import place_of_file
+from evenhand.core.specs import model_spec
 from evenhand.models.endpoints import call_among, resolved
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan, Plan
@@ -32,6 +33,8 @@ _PYTHON = re.compile(r"[^\s,+=?&|;:]*\.py(?!\w)")
 _WORD = re.compile(r"[\w.+-]{0,64}")
 _HARMLESS = frozenset({"concurrency", "budget", "prices", "max_failed", "shard"})
 """Settings that may come from anyone: numbers and shares."""
+_REACH = frozenset({"base_url", "base_urls", "key", "key_env", "extra", "model_args"})
+"""Options that say how a model is reached."""
 _PLAIN_ENDS = frozenset({"run plan", "audit", "compare"})
 """Commands whose runs end with a study and a report in the run's own folder."""
 
@@ -106,7 +109,8 @@ def known_here(model: ModelPlan) -> ModelPlan | None:
 
 def here(model: ModelPlan) -> ModelPlan:
     """The model as this machine reaches what has its name, whatever the run says."""
-    return known_here(model) or ModelPlan.model_validate({"spec": model.spec})
+    # A spec with options of its own would be read again where the model is loaded.
+    return known_here(model) or ModelPlan.model_validate({"spec": model_spec(model.spec)[0]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,8 @@ def fields_demands(command: str, fields: Mapping[str, Any]) -> list[str]:
     found += [f"runs the Python code {called}"] if (called := call_among(dict(fields))) else []
     found += [f"uses {text}" for text in _texts(dict(fields)) if "://" in text or re.search(r"\w/[^\s?]*\?\w+=", text)]
     found += [f"follows the file {text}" for text in _texts(dict(fields)) if text.endswith((".yaml", ".yml", ".toml"))]
-    acting = ("cache", "log_to", "on", "otel", "templates", "model_options")
+    found += [f"sets {text} of a model" for text in _texts(dict(fields)) if text in _REACH]
+    acting = ("cache", "log", "log_to", "on", "otel", "templates", "model_options")
     found += [f"sets {name} to {fields[name]}" for name in acting if fields.get(name)]
     return [f"{each} (in `evenhand {command}`)" for each in dict.fromkeys(found)]
 
