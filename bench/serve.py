@@ -3,8 +3,9 @@
 overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what checks
 add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. stream: the first checked
 words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory. chaos: an
-endpoint that fails in all ways. end: kill -TERM under load. The server, the endpoint, the proxy and the clients are
-processes of their own on the same cores: trust the ratios. Numbers are kept in results/serve.json.
+endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz beside hostile requests and replies. The
+server, the endpoint, the proxy and the clients are processes of their own on the same cores: trust the ratios. Numbers
+are kept in results/serve.json.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from common import HERE, RESULTS, best, save, stub, table, verdict
 
-PARTS = ("overhead", "guard", "stream", "strain", "chaos", "end")
+PARTS = ("overhead", "guard", "stream", "strain", "chaos", "end", "attacks")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false"}
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
@@ -301,6 +305,70 @@ def _cpu(pid: int) -> float:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
+
+
+HEALTHY_MS = 100
+"""The aim for /healthz beside an attack."""
+
+
+def attacks() -> dict[str, Any]:
+    """How long /healthz takes beside each attack, at most and at p99, next to an idle server."""
+    empty = b'{"model": "bench", "messages": [' + b"[]," * 3_200_000 + b"[]]}"
+
+    def asked(text: str, **fields: Any) -> bytes:
+        return json.dumps({"model": "bench", "messages": [{"role": "user", "content": text}], **fields}).encode()
+
+    attempts: dict[str, list[bytes]] = {
+        "nothing": [],
+        "a request of 9.6 MB of []": [empty],
+        "eight of them": [empty] * 8,
+        "a reply of 30 MB of {},": [asked("VALUES")],
+        "a stream of 100,000 tool arguments": [asked("PIECES 100000", stream=True)],
+        "a stream of 330,000 tool arguments": [asked("PIECES 330000", stream=True)],
+    }
+    found: dict[str, Any] = {}
+    with stub(0.0, "serve_attack_stub.py") as upstream, server(upstream, GUARDED) as (url, _):
+        for name, bodies in attempts.items():
+            found[name] = _health_beside(url, bodies)
+    most = max(each["most_ms"] for each in found.values())
+    table(
+        "/healthz beside attacks",
+        ("", "p99 ms", "most ms", "looks", "statuses"),
+        [
+            (name, each["p99_ms"], each["most_ms"], each["looks"], " ".join(map(str, each["statuses"])))
+            for name, each in found.items()
+        ],
+        f"at most {most:.0f} ms, {verdict(most, HEALTHY_MS)}",
+    )
+    return found
+
+
+def _health_beside(url: str, bodies: list[bytes], seconds: float = 3.0) -> dict[str, Any]:
+    """Look at /healthz again and again while these requests are sent, and for some seconds at least."""
+    root = url.removesuffix("/v1")
+
+    def send(body: bytes) -> int:
+        asked = urllib.request.Request(f"{url}/chat/completions", body, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(asked, timeout=600) as answer:
+                answer.read()
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    took: list[float] = []
+    with ThreadPoolExecutor(max(1, len(bodies))) as pool:
+        sent = [pool.submit(send, body) for body in bodies]
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or not all(each.done() for each in sent):
+            began = time.perf_counter()
+            urllib.request.urlopen(f"{root}/healthz", timeout=600).read()
+            took.append(1000 * (time.perf_counter() - began))
+            time.sleep(0.005)
+    took.sort()
+    p99 = took[int(0.99 * (len(took) - 1))]
+    statuses = sorted({each.result() for each in sent})
+    return {"p99_ms": p99, "most_ms": took[-1], "looks": len(took), "statuses": statuses}
 
 
 def main() -> None:

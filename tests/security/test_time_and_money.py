@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -12,6 +12,9 @@ import pytest
 from aiohttp import web
 
 from evenhand.guards.fields import TooManyValuesError, parse_json
+from evenhand.guards.guard import Guard
+from evenhand.guards.upstreams import ModelUpstream
+from evenhand.models.load import load_model
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route
 from support.server import Body, Reply, completion, raw, refuse, reply_with, skip
@@ -183,3 +186,33 @@ async def test_10_one_clients_poisoned_prompts_do_not_open_the_breaker_for_other
         skip(0.5)
 
     assert [await ask("other", "Hello?") for _ in range(5)] == [200] * 5
+
+
+class _AllAtOnce(ModelUpstream):
+    """An endpoint whose stream is all there: nothing in it waits. Counts the turns of others in the meantime."""
+
+    turns = 0
+
+    async def chat_stream(self, body: Mapping[str, Any], *, held: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        del body, held
+        counting = asyncio.ensure_future(self._count())
+        call = {"index": 0, "function": {"name": "say", "arguments": "some words "}}
+        for _ in range(5_000):
+            yield {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+        counting.cancel()
+        yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+
+    async def _count(self) -> None:
+        while True:
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+async def test_08_a_stream_that_comes_all_at_once_lets_others_have_their_turn():
+    upstream = _AllAtOnce(load_model("fake/Yes."))
+
+    async with Guard(upstream) as guard:
+        segments = [each async for each in guard.stream({"messages": [{"role": "user", "content": "Hello"}]})]
+
+    assert segments[-1].final is not None
+    assert upstream.turns >= 40

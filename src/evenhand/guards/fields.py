@@ -5,17 +5,19 @@ Whatever else an endpoint sends (thoughts, audio, annotations, fields of its own
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
 from evenhand.core.types import LARGEST_COUNT
 
+T = TypeVar("T")
 _FINISHES = ("stop", "length", "tool_calls", "content_filter", "function_call")
 _TEXT_PARTS = ("text", "output_text")
 CALLED = {"function": "arguments", "custom": "input"}
@@ -93,6 +95,11 @@ def parse_json(data: bytes, most: int, *, halves: bool = False) -> Any:
     finally:
         if collects:
             gc.enable()
+
+
+async def parsed(read: Callable[[bytes], T], data: bytes) -> T:
+    """Return `read(data)`; what is large is read in a thread, so that others get their turn."""
+    return await asyncio.to_thread(read, data) if len(data) > _LARGE else read(data)
 
 
 def mended(text: str) -> str:

@@ -39,7 +39,7 @@ from evenhand.guards.fields import (
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.request import CHARACTERS_PER_TOKEN, RawAnswer, Request, sent_tokens, usage_in
 from evenhand.guards.types import Action, Check, Guarded
-from evenhand.guards.upstream import UpstreamError
+from evenhand.guards.upstream import CHUNKS_AT_ONCE, UpstreamError
 from evenhand.models.reasoning import ThoughtStream
 
 LATE = "the latency budget was used up"
@@ -98,7 +98,10 @@ class StreamedReply:
         try:
             raw = self._request.upstream.chat_stream(body, held=self._thoughts is not None)
             async with aclosing(self._traced.stream(raw)) as chunks:
+                count = 0
                 async for chunk in chunks:
+                    if (count := count + 1) % CHUNKS_AT_ONCE == 0:
+                        await asyncio.sleep(0)  # chunks that were held until the first words come all at once
                     try:
                         text = self._taken(chunk)
                     except (TypeError, ValueError, LookupError, AttributeError) as error:

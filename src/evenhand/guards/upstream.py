@@ -12,6 +12,9 @@ from evenhand.models.base import Model
 REQUEST_FAULTS = (400, 413, 415, 422)
 """Statuses with which an endpoint rejects this very request; their reason helps the client."""
 
+CHUNKS_AT_ONCE = 100
+"""Chunks of a stream that are read before others get their turn; they take a few milliseconds."""
+
 
 class UpstreamError(ModelError):
     """The model behind the guard gave no answer; `body` is the error in OpenAI's form, and holds no key."""

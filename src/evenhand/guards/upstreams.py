@@ -27,10 +27,11 @@ import orjson
 from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.core.types import Generation, Message, Params
-from evenhand.guards.fields import TooManyValuesError, delta_of, first_choice, parse_json, text_of
+from evenhand.guards.fields import TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
 from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import (
+    CHUNKS_AT_ONCE,
     REQUEST_FAULTS,
     BadRequest,
     CutReply,
@@ -101,9 +102,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         sent = {key: value for key, value in body.items() if key not in _OWN}
         response = await self._streamed(sent | {"stream": True})
         begun = ended = False
+        count = 0
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                whole = self._loaded(await read_reply(response))
+                whole = await parsed(self._loaded, await read_reply(response))
                 if any(map(_is_cut, whole.get("choices") or ())):
                     raise self._cut()
                 yield as_chunk(whole)
@@ -124,6 +126,8 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                         raise self._cut()
                     begun, ended = begun or bool(chunk.get("choices")), ended or bool(finish)
                     yield chunk
+                    if (count := count + 1) % CHUNKS_AT_ONCE == 0:
+                        await asyncio.sleep(0)  # a stream that comes all at once must not keep others waiting
             if not (begun and ended):
                 raise self._cut()
         except (aiohttp.ClientError, OSError) as error:
@@ -144,7 +148,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         return await self._post(self.url, sent, _unread)
 
     async def _asked(self, url: str, sent: dict[str, Any]) -> dict[str, Any]:
-        return self._loaded(await self._post(url, sent, read_reply))
+        return await parsed(self._loaded, await self._post(url, sent, read_reply))
 
     async def _post(self, url: str, sent: dict[str, Any], read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
         """What `read` makes of a response of status 200."""

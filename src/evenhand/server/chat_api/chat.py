@@ -7,12 +7,14 @@ without a counterpart there (suffix, best_of, logprobs, prompts as tokens) are r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from evenhand.core import aio
+from evenhand.guards.fields import parsed
 from evenhand.guards.request import content_words
 from evenhand.guards.types import Guarded
 from evenhand.server.access import caller_of
@@ -61,7 +63,7 @@ async def answer_chat(request: web.Request, routes: Routes) -> web.StreamRespons
 
 async def body_of(request: web.Request) -> Json:
     """Return the parsed body; the path of an Azure-style request names the model."""
-    return read_body(await request.read(), request.match_info.get("route"))
+    return await parsed(partial(read_body, route=request.match_info.get("route")), await request.read())
 
 
 async def stream_answers(

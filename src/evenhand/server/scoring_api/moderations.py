@@ -25,6 +25,7 @@ from aiohttp import web
 from evenhand.core.errors import ModelError
 from evenhand.core.language import REASON
 from evenhand.core.types import Unscored
+from evenhand.guards.fields import parsed
 from evenhand.scorers.base import Scorer, Scores
 from evenhand.server.chat_api.wire import parse_body
 from evenhand.server.limits import limits_of
@@ -61,7 +62,7 @@ _CATEGORIES = (
 
 async def read_object(request: web.Request) -> dict[str, Any]:
     """Return the request's body, which must be a JSON object."""
-    body = parse_body(await request.read())
+    body = await parsed(parse_body, await request.read())
     if not isinstance(body, dict):
         raise RequestError(400, "The request body must be a JSON object.")
     return body  # pyright: ignore[reportUnknownVariableType]
