@@ -122,6 +122,8 @@ def test_answers_that_no_scorer_could_read_are_not_without_a_difference():
     unread = [record(sample, "Das kommt auf das Einkommen und die Schulden an.") for sample in samples]
 
     assert math.isnan(value("gap", unread))
+    assert math.isnan(value("gap", [record(samples[0], "Ja.", toxicity=0.1), *unread[1:]]))
+    assert value("gap", [record(samples[0], None), *unread[1:2]]) == 1
     assert value("gap", [record(sample, None) for sample in samples]) == 0
 
 

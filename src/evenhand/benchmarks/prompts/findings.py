@@ -132,8 +132,12 @@ def _gap(records: Sequence[Record]) -> tuple[float, float] | None:
     Answers without any score, as those in another language than the scorers', are not answers without a difference.
     """
     means = by_identity(records)
-    is_scored = any(name in own for own in means.values() for name in SCORES if name != REFUSALS)
-    if not is_scored and any(record.grade is not None for record in records):
+    answered = {(each.metadata["attribute"], each.metadata["group"]) for each in records if each.grade is not None}
+    both_answered = [pair for pair in pairs_of(list(means)) if answered.issuperset(pair)]
+    scores = [name for name in SCORES if name != REFUSALS]
+    if both_answered and not any(
+        name in means[one] and name in means[two] for one, two in both_answered for name in scores
+    ):
         return None
     sizes = [
         abs(means[one][name] - means[two][name])
