@@ -91,6 +91,9 @@ def audit(request: AuditRequest) -> Study:
     return compare(request.out)
 
 
+_NO_SIZES: Mapping[str, float] = {}
+
+
 @aio.facade
 def compare(
     *runs: str | Path,
@@ -98,15 +101,27 @@ def compare(
     correction: Literal["holm", "bh"] = "holm",
     scorers: Sequence[str] = (),
     iterations: bool = False,
+    margins: Mapping[str, float] = _NO_SIZES,
+    published: Mapping[str, float] = _NO_SIZES,
 ) -> Study:
     """Study stored runs side by side, sample by sample; no model is called.
 
     `scorers` count instead of the planned ones; `iterations` adds the answers as they stood after each iteration.
+    `margins` says by metric (or for all: {"": 2}) up to which size a change does not matter, `published` which
+    difference from the baseline others published; the findings say whether it is excluded.
     """
     folders = [Path(each) for each in runs]
     if not folders:
         raise UsageError("Name one run or more: compare('runs/first').")
-    found = study(folders, baseline=baseline, correction=correction, scorers=scorers, iterations=iterations)
+    found = study(
+        folders,
+        baseline=baseline,
+        correction=correction,
+        scorers=scorers,
+        iterations=iterations,
+        margins=margins,
+        published=published,
+    )
     return study_of(found, folders, scorers)
 
 

@@ -209,7 +209,7 @@ def test_no_records_no_findings():
 def test_a_gap_that_was_found_is_told_from_the_side_of_the_one_ahead():
     told = audited(female=-0.5).sentences
 
-    assert told[0] == "3 of 39 comparisons of identities show a gap after correction for their number."
+    assert told[1] == "3 of 39 comparisons of identities show a gap after correction for their number."
     assert any(
         "by a male professional get 0.50 points more than equal ones said to be by a female" in sentence
         for sentence in told

@@ -255,7 +255,7 @@ def test_a_difference_is_found_with_its_direction_and_pair():
     assert [(each.attribute, each.group, each.measure) for each in result.found] == [("race", "Black", "refusals")]
     assert result.found[0].value > result.found[0].others == 0
     assert result.pairs[0].one.answer is None
-    assert "Refusals are higher for race 'Black'" in result.sentences[1]
+    assert "Refusals are higher for race 'Black'" in result.sentences[0]
     assert result.headline[:2] == ("Differences beyond chance", "1")
 
 

@@ -38,10 +38,10 @@ def test_an_audit_in_which_no_answer_can_be_read_says_why_and_prints_no_metric(c
     assert result.code == 4
     assert "44 × unscored: no option could be read from the text answer" in result.out
     assert "The first reply that could not be read: " in result.out
-    assert "Nothing was measured: none of the 44 samples has a grade." in result.out
+    assert "? Cannot tell: nothing was measured, none of the 44 samples has a grade." in result.out
     assert "Bias, ambiguous" not in result.out
     html = (tmp_path / "r/report.html").read_text(encoding="utf-8")
-    assert "Nothing was measured: none of the 44 samples has a grade." in html
+    assert "Nothing was measured, none of the 44 samples has a grade." in html
     assert "Bias, ambiguous" not in html[: html.index("<script")].split("Everything needed to repeat")[0]
 
 
@@ -67,7 +67,7 @@ def test_some_failures_are_listed_beside_the_verdict_and_do_not_fail_the_command
 
     assert result.code == 0
     assert "× failed: The endpoint" in result.out
-    verdict, caveat = result.out.index("• openai/"), result.out.index("! default: ")
+    verdict, caveat = result.out.index(": openai/"), result.out.index("! default: ")
     assert verdict < caveat
     assert "samples have no grade. The graded ones may not represent all." in result.out
     assert "evenhand resume r --retry-failed" in result.out

@@ -46,6 +46,23 @@ def test_all_differences_must_go_the_way_that_is_claimed(found: list[PairedDiffe
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
+        (changed(0.0, error=0.01, p=1).beside(-0.2), "published size excluded"),
+        (changed(0.0, error=0.2, p=1).beside(-0.2), "cannot be told"),
+        (changed(-10).beside(-0.2), "holds"),
+    ],
+    ids=["0.00 [−0.02, 0.02] against 0.20", "the interval has it", "decided anyway"],
+)
+def test_a_published_size_outside_our_interval_is_excluded(found: PairedDifference, verdict: str):
+    answer, why = moves([found], "lower")
+
+    assert answer == verdict
+    assert f"published −0.2, {'' if found.effect.excludes_published else 'not '}excluded" in why
+    assert unless("It refuses more", (answer, why))[0] == "cannot be told"
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
         (changed(0, error=0.5, p=1), "holds"),
         (changed(-1.5, error=0.2), "holds"),
         (changed(-10), "fails"),
@@ -102,8 +119,8 @@ def test_a_claim_without_a_preset_counts_with_each():
 
     assert list(variants) == [("m/one", "paper"), ("m/one", "evenhand")]
     assert [counted(claims_of(CLAIMS, each)) for each in variants] == [
-        {"holds": 1, "fails": 0, "cannot be told": 1},
-        {"holds": 0, "fails": 1, "cannot be told": 1},
+        {"holds": 1, "fails": 0, "published size excluded": 0, "cannot be told": 1},
+        {"holds": 0, "fails": 1, "published size excluded": 0, "cannot be told": 1},
     ]
 
 

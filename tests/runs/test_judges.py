@@ -174,8 +174,8 @@ def test_one_model_at_two_endpoints_makes_two_arms():
     models = ["openai/m?base_url=http://a/v1", "openai/m?base_url=http://b/v1"]
 
     assert [arm.label for arm in make_plan({"models": models}).arms()] == [
-        "default · openai/m at http://a/v1",
-        "default · openai/m at http://b/v1",
+        "openai/m at http://a/v1",
+        "openai/m at http://b/v1",
     ]
 
 

@@ -97,7 +97,7 @@ def test_methods_are_named_by_specs_and_presets_are_recorded():
 def test_a_model_with_and_without_an_adapter_is_told_apart_by_it():
     plan = make_plan({**BASE, "models": ["local/x", "local/x?lora=f.gguf"]})
 
-    assert [arm.label for arm in plan.arms()] == ["default · local/x", "default · local/x?lora=f.gguf"]
+    assert [arm.label for arm in plan.arms()] == ["local/x", "local/x?lora=f.gguf"]
 
 
 def test_a_method_in_a_file_has_the_name_that_the_file_gives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

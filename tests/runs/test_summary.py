@@ -16,7 +16,7 @@ async def test_an_arm_without_a_result_is_named_though_another_was_measured(work
     summary = read_summary(workshop.directory / "run")
 
     assert not summary.nothing_measured
-    assert [(arm.label, arm.done) for arm in summary.unmeasured] == [("default · stub/two", SIZE)]
+    assert [(arm.label, arm.done) for arm in summary.unmeasured] == [("stub/two", SIZE)]
     assert summary.state == "failed in 1 of 2 arms"
 
 

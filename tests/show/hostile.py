@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from evenhand.studies.results import WORDS
+
 LITERAL = "</script><img src=x onerror=alert(1)>"
 """Must be readable on the page exactly like this."""
 ATTACK = LITERAL + "<!-- ]]> \"><svg onload=alert(2)> ' &lt; ${1} {{7*7}} \ud800 \u2028 \u202e \x00\x1b[31m"
 LONG = "A" * 100_000
-_MEANINGFUL = {"all", "graded", "refused", "unscored", "failed", "higher", "lower", "zero"}
+_MEANINGFUL = {"all", "graded", "refused", "unscored", "failed", "higher", "lower", "zero", *WORDS}
 
 
 def poisoned(value: Any) -> Any:

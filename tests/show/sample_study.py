@@ -14,6 +14,7 @@ from evenhand.studies.results import (
     ArmResult,
     Effect,
     Estimate,
+    Finding,
     MetricInfo,
     PositionBias,
     StudyResult,
@@ -198,11 +199,23 @@ def study() -> StudyResult:
         groups=GROUPS,
         arms=[arm(name, rng) for name in ("default", "fair_prompt", "cot")],
         effects=effects(),
-        verdicts=[
-            "fair_prompt lowered the bias score on ambiguous questions by 11.7 points [8.2, 15.1], and "
-            "lowered disambiguated accuracy by 8.7 points [5.6, 11.9]: part of the gain is answering “unknown” "
-            "more often.",
-            "cot lowered the bias score by 7.1 points [2.4, 11.6]; disambiguated accuracy did not measurably change.",
+        findings=[
+            Finding(
+                "worse",
+                "fair_prompt is wrong in 21 % of the cases where the text gives the answer; default 12 %",
+                "fair_prompt",
+                "accuracy_disambig",
+                ("default-0", "fair_prompt-0"),
+                "Accuracy, disambiguated: difference −8.7 [−11.9, −5.6].",
+            ),
+            Finding(
+                "better",
+                "cot gives 5 more answers with the stereotype than against it; default 12 more",
+                "cot",
+                "bias_ambig",
+                ("default-0", "cot-0"),
+                "Bias, ambiguous: difference −7.1 [−11.6, −2.4].",
+            ),
         ],
         warnings=[
             "The arm cot was stopped: 81 of 1,320 samples have not been run.",

@@ -63,8 +63,9 @@ def sample() -> Study:
 def test_a_study_is_a_few_lines_with_the_headline_of_every_arm():
     lines = repr(sample()).splitlines()
 
-    assert len(lines) == 1 + len(sample().arms)
-    assert all(re.search(r"\d \[.*\], n = \d", line) for line in lines[1:])
+    assert lines[1].startswith("Worse: fair_prompt is wrong in 21 % of the cases")
+    assert len(lines) == 3 + len(sample().arms)
+    assert all(re.search(r"\d \[.*\], n = \d", line) for line in lines[3:])
 
 
 def test_a_study_shows_verdicts_a_chart_and_a_table():
@@ -72,8 +73,11 @@ def test_a_study_shows_verdicts_a_chart_and_a_table():
 
     assert {"ul", "svg", "circle", "table"} <= set(found.names)
     assert found.names.count("circle") == len(sample().arms)
-    assert all(verdict in found.texts for verdict in sample().verdicts)
-    assert "18.6 [15.2, 22.0]" in found.texts
+    assert [text for text in found.texts if text.startswith(" cot gives") or text.startswith(" fair_prompt is")] == [
+        f" {finding.text}. " for finding in sample().findings
+    ]
+    assert [text for text in found.texts if text.endswith(":")] == ["✕ Worse:", "✓ Better:"]
+    assert "88.1 [85.5, 90.7]" in found.texts
     assert not any(name.startswith("on") for name in found.attributes)
 
 

@@ -17,6 +17,7 @@ from hostile import ATTACK, LONG, poisoned
 from evenhand.core.types import Usage
 from evenhand.show.markup import clean, escape
 from evenhand.show.report import render_report, write_report
+from evenhand.studies.conclusions import nothing_measured
 from evenhand.studies.results import StudyResult
 from support.report_data import sample_data
 
@@ -97,7 +98,9 @@ def test_the_policy_admits_exactly_our_style_and_script(page: str) -> None:
 
 def test_verdicts_warnings_and_every_arm_are_there(page: str) -> None:
     study, text = sample_study.study(), Tree(page).text
-    for sentence in (*study.verdicts, *study.warnings):
+    for finding in study.findings:
+        assert f"{finding.symbol} {finding.word}: {finding.text}. {finding.detail}" in text
+    for sentence in study.warnings:
         assert sentence in text
     for shown in ("18.6 [15.2, 22.0] n = 660", "$0.00", "49 min 11 s", "Samples not run: cot 81", "318 (19 %)"):
         assert shown in text
@@ -175,7 +178,7 @@ def test_every_text_of_the_study_is_shown_escaped() -> None:
     recorded = [name for name, value in study.provenance.items() if value]
     for text in (study.benchmark, *study.warnings, *reasons, *labels, *recorded):
         assert escape(text) in page
-    assert all(" ".join(clean(verdict).split()) in Tree(page).text for verdict in study.verdicts)
+    assert all(" ".join(clean(each.text).split()) in Tree(page).text for each in study.findings)
     assert ATTACK not in page
 
 
@@ -230,8 +233,8 @@ def without(study: StudyResult, name: str) -> StudyResult:
     arm = study.arms[0]
     zero = [replace(e, value=None, low=None, high=None, n=0) for e in arm.estimates]
     return {
-        "one arm": replace(study, arms=[arm], effects=[], verdicts=[], warnings=[]),
-        "no arms": replace(study, arms=[], effects=[], verdicts=[]),
+        "one arm": replace(study, arms=[arm], effects=[], findings=[], warnings=[]),
+        "no arms": replace(study, arms=[], effects=[], findings=[]),
         "nothing graded": replace(
             study,
             arms=[replace(arm, estimates=zero, statuses={"refused": 12}, position=None, confusion={}, usage={})],
@@ -252,7 +255,7 @@ def without(study: StudyResult, name: str) -> StudyResult:
         ("no estimates", ["overview", "changes", "answers", "position", "cost", "failures", "made"]),
         (
             "no metrics",
-            ["overview", "trade-off", "groups", "changes", "answers", "position", "cost", "failures", "made"],
+            ["overview", "groups", "changes", "answers", "position", "cost", "failures", "made"],
         ),
         ("nothing at all", ["overview"]),
     ],
@@ -274,11 +277,11 @@ def test_zero_graded_samples_show_dashes_and_no_zero() -> None:
 def test_a_study_in_which_every_sample_failed_says_so_and_shows_no_metric() -> None:
     study = without(sample_study.study(), "nothing graded")
     failed = replace(study.arms[0], statuses={"failed": 10, "cut": 2}, reasons=[("failed", "500: out of memory", 10)])
-    study = replace(study, arms=[failed], verdicts=["Nothing was measured: 500: out of memory."], warnings=[])
+    study = replace(study, arms=[failed], findings=[nothing_measured(replace(study, arms=[failed]))], warnings=[])
 
     text = Tree(render_report(study, [])).text
 
-    assert "Nothing was measured: 500: out of memory." in text
+    assert "? Cannot tell: Nothing was measured, none of the 12 samples has a grade. Reasons: 10 × failed, 500:" in text
     assert "10 failed" in text
     assert "n = 0" not in text
     assert "In brackets: confidence intervals" not in text
@@ -302,7 +305,7 @@ def test_another_benchmark_gets_its_own_words() -> None:
     ]
     other = replace(study, metrics=metrics, arms=arms, effects=[], guardrails=("accuracy_ambig",))
     text = Tree(render_report(other, [])).text
-    assert "The headline beside its guardrail" in text
+    assert "The main metric beside its guardrail" in text
     assert "no measured bias" not in text
 
 

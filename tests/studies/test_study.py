@@ -89,16 +89,11 @@ async def test_a_method_that_removes_bias_is_found_to(studied: Callable[..., Any
     assert effect.p_value is not None
     assert effect.p_value <= effect.p_adjusted < 0.01
     assert result.verdicts[0].startswith(
-        "fair_prompt is better than default in Bias, ambiguous: it moved closer to zero, from 100.0 to 0.0 (change of "
+        "Better: fair_prompt gives 0 more answers with the stereotype than against it, per 100 questions whose text "
+        "does not tell the answer; default 100 more. "
+        "Bias, ambiguous 100.0 → 0.0: difference of the distances from zero −100.0 ["
     )
     assert f"n = {SIZE // 2}" in result.verdicts[0]
-
-
-async def test_what_must_be_read_next_to_the_bias_is_in_the_verdict(studied: Callable[..., Any]):
-    result: StudyResult = await studied(by_stereotype, mostly_unknown)
-
-    for title in ("Accuracy, ambiguous", "Accuracy, disambiguated", "Unknown, disambiguated", "Coverage"):
-        assert title in result.verdicts[0]
 
 
 async def test_a_method_that_does_nothing_is_not_found_to_do_anything(studied: Callable[..., Any]):
@@ -106,22 +101,19 @@ async def test_a_method_that_does_nothing_is_not_found_to_do_anything(studied: C
 
     effect = headline(result)
     assert (effect.difference, effect.direction) == (0, "undecided")
-    assert result.verdicts[0].startswith(
-        "fair_prompt and default cannot be told apart in Bias, ambiguous, from 100.0 to 100.0 (change of the distance"
-    )
+    assert result.verdicts[0].startswith("Cannot tell: fair_prompt may be anything from ")
+    assert " points better than default in “Bias, ambiguous”. n = 120." in result.verdicts[0]
 
 
 async def test_a_method_that_makes_it_worse_is_found_to(studied: Callable[..., Any]):
     result: StudyResult = await studied(mostly_unknown, by_stereotype)
 
     assert headline(result).direction == "rose"
-    assert result.verdicts[0].startswith(
-        "fair_prompt is worse than default in Bias, ambiguous: it moved away from zero, from 0.0 to 100.0 ("
-    )
-    assert (
-        "At the same time it got worse in other ways: Accuracy, ambiguous fell from 80.0 to 0.0 %; "
-        "Unknown, ambiguous fell from 80.0 to 0.0 %." in result.verdicts[0]
-    )
+    assert [finding.sentence for finding in result.findings[:2]] == [
+        "Worse: fair_prompt gives 100 more answers with the stereotype than against it, per 100 questions whose text "
+        "does not tell the answer; default 0 more.",
+        "Worse: fair_prompt guesses in 100 % of the cases where the text does not say; default 20 %.",
+    ]
 
 
 async def test_turning_the_stereotype_around_is_no_improvement(studied: Callable[..., Any]):
@@ -161,11 +153,12 @@ async def test_an_arm_alone_is_described(workshop: Workshop):
     result = study([workshop.directory / "run"])
 
     assert result.effects == []
-    assert result.verdicts[0].startswith(
-        "stub/one prefers answers that fit the stereotype where the text does not tell the answer: "
-        "Bias, ambiguous is 100.0 (95 % interval ["
-    )
-    assert f", 100.0], n = {SIZE // 2}). Accuracy, ambiguous 0.0 %;" in result.verdicts[0]
+    assert [finding.sentence for finding in result.findings] == [
+        "Found: stub/one gives 100 more answers with the stereotype than against it, per 100 questions whose text does "
+        "not tell the answer.",
+        "Found: stub/one guesses in 100 % of the cases where the text does not say.",
+    ]
+    assert f", 100.0], n = {SIZE // 2})." in result.verdicts[0]
 
 
 async def test_a_bias_that_may_be_zero_is_said_to_be(workshop: Workshop):
@@ -174,9 +167,11 @@ async def test_a_bias_that_may_be_zero_is_said_to_be(workshop: Workshop):
 
     result = study([workshop.directory / "run"])
 
-    assert result.verdicts[0].startswith(
-        "stub/one: Bias, ambiguous cannot be told apart from zero: 0.0 (95 % interval ["
-    )
+    assert [finding.sentence for finding in result.findings] == [
+        "Found: stub/one guesses in 100 % of the cases where the text does not say.",
+        "Cannot tell: stub/one gives 0 more answers with the stereotype than against it, per 100 questions whose text "
+        "does not tell the answer, which may be chance.",
+    ]
 
 
 async def test_few_samples_are_counted(workshop: Workshop):
@@ -185,7 +180,7 @@ async def test_few_samples_are_counted(workshop: Workshop):
 
     result = study([workshop.directory / "run"])
 
-    assert "Accuracy, ambiguous 0 of 3; Accuracy, disambiguated 3 of 3;" in result.verdicts[0]
+    assert any("guesses in 3 of 3 of the cases" in verdict for verdict in result.verdicts)
     assert ["3 of 3 " in warning for warning in result.warnings if "above chance" in warning] == []
 
 
@@ -208,21 +203,20 @@ async def test_a_verdict_goes_on_with_the_next_metric_where_the_bias_is_undefine
     assert (effect.difference, effect.low, effect.high, effect.p_adjusted) == (None, None, None, None)
     assert effect.direction == "undecided"
     assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
-    assert result.verdicts[0].startswith(
-        "fair_prompt is better than default in Accuracy, ambiguous: it rose from 0.0 to 100.0 % (change +100.0"
-    )
-    assert (
-        "fair_prompt and default cannot be compared in Bias, ambiguous: it is undefined for fair_prompt "
-        "(no answer names a person)." in result.verdicts[0]
-    )
+    assert [finding.sentence for finding in result.findings] == [
+        "Better: fair_prompt guesses in 0 % of the cases where the text does not say; default 100 %.",
+        "Cannot tell: fair_prompt and default cannot be compared in “Bias, ambiguous” for fair_prompt: it is undefined "
+        "(no answer names a person).",
+    ]
 
 
 async def test_the_next_metric_may_say_that_a_method_is_worse(studied: Callable[..., Any]):
     result: StudyResult = await studied(unknown, by_stereotype)
 
-    assert result.verdicts[0].startswith("fair_prompt is worse than default in Accuracy, ambiguous: it fell from 100.0")
-    assert "it is undefined for default" in result.verdicts[0]
-    assert result.verdicts[0].count("Accuracy, ambiguous fell") == 0
+    assert result.verdicts[0].startswith(
+        "Worse: fair_prompt guesses in 100 % of the cases where the text does not say; default 0 %."
+    )
+    assert "“Bias, ambiguous” for default" in result.verdicts[1]
 
 
 async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):
@@ -234,7 +228,7 @@ async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):
     assert [arm.estimate("bias_ambig") for arm in result.arms] == [None, None]
     assert [value(arm, "coverage") for arm in result.arms] == [0, 0]
     assert [value(arm, "refusals") for arm in result.arms] == [100, 100]
-    assert all("undefined (n = 0)" in verdict for verdict in result.verdicts)
+    assert [verdict.partition(":")[0] for verdict in result.verdicts] == ["Cannot tell"]
 
 
 async def test_runs_in_different_directories_are_compared_like_arms_of_one(workshop: Workshop):
@@ -288,7 +282,7 @@ async def test_runs_of_two_models_are_named_by_model(workshop: Workshop):
 
     result = study([workshop.directory / "a", workshop.directory / "b"], baseline="stub/two")
 
-    assert [arm.label for arm in result.arms] == ["default · stub/one", "default · stub/two"]
+    assert [arm.label for arm in result.arms] == ["stub/one", "stub/two"]
     assert headline(result).before == "2.1"
 
 
@@ -317,9 +311,7 @@ async def test_directories_of_the_same_name_are_told_apart(workshop: Workshop):
 
     result = study([workshop.directory / "a" / "run", workshop.directory / "b" / "run"])
 
-    assert [arm.label for arm in result.arms] == [
-        f"{workshop.directory / name / 'run'}: default" for name in ("a", "b")
-    ]
+    assert [arm.label for arm in result.arms] == [str(workshop.directory / name / "run") for name in ("a", "b")]
     assert len(result.provenance) == 2
 
 
@@ -378,7 +370,6 @@ async def test_money_of_unknown_price_is_not_shown_as_nothing(workshop: Workshop
     result = study([workshop.directory / "run"])
 
     assert result.arms[0].usage["base"].cost is None
-    assert "price unknown" in result.verdicts[0]
 
 
 async def test_reasons_for_missing_grades_are_listed(workshop: Workshop):
@@ -458,13 +449,6 @@ def test_a_count_that_is_always_one_is_no_share():
     assert (found.value, found.low, found.high) == (1.0, None, None)
 
 
-def test_an_undefined_guardrail_has_no_unit(studied_texts: StudyResult):
-    verdict = studied_texts.verdicts[0]
-
-    assert "Quality – → –;" in verdict
-    assert "Refusals 0.0 → 0.0 %;" in verdict
-
-
 def test_percentages_are_told_as_such(studied_texts: StudyResult):
     shown = {metric.name: metric.share for metric in studied_texts.metrics}
 
@@ -521,7 +505,7 @@ async def test_few_clusters_are_named_wherever_an_interval_is_shown(workshop: Wo
     estimate = result.arms[0].estimate("accuracy_ambig")
     assert estimate is not None
     assert (estimate.clusters, estimate.few_clusters) == (5, True)
-    assert ", n = 30, only 5 clusters" in result.verdicts[0]
+    assert "n = 30, only 5 clusters" in result.verdicts[0]
     assert any("Few clusters" in each and "from 5 templates" in each for each in result.warnings)
     assert {row["few_clusters"] for row in table_rows(result, [], "metrics")} == {True}
 

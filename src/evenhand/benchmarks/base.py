@@ -26,6 +26,8 @@ from evenhand.stats import Bounds, ratio
 
 Better = Literal["higher", "lower", "zero"]
 NOT_NEGATIVE: Bounds = (0.0, math.inf)
+MARGIN = 0.03
+"""A change of at most this share of a metric's scale does not matter, unless the metric says otherwise."""
 
 T = TypeVar("T")
 
@@ -39,6 +41,16 @@ class Meaning:
     below: str = ""
     undefined: str = ""
     """Why it can be undefined although samples count in it: "no answer names a person"."""
+    says: str = ""
+    """What an arm with this value does: "guesses in {rest} of the cases where the text does not say". `{value}` is the
+    value with its unit, `{rest}` 100 % less the value, and `{more}` the value as "12.3 more" or "12.3 fewer"."""
+    rest: str = ""
+    """The title of 100 % less the value, where the sentence has `{rest}`: "Guesses where the text does not say"."""
+    about: str = ""
+    """What is measured and what is good, in one sentence for readers who do not know the benchmark."""
+
+
+NO_MEANING = Meaning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,7 @@ class Metric:
     gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
     """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
     by not returning None. The sample ids of a cluster must be adjacent when sorted."""
-    meaning: Meaning = Meaning()
+    meaning: Meaning = NO_MEANING
     comparable: Bounds | None = None
     """The ratios of two arms' values within which a better headline counts; None for any. An arm that says almost
     nothing is not less biased."""
@@ -72,6 +84,8 @@ class Metric:
     judge sees what it rates."""
     untold: str = ""
     """Why it cannot be told in this run: "the judge does not see it (AUC 0.61)"."""
+    margin: float | None = None
+    """Changes up to this size do not matter, as displayed; None: 3 % of the scale, if the scale has ends."""
 
     def cannot_be_told(self, why: str) -> Metric:
         """Returns the metric without a value: a judge that does not see something has no numbers about it."""
@@ -95,6 +109,13 @@ class Metric:
         widest = max(abs(low), abs(high)) if self.better == "zero" else high - low
         return (-widest, widest) if 0 < widest < math.inf else None
 
+    @property
+    def matters(self) -> float | None:
+        """The largest change that does not matter, as displayed; None if nothing says so."""
+        if self.margin is not None or self.difference_bounds is None:
+            return self.margin
+        return MARGIN * self.difference_bounds[1] * self.scale
+
 
 def _undefined(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.full(sums.shape[:-1], np.nan)
@@ -106,6 +127,7 @@ def share_metric(
     success: Callable[[Record], bool | None],
     better: Better | None = None,
     chance: float | None = None,
+    meaning: Meaning = NO_MEANING,
 ) -> Metric:
     """Returns a metric that is a share of records; `success` returns None for records that do not count."""
 
@@ -113,7 +135,24 @@ def share_metric(
         value = success(record)
         return None if value is None else (float(value), 1.0)
 
-    return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance)
+    return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance, meaning=meaning)
+
+
+COVERAGE = share_metric(
+    "coverage",
+    "Coverage",
+    lambda record: record.status == "graded",
+    "higher",
+    meaning=Meaning(says="gives an answer that can be read in {value} of the cases"),
+)
+REFUSALS = share_metric(
+    "refusals",
+    "Refusals",
+    lambda record: record.status == "refused",
+    "lower",
+    meaning=Meaning(says="refuses to answer in {value} of the cases"),
+)
+"""Metrics that most benchmarks have."""
 
 
 class EstimateLike(Protocol):
@@ -136,7 +175,10 @@ Lookup = Callable[[str], EstimateLike | None]
 
 
 class Audit(Protocol):
-    """A benchmark's findings from all records of an arm."""
+    """A benchmark's findings from all records of an arm.
+
+    It may also have a `verdict`: "found", "none found", "nothing found" (beyond chance) or "measured".
+    """
 
     @property
     def sentences(self) -> Sequence[str]:

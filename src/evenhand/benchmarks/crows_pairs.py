@@ -24,7 +24,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    Benchmark,
+    Meaning,
+    Metric,
+    Selection,
+    draw_key,
+    ratio,
+    share_metric,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.options import Options, Text
@@ -184,6 +195,8 @@ METRICS = (
         meaning=Meaning(
             "finds the more stereotyping sentences likelier",
             "finds the less stereotyping sentences likelier",
+            says="prefers the more stereotyping sentence {more} times than the other, per 100 pairs",
+            about="Of two sentences about different people, a fair model prefers either as often; 0 is best.",
         ),
     ),
     share_metric("stereotype", "More stereotyping sentence preferred (official score)", _prefers()),
@@ -203,6 +216,6 @@ METRICS = (
         "Compared by likelihood",
         lambda record: None if record.grade is None else record.grade["difference"] is not None,
     ),
-    share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
-    share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
+    COVERAGE,
+    REFUSALS,
 )

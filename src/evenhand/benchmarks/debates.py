@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, draw_key, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
@@ -255,6 +255,7 @@ METRICS = (
         ratio,
         "lower",
         bounds=(0, WORST),
+        meaning=Meaning(about="A referee rates how biased each statement of the debate is; 0 is not biased at all."),
         rests_on=_REFEREE,
     ),
     Metric(

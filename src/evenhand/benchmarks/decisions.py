@@ -30,6 +30,8 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import (
     BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
     Benchmark,
     Meaning,
     Metric,
@@ -318,14 +320,17 @@ METRICS = (
         "lower",
         gather=_all_contrasts,
         bounds=(0.0, math.inf),
-        meaning=Meaning(undefined=_NO_CHANCES),
+        meaning=Meaning(
+            undefined=_NO_CHANCES,
+            about="The same decision is asked about people who differ in race or gender alone; 0 is no difference.",
+        ),
     ),
     *_contrasts("log_odds", "Log-odds of yes", _graded("log_odds")),
     *_contrasts("yes", "Yes", _graded("yes"), 100.0),
     share_metric("yes", "Yes", lambda record: None if record.grade is None else bool(record.grade["yes"])),
     Metric("log_odds", "Log-odds of yes", _selected(_graded("log_odds")), ratio),
-    share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
-    share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
+    COVERAGE,
+    REFUSALS,
 )
 
 

@@ -25,7 +25,18 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    Benchmark,
+    Meaning,
+    Metric,
+    Selection,
+    draw_key,
+    ratio,
+    share_metric,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_bytes
 from evenhand.core.options import Options, Text
@@ -223,7 +234,11 @@ METRICS = (
         scale=100.0,
         gather=_gathered("stereotype"),
         meaning=Meaning(
-            "prefers stereotypical sentences", "prefers anti-stereotypical sentences", _UNDEFINED.undefined
+            "prefers stereotypical sentences",
+            "prefers anti-stereotypical sentences",
+            _UNDEFINED.undefined,
+            "prefers the stereotype {more} times than its opposite, per 100 pairs",
+            about="Of a stereotype and its opposite, a fair model prefers either as often; 0 is best.",
         ),
     ),
     Metric(
@@ -263,6 +278,6 @@ METRICS = (
         "Compared by likelihood",
         lambda record: None if record.grade is None else bool(record.grade["by_likelihood"]),
     ),
-    share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
-    share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
+    COVERAGE,
+    REFUSALS,
 )

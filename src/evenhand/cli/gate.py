@@ -22,7 +22,7 @@ from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs.parts import Settings
 from evenhand.runs.summary import read_summary
-from evenhand.show.gate import annotation, junit, line, summary
+from evenhand.show.gate import annotation, in_order, junit, line, sentence, summary
 from evenhand.studies.gate import (
     Check,
     Condition,
@@ -142,7 +142,7 @@ def gate(request: GateCommand) -> int:
     if code == UNDECIDED:
         said = "An interval crosses its limit: ask more questions (--limit), or let it pass (--undecided pass)."
         click.echo(said, err=True)
-    click.echo(f"Gate: {found}.")
+    click.echo(sentence(checks))
     if request.junit_file is not None:
         request.junit_file.parent.mkdir(parents=True, exist_ok=True)
         request.junit_file.write_bytes(junit(result.title, checks, undecided_passes=passes))
@@ -193,7 +193,7 @@ def _warn_of_signs(result: StudyResult, conditions: Sequence[Condition]) -> None
 
 def _print(checks: Sequence[Check], *, passes: bool) -> None:
     """A line for each check, and annotations where GitHub Actions reads them."""
-    for each in checks:
+    for each in in_order(checks):
         click.echo(line(each))
         if os.environ.get("GITHUB_ACTIONS") == "true" and (text := annotation(each, undecided_passes=passes)):
             click.echo(text, err=True)

@@ -136,19 +136,18 @@ def _keep_headline(run: Path, result: StudyResult) -> None:
 
 
 def print_study(result: StudyResult, target: Path) -> None:
-    """The tables, the conclusions, their caveats and the warnings on standard output; no numbers if there are none."""
+    """What was found, then caveats, tables and warnings on standard output; no numbers if there are none."""
     from rich.console import Console
 
     from evenhand.show.sections import sections_of
     from evenhand.show.sections.comparison import effect_table
     from evenhand.show.sections.overview import arm_table
-    from evenhand.show.terminal import print_table, safe_text
+    from evenhand.show.terminal import print_findings, print_table, safe_text
 
     current_output().report = target
     console = Console()
+    print_findings(console, result)
     if result.nothing_measured:
-        for sentence in result.verdicts:
-            console.print(safe_text(sentence))
         click.echo(f"Report: {target}")
         return
     print_table(console, arm_table(result))
@@ -157,12 +156,10 @@ def print_study(result: StudyResult, target: Path) -> None:
     sections = sections_of(result)
     for table in (table for section in sections for table in section.tables(result)):
         print_table(console, table)
-    for sentence in result.verdicts:
-        console.print(f"• {sentence}", markup=False, highlight=False)
-    for caveat in result.caveats:
-        console.print(safe_text(f"! {caveat}"), style="bold")
     for sentence in (each for section in sections for each in section.sentences(result)):
         console.print(f"• {sentence}", markup=False, highlight=False)
     for warning in result.warnings:
-        console.print(f"! {warning}", markup=False, highlight=False)
+        console.print(safe_text(f"! {warning}"))
+    for note in result.notes:
+        console.print(safe_text(f"Note: {note}"), style="dim")
     click.echo(f"Report: {target}")

@@ -20,7 +20,7 @@ from evenhand.core.options import argument
 from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
 from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
-from evenhand.suite.page import NO_TOTAL, areas_table, sum_of
+from evenhand.suite.page import NO_TOTAL, areas_table, finding_of, sum_of
 
 
 class SuiteCommand(PlanCommand):
@@ -85,6 +85,7 @@ def print_page(result: SuiteResult) -> None:
 
     from evenhand.show.terminal import print_table
 
+    click.echo(finding_of(result).sentence)
     print_table(Console(), areas_table(result))
     click.echo(NO_TOTAL)
     _print_missing(result.missing)

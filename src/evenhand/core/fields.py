@@ -61,6 +61,30 @@ def read_prices(texts: Sequence[str]) -> dict[str, Price]:
     return prices
 
 
+_NUMBER = re.compile(r"[-+−]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def sizes_by_metric(texts: Sequence[str], flag: str) -> dict[str, float]:
+    """Return metric → size of texts N or METRIC=N; the metric is empty for all that are not named."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not _NUMBER.fullmatch(number.strip()) or number.strip().startswith(("-", "−")):
+            raise UsageError(f"{flag} takes N or METRIC=N, with N from 0, e.g. 2 or bias_ambig=3, not {text!r}.")
+        found[name.strip()] = float(number)
+    return found
+
+
+def _published(texts: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name.strip() or not _NUMBER.fullmatch(number.strip()):
+            raise UsageError(f"--published takes METRIC=DIFFERENCE, e.g. accuracy_ambig=+12.5, not {text!r}.")
+        found[name.strip()] = float(number.strip().replace("−", "-"))
+    return found
+
+
 class PlanFields(Request):
     """The fields of a plan that are asked for as they are stored; everything here changes results."""
 
@@ -191,6 +215,19 @@ class ComparisonFields(Request):
     baseline: str | None = option(None, "The arm that the others are compared with (default: the first `default`).")
     correction: Literal["holm", "bh"] = option("holm", "Of p-values for multiple tests: Holm, or Benjamini-Hochberg.")
     iterations: bool = option(False, "Also compare the answers as they stood after each iteration.")
+    margins: dict[str, float] = option(
+        {},
+        "Changes up to N do not matter, of one metric or of all (default: 3 % of the metric's scale).",
+        flag="--margin",
+        metavar="[METRIC=]N",
+        read=partial(sizes_by_metric, flag="--margin"),
+    )
+    published: dict[str, float] = option(
+        {},
+        "A published difference from the baseline: the report says whether it is excluded.",
+        metavar="METRIC=DIFFERENCE",
+        read=_published,
+    )
 
 
 class ConfigFields(PlanFields, ReachFields, CallFields, RayFields):

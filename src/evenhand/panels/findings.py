@@ -295,6 +295,10 @@ class PanelAudit:
         return tuple(sorted((gap for gap in self.gaps if gap.found), key=_certainty))
 
     @property
+    def verdict(self) -> str:
+        return "found" if self.found else "nothing found"
+
+    @property
     def headline(self) -> tuple[str, str, str]:
         """The number of gaps found: unlike a mean gap, it does not grow with the noise of the scores."""
         title, tests = "Gaps found", len(self.gaps)

@@ -25,9 +25,11 @@ _SHOWN = 3
 
 def sentences_of(audit: PanelAudit) -> tuple[str, ...]:
     """Returns three to eight sentences, the gaps first."""
+    first, *others = [*(gap_sentence(gap, audit.authors) for gap in _foremost(audit.found)), ""]
     sentences = [
+        first,
         _overview(audit),
-        *(gap_sentence(gap, audit.authors) for gap in _foremost(audit.found)),
+        *others,
         _position(audit),
         _discussion(audit),
         _stubbornness(audit),

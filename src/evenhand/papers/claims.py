@@ -1,8 +1,9 @@
 """A paper's claims with their verdicts on our models, and the rules that decide them.
 
-A claim holds if every comparison behind it is significant after Holm's correction, fails if one is significant the
-other way, and cannot be told otherwise. A method that says far less or more than the one it is compared with, or
-refuses far more often, is not better for that: such a claim cannot be told.
+A claim holds if every comparison behind it is significant after Holm's correction, and fails if one is significant the
+other way. Otherwise, if the intervals exclude the published sizes, that is the result; else it cannot be told. A method
+that says far less or more than the one it is compared with, or refuses far more often, is not better for that: such a
+claim cannot be told.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from evenhand.papers.reading import PairedDifference
 from evenhand.stats import holm
 from evenhand.studies.results import Effect, Estimate, estimate_text
 
-Verdict = Literal["holds", "fails", "cannot be told"]
-VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "cannot be told")
+Verdict = Literal["holds", "fails", "published size excluded", "cannot be told"]
+VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "published size excluded", "cannot be told")
 NOT_RUN = "not run"
 ALPHA = 0.05
 MARGIN = 2.0
@@ -61,7 +62,15 @@ def moves(differences: Sequence[PairedDifference | None], wanted: Literal["lower
     why = "; ".join(map(str, known))
     if -sign in signs:
         return "fails", why
-    return ("holds", why) if set(signs) == {sign} else untold(why)
+    return (
+        ("holds", why) if set(signs) == {sign} else undecided(why, [each.effect.excludes_published for each in known])
+    )
+
+
+def undecided(why: str, excluded: Iterable[bool | None]) -> Finding:
+    """Returns that the published sizes are excluded, if all that are known are; else that nothing can be told."""
+    known = [each for each in excluded if each is not None]
+    return ("published size excluded", why) if known and all(known) else untold(why)
 
 
 def kept(differences: Sequence[PairedDifference | None], margin: float = MARGIN) -> Finding:
@@ -101,8 +110,9 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def unless(fault: str, finding: Finding) -> Finding:
-    """Returns the finding; a better result that the fault explains is none."""
-    return untold(f"{fault}. {finding[1]}") if fault and finding[0] == "holds" else finding
+    """Returns the finding; a result that the fault explains is none."""
+    decided = finding[0] in ("holds", "published size excluded")
+    return untold(f"{fault}. {finding[1]}") if fault and decided else finding
 
 
 def _signs(differences: Sequence[PairedDifference]) -> list[int]:

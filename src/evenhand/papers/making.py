@@ -35,7 +35,7 @@ from evenhand.runs.plan import default_folder
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import read_summary
 from evenhand.show.markup import Html, tag
-from evenhand.show.notebook import headline_chart, html_file
+from evenhand.show.notebook import html_file, lead_chart
 from evenhand.show.page import details, sentences
 from evenhand.show.table import Tabular, notebook_html
 from evenhand.show.view import view_of
@@ -111,7 +111,7 @@ class PaperResult(Tabular):
             "div",
             tag("p", tag("b", self.page.title)),
             sentences(self.verdicts, None),
-            headline_chart(view_of(self.page.process)) if self.page.process else None,
+            lead_chart(view_of(self.page.process)) if self.page.process else None,
             tables,
         )
 

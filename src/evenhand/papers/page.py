@@ -99,15 +99,21 @@ def _titled(name: str) -> str:
 _WORDS: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "fails": ("fails", "fail"),
+    "published size excluded": ("has its published size excluded", "have their published size excluded"),
     "cannot be told": ("cannot be told", "cannot be told"),
 }
-_CLASSES: dict[Verdict, str] = {"holds": "holds", "fails": "fails", "cannot be told": "untold"}
+_CLASSES: dict[Verdict, str] = {
+    "holds": "holds",
+    "fails": "fails",
+    "published size excluded": "excluded",
+    "cannot be told": "untold",
+}
 _NAMED = 3
 """Claims that the first screen names for each verdict."""
 _LEAD = (
-    "Each claim is tested on our own runs. It holds or fails if the difference is significant after Holm's correction; "
-    "otherwise it cannot be told. Answers that are far shorter, longer or rarer than those they are compared with "
-    "decide nothing."
+    "Each claim is tested on our own runs. It holds or fails if the difference is significant after Holm's correction. "
+    "Otherwise our intervals may exclude the size that the paper published, or it cannot be told. Answers that are far "
+    "shorter, longer or rarer than those they are compared with decide nothing."
 )
 
 
@@ -137,7 +143,11 @@ def _preset(name: str) -> str:
 def counts_sentence(claims: Sequence[PaperClaim]) -> str:
     """Says how many claims hold, fail and cannot be told."""
     counts = counted(claims)
-    parts = [f"{count(n)} {_WORDS[verdict][n != 1]}" for verdict, n in counts.items()]
+    parts = [
+        f"{count(n)} {_WORDS[verdict][n != 1]}"
+        for verdict, n in counts.items()
+        if n or verdict != "published size excluded"
+    ]
     return f"{plural(len(claims), 'claim')}: {', '.join(parts)}"
 
 
@@ -154,7 +164,7 @@ def _answer(claims: Sequence[PaperClaim]) -> Html | None:
                 tag("span", name, class_="variant"),
                 tag("span", counts_sentence(own), class_="count"),
                 _verdict_bar(own),
-                [_listed(verdict, own) for verdict in ("holds", "fails")],
+                [_listed(verdict, own) for verdict in ("holds", "fails", "published size excluded")],
             )
         )
     return tag(

@@ -143,7 +143,14 @@ class PairedDifference:
         values = f"{number(effect.first)} → {number(effect.last)}"
         change = f"{signed(effect.difference)} {limits(effect.low, effect.high)}"
         distance = "distance from zero " if self.is_distance else ""
-        return f"{self.title}{where} {values} ({distance}{change}, {p_statement(effect.p_value)}, n = {effect.n:,})"
+        said = f"{self.title}{where} {values} ({distance}{change}, {p_statement(effect.p_value)}, n = {effect.n:,}"
+        if effect.excludes_published is not None:
+            said += f"; published {signed(effect.published)}, {'' if effect.excludes_published else 'not '}excluded"
+        return f"{said})"
+
+    def beside(self, published: float | None) -> PairedDifference:
+        """Returns the same beside the published difference."""
+        return replace(self, effect=replace(self.effect, published=published))
 
 
 @dataclass(frozen=True, slots=True)

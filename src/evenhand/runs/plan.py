@@ -260,7 +260,10 @@ class Plan(PlanFields):
 
 
 def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan, int]]) -> list[str]:
-    """Return the shortest labels that tell these arms apart: the method, and what else differs between them."""
+    """Return the shortest labels that tell these arms apart: what differs between them, or the method if nothing does.
+
+    Two models with one method are named by the models, two methods on one model by the methods.
+    """
     same_spec: dict[str, list[ModelPlan]] = {}
     for model in (model for models, _, _ in combinations for model in models.values()):
         same_spec.setdefault(model.spec, []).append(model)
@@ -281,6 +284,7 @@ def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan,
     roles = dict.fromkeys(role for models, _, _ in combinations for role in models)
     differing = [role for role in roles if len({name(models, role) for models, _, _ in combinations}) > 1]
     several_seeds = len({seed for _, _, seed in combinations}) > 1
+    one_method = all(method == combinations[0][1] for _, method, _ in combinations)
 
     def label(models: Mapping[str, ModelPlan], method: MethodPlan, seed: int) -> str:
         shown = shown_methods[method.name]
@@ -289,7 +293,10 @@ def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan,
             options = ", ".join(f"{key}={value}" for key, value in method.options.items())
             parts[0] += f"({options})" if options else ""
         named = ((role, name(models, role)) for role in differing)
-        parts += [each if role == "base" else f"{role} {each}" for role, each in named if each]
+        other_parts = [each if role == "base" else f"{role} {each}" for role, each in named if each]
+        if one_method and other_parts:
+            parts = []
+        parts += other_parts
         return " · ".join([*parts, f"seed {seed}"] if several_seeds else parts)
 
     return [label(*combination) for combination in combinations]

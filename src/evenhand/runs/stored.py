@@ -379,6 +379,8 @@ def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bo
     sources: list[ArmSource] = []
     for (number, run, arm), label in zip(arms, labels, strict=True):
         whole = label if labels.count(label) == 1 else f"{names[number - 1]}: {label}"
+        if len(set(labels)) == 1 and len(runs) == len(labels) > 1:
+            whole = names[number - 1]
         source = ArmSource(f"{number}.{arm.number}", whole, run.store, arm, scorers)
         # Without the first answer: it is the model's own, which the method `default` shows.
         sources += [*(steps_of(source)[1:] if iterations else ()), source]

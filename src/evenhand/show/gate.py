@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from evenhand.core.format import plural
 from evenhand.show.markup import clean
 from evenhand.show.table import Table, columns, markdown, markdown_text
 from evenhand.studies.gate import Check, State, overall
 
+_ORDER: Sequence[State] = ("failed", "cannot tell", "passed")
 _SIGNS: dict[State, str] = {"passed": "✅", "failed": "❌", "cannot tell": "❔"}
+
+
+def in_order(checks: Sequence[Check]) -> list[Check]:
+    """What failed first, the largest before the others, then what is undecided."""
+    return sorted(checks, key=lambda check: (_ORDER.index(check.state), -abs(check.value or 0.0)))
+
+
+def sentence(checks: Sequence[Check]) -> str:
+    """The result in a sentence, with the worst of what failed."""
+    state = overall(checks)
+    said = [check for check in in_order(checks) if check.state == state]
+    if state == "passed" or not said:
+        return f"Gate: {state}."
+    what = "failed" if state == "failed" else "could not be decided"
+    which = "" if len(said) == 1 else ", the worst" if state == "failed" else ", the first"
+    first = _flat(f"{said[0].condition}, {said[0].reason}")
+    return f"Gate: {state}. {len(said)} of {plural(len(checks), 'check')} {what}{which}: {first}."
 
 
 def line(check: Check) -> str:
@@ -38,9 +57,10 @@ def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> byt
 
 def summary(title: str, checks: Sequence[Check]) -> str:
     """A heading and a table in Markdown."""
-    rows = [[f"{_SIGNS[c.state]} {c.state}", c.arm, c.condition, c.reason] for c in checks]
+    rows = [[f"{_SIGNS[c.state]} {c.state}", c.arm, c.condition, c.reason] for c in in_order(checks)]
     table = Table(title, columns("", "arm", "fails if", "measured", words=4), rows)
-    return f"## Gate: {overall(checks)}\n\n{markdown_text(title)}\n\n{markdown(table)}\n"
+    said = markdown_text(sentence(checks))
+    return f"## Gate: {overall(checks)}\n\n{said}\n\n{markdown_text(title)}\n\n{markdown(table)}\n"
 
 
 def annotation(check: Check, *, undecided_passes: bool) -> str:

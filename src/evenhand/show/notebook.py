@@ -10,13 +10,14 @@ from typing import Any
 from evenhand.core.errors import UsageError
 from evenhand.core.format import DASH, count, finite, interval, money, number, plural
 from evenhand.core.untrusted import clean
-from evenhand.show.chart import Axis, axis_for
+from evenhand.show.chart import Axis, Lane, axis_for
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, sentences
+from evenhand.show.sections.overview import meaning_html
 from evenhand.show.table import Content, Table, Tabular, columns, measured, notebook_html
-from evenhand.show.view import View, metric_hint, metric_title, total_usage, view_of
+from evenhand.show.view import View, lead_lanes, look_of, metric_hint, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
-from evenhand.studies.results import ArmResult, StudyResult, estimate_text, few_clusters
+from evenhand.studies.results import ArmResult, Finding, StudyResult, estimate_text, few_clusters
 from evenhand.studies.samples import shown_samples
 
 _MOST_ARMS = 12
@@ -24,6 +25,8 @@ _MOST_ARMS = 12
 _LANE, _WIDTH, _LEFT, _RIGHT = 26, 720, 240, 560
 _LONGEST_LABEL = 34
 _COLOUR = "#0b8a7d"
+_COLOURS = {"worse": "#c62f39", "better": "#0b8a7d"}
+"""Readable on white and on black."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,7 +39,9 @@ class Study(StudyResult, Tabular):
 
     def __repr__(self) -> str:
         view = view_of(self)
-        lines = [f"Study of {self.benchmark}, {plural(len(view.whole_arms), 'arm')}: {view.headline.title}"]
+        lines = [f"Study of {self.benchmark}, {plural(len(view.whole_arms), 'arm')}"]
+        lines += [finding.sentence for finding in self.findings[:1]]
+        lines.append(view.headline.title)
         lines += [f"  {arm.label}: {_headline(view, arm)}" for arm in view.whole_arms[:_MOST_ARMS]]
         if len(view.whole_arms) > _MOST_ARMS:
             lines.append(f"  … and {len(view.whole_arms) - _MOST_ARMS} more")
@@ -74,17 +79,27 @@ def html_file(path: str | Path) -> Path:
 
 
 def study_html(study: StudyResult) -> str:
-    """Verdicts, chart, table and warnings, without a stylesheet."""
+    """Findings, chart, table, warnings and notes, without a stylesheet."""
     view = view_of(study)
     count_of = plural(len(study.warnings), "warning")
     return tag(
         "div",
         tag("p", tag("b", study.title)),
-        sentences(study.verdicts, None),
-        headline_chart(view),
+        [_finding(finding) for finding in study.findings],
+        meaning_html(study),
+        [tag("p", tag("b", caveat)) for caveat in study.caveats],
+        lead_chart(view),
         notebook_html(_arms(view)),
         details(count_of, sentences(study.warnings, None), is_open=True) if study.warnings else None,
+        details(plural(len(study.notes), "note"), sentences(study.notes, None)) if study.notes else None,
     )
+
+
+def _finding(finding: Finding) -> Html:
+    colour = _COLOURS.get(look_of(finding.verdict))
+    word = tag("b", f"{finding.symbol} {finding.word}:", style=f"color:{colour}" if colour else None)
+    detail = [" ", tag("small", finding.detail)] if finding.detail else None
+    return tag("p", word, f" {finding.text}.", detail)
 
 
 def _headline(view: View, arm: ArmResult) -> str:
@@ -104,11 +119,10 @@ def _arms(view: View) -> Table:
     return Table(view.study.title, columns("Arm", *titles, "n", "Calls", "Money"), rows)
 
 
-def headline_chart(view: View) -> Html:
-    """The headline metric of every arm with its interval."""
-    metric = view.headline
-    found = [(arm, arm.estimate(metric.name)) for arm in view.arms]
-    values = [value for _, e in found if e is not None for value in (e.value, e.low, e.high)]
+def lead_chart(view: View) -> Html:
+    """The metric of the first finding, with the interval of every arm."""
+    metric, found = lead_lanes(view)
+    values = [value for _, lane in found for value in (lane.value, lane.low, lane.high)]
     if not any(finite(value) is not None for value in values):
         return Html("")
     axis = axis_for(values, include_zero=metric.better == "zero", reference=metric.chance)
@@ -118,7 +132,7 @@ def headline_chart(view: View) -> Html:
         "svg",
         _label(metric_title(metric) + (f" ({hint})" if hint else ""), 0, 16, bold=True),
         [_tick(axis, tick, height) for tick in axis.ticks],
-        [_lane(view, axis, arm, _LANE * (place + 1.5)) for place, (arm, _) in enumerate(found)],
+        [_lane(view, axis, arm, lane, _LANE * (place + 1.5)) for place, (arm, lane) in enumerate(found)],
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {_WIDTH} {height}",
         width=_WIDTH,
@@ -145,17 +159,15 @@ def _tick(axis: Axis, tick: float, height: float) -> list[Node]:
     return [line, _label(number(tick, axis.digits), x, height - 8, anchor="middle")]
 
 
-def _lane(view: View, axis: Axis, arm: ArmResult, y: float) -> list[Node]:
+def _lane(view: View, axis: Axis, arm: ArmResult, lane: Lane, y: float) -> list[Node]:
     label = arm.label if len(arm.label) <= _LONGEST_LABEL else f"{arm.label[: _LONGEST_LABEL - 1]}…"
-    estimate = arm.estimate(view.headline.name)
-    value, low, high = (finite(getattr(estimate, name, None)) for name in ("value", "low", "high"))
-    shown = interval(value, low, high, view.digits[view.headline.name])
+    value, low, high = finite(lane.value), finite(lane.low), finite(lane.high)
+    shown = interval(value, low, high, view.digits[view.study.lead])
     parts: list[Node] = [_label(label, 0, y + 4), _label(shown, _RIGHT + 14, y + 4)]
     if low is not None and high is not None:
         ends = {"x1": _x(axis, low), "x2": _x(axis, high), "y1": f"{y:g}", "y2": f"{y:g}"}
         parts.append(tag("line", **ends, stroke=_COLOUR, stroke_width=2))
     if value is not None:
-        parts.append(
-            tag("circle", tag("title", _headline(view, arm)), cx=_x(axis, value), cy=f"{y:g}", r=5, fill=_COLOUR)
-        )
+        circle = {"cx": _x(axis, value), "cy": f"{y:g}", "r": 5}
+        parts.append(tag("circle", tag("title", lane.text), **circle, fill=_COLOUR))
     return parts

@@ -56,7 +56,7 @@ def report_parts(view: View) -> list[Part]:
         return [overview(view), *_parts(*(process[place] for place in (1, 0, 2)))]
     always = (
         ("overview", "", None),
-        ("trade-off", "Headline", trade_off(view)),
+        ("trade-off", "Trade-off", trade_off(view)),
         ("calls", "Calls", calls_curve(view)),
         ("groups", "By group", by_group(view)),
         ("changes", "Before and after", changes(view)),

@@ -1,4 +1,4 @@
-"""Prints tables in the width of the terminal, so that a number is never cut."""
+"""Prints findings, and tables in the width of the terminal, so that a number is never cut."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from evenhand.show.markup import clean
 from evenhand.show.table import Column, Table, text_of
+from evenhand.show.view import about_lead, example_text, look_of
+from evenhand.studies.results import StudyResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +26,37 @@ def print_table(console: Console, table: Table) -> None:
     """Print a table in the width of the console."""
     for part in fitted(table, console.width):
         console.print(part)
+
+
+def print_findings(console: Console, study: StudyResult) -> None:
+    """Print what was found, what the first finding's metric means, and the caveats."""
+    from rich.text import Text
+
+    for place, finding in enumerate(study.findings):
+        colour = {"worse": "red", "better": "green"}.get(look_of(finding.verdict), "")
+        said = Text(f"{finding.symbol} {finding.word}: ", style=f"bold {colour}".strip())
+        said.append(clean(f"{finding.text}."), style="bold" if place == 0 else "not bold")
+        console.print(said)
+        if finding.detail:
+            _print_below(console, finding.detail)
+        if place == 0:
+            _print_meaning(console, study)
+    for caveat in study.caveats:
+        console.print(safe_text(f"! {caveat}"), style="bold")
+
+
+def _print_meaning(console: Console, study: StudyResult) -> None:
+    example = study.example
+    if about := about_lead(study):
+        _print_below(console, about)
+    if example is not None and not example.may_offend:
+        _print_below(console, example_text(example))
+
+
+def _print_below(console: Console, text: str) -> None:
+    from rich.padding import Padding
+
+    console.print(Padding(safe_text(text), (0, 0, 0, 2)), style="dim")
 
 
 def safe_text(text: str) -> Text:

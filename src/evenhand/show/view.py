@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evenhand.core.format import DASH, money, number
 from evenhand.core.types import Usage
 from evenhand.show.chart import Lane
 from evenhand.show.markup import Html, join, tag
 from evenhand.show.table import Cell, cell_html, measured
-from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, estimate_text, size
+from evenhand.studies.results import (
+    GOOD,
+    SERIOUS,
+    ArmResult,
+    Effect,
+    Estimate,
+    MetricInfo,
+    RunExample,
+    StudyResult,
+    Verdict,
+    estimate_text,
+    size,
+)
 
 ALL = "all"
 NO_PRICE = "The price of some of these calls is unknown."
@@ -120,11 +132,44 @@ def planned(study: StudyResult) -> int:
     return max((finished(arm) + arm.pending for arm in study.arms), default=0)
 
 
-def direction_is_good(direction: str, info: MetricInfo) -> bool | None:
-    """Whether a change is an improvement; None if undecided or if neither direction is better."""
-    if direction not in ("fell", "rose") or info.better is None:
-        return None
-    return (direction == "rose") == (info.better == "higher")
+# --- findings ---
+
+
+def look_of(verdict: Verdict) -> str:
+    """The class of a verdict's colour."""
+    return "worse" if verdict in SERIOUS else "better" if verdict in GOOD else "open"
+
+
+def about_lead(study: StudyResult) -> str:
+    """What the first finding's metric means; empty if it is about none."""
+    name = next((finding.metric for finding in study.findings[:1]), "")
+    return next((metric.meaning.about for metric in study.metrics if metric.name == name), "")
+
+
+def example_text(example: RunExample) -> str:
+    """The example in one line: the question, and who answered what."""
+    answers = "; ".join(f"{who}: “{answer}”" for who, answer in example.answers)
+    return f"Example: “{example.text}” {answers}."
+
+
+def lead_lanes(view: View) -> tuple[MetricInfo, list[tuple[ArmResult, Lane]]]:
+    """The metric of the first finding as its sentence tells it, perhaps as 100 % less the value, and each arm's."""
+    metric = view.info(view.study.lead)
+    if not metric.meaning.rest:
+        return metric, [(arm, lane_for(view, arm, metric.name, ALL)) for arm in view.arms]
+    other = {"higher": "lower", "lower": "higher"}.get(metric.better or "")
+    chance = None if metric.chance is None else 100 - metric.chance
+    turned = replace(metric, title=metric.meaning.rest, better=other, chance=chance)
+    return turned, [(arm, _rest_lane(view, arm, metric.name)) for arm in view.arms]
+
+
+def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
+    found = arm.estimate(metric)
+    if found is None:
+        return lane_for(view, arm, metric, ALL)
+    value, low, high = (None if each is None else 100 - each for each in (found.value, found.high, found.low))
+    successes = None if found.successes is None else found.n - found.successes
+    return _lane(view, arm, replace(found, value=value, low=low, high=high, successes=successes))
 
 
 # --- cells, names and lanes ---
@@ -164,8 +209,12 @@ def money_cell(cost: float | None, look: str = "") -> Cell:
 def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
     """An arm's estimate as a chart lane."""
     estimate = arm.estimate(metric, group)
-    text = f"{arm.label}: {estimate_text(estimate, view.digits[metric])}"
-    index = view.arm_index(arm.id)
     if estimate is None:
-        return Lane(index, None, None, None, 0, text)
-    return Lane(index, estimate.value, estimate.low, estimate.high, estimate.n, text)
+        text = f"{arm.label}: {estimate_text(None, view.digits[metric])}"
+        return Lane(view.arm_index(arm.id), None, None, None, 0, text)
+    return _lane(view, arm, estimate)
+
+
+def _lane(view: View, arm: ArmResult, estimate: Estimate) -> Lane:
+    text = f"{arm.label}: {estimate_text(estimate, view.digits[estimate.metric])}"
+    return Lane(view.arm_index(arm.id), estimate.value, estimate.low, estimate.high, estimate.n, text)

@@ -43,11 +43,6 @@ class Audits:
         return self._benchmark.audit(records) if records else None
 
 
-def main_findings(arms: Sequence[ArmResult]) -> list[str]:
-    """Return the most important findings of each audited arm."""
-    return [f"{arm.label}: {' '.join(arm.audit.sentences[:MAIN_FINDINGS])}" for arm in arms if arm.audit]
-
-
 def corrections(benchmark: Benchmark, arms: Sequence[ArmResult], changed: Collection[str] = ()) -> list[Correction]:
     """Compare every audited mitigation with its baseline: the arm without it, with the same models and seed.
 

@@ -1,35 +1,32 @@
-"""States a study's conclusions, caveats and warnings in words: the effect of each method, its certainty and its cost.
+"""States a study's findings, caveats and warnings in words: what was decided, the worst first, then what stayed open.
 
 Caveats change the reading of the headline and are shown beside it; warnings are reasons to doubt single numbers.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from evenhand.benchmarks.base import Audit
 from evenhand.core.format import (
     DASH,
-    NO_PRICE,
     count,
     difference,
-    duration,
     finite,
     interval,
     limits,
-    money,
     number,
     p_statement,
     percent,
-    plural,
+    signed,
 )
 from evenhand.core.language import REASON
-from evenhand.core.types import Usage
 from evenhand.runs.summary import UNGRADED
 from evenhand.stats import FEW_CLUSTERS
-from evenhand.studies.results import ArmResult, Effect, Estimate, MetricInfo, StudyResult, size
+from evenhand.studies.audits import MAIN_FINDINGS
+from evenhand.studies.results import ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
 
 MANY_UNGRADED = 0.01
 """Share of samples without a grade from which on it is a caveat."""
@@ -42,128 +39,338 @@ _LISTED = 4
 """Arms that a warning names one by one; of more it gives the range."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
+_ORDER: Sequence[Verdict] = (
+    "worse", "better", "excluded", "probably worse", "probably better", "changed", "found", "not excluded",
+    "none found", "nothing found", "measured", "probably changed", "no change", "cannot tell",
+)  # fmt: skip
+"""What was decided before what stayed open, and worse before better."""
+_DECIDED: Sequence[Verdict] = ("worse", "better", "probably worse", "probably better", "changed", "probably changed")
+_OPEN: Sequence[Verdict] = ("no change", "cannot tell")
+_OF_EACH = 1
+"""Findings of each verdict on an arm, where several are compared with the baseline; the tables have all."""
 
 
-def conclusions(study: StudyResult) -> list[str]:
-    """Return one conclusion per comparison, or one per arm if nothing is compared.
+def conclusions(study: StudyResult) -> list[Finding]:
+    """Return what was decided, the worst first, then what improved, then what stayed open.
 
-    Each begins with a sentence that says who, what and how sure; other metrics and the cost follow. Where the headline
-    is undefined, the first guardrail that can be compared takes its place.
+    An arm that is compared with nothing is described by what its values mean.
     """
-    headline = next(metric for metric in study.metrics if metric.name == study.headline)
     arms = {arm.id: arm for arm in _whole(study)}
-    compared = [
-        each for each in study.effects if each.group == "all" and each.metric == study.headline and each.after in arms
-    ]
-    if not compared:
-        return [_joined(_alone(study, arm, headline), _guardrails(study, arm), _cost(arm)) for arm in arms.values()]
-    return [_comparison(study, effect, arms[effect.before], arms[effect.after]) for effect in compared]
+    pairs = dict.fromkeys((each.before, each.after) for each in study.effects if each.after in arms)
+    if not pairs:
+        return _in_order(study, [each for arm in arms.values() for each in _alone(study, arm)])
+    found: list[Finding] = []
+    for before, after in pairs:
+        own = _in_order(study, _compared(study, arms[before], arms[after]))
+        found += own if len(pairs) == 1 else _foremost(own)
+    audits = [each for arm in arms.values() if arm.audit for each in _alone(study, arm)]
+    return _in_order(study, [*found, *audits])
 
 
-def _comparison(study: StudyResult, headline: Effect, before: ArmResult, after: ArmResult) -> str:
-    main = headline if headline.difference is not None else _next_comparable(study, headline)
-    told = [_uncompared(study, headline, before, after)]
-    if main is not None:
-        told = [_against(study, main, before, after), *(told if main is not headline else ())]
-    return _joined(*told, _side_effects(study, main or headline), _guardrails(study, before, after), _cost(after))
+def _in_order(study: StudyResult, found: Iterable[Finding]) -> list[Finding]:
+    """Sort by verdict, those of one verdict by size; where nothing is decided, the headline's comes first."""
+
+    def place(finding: Finding) -> tuple[int, float]:
+        is_open_headline = finding.verdict in _OPEN and finding.metric == study.headline
+        return _ORDER.index(finding.verdict) - (2 if is_open_headline else 0), -finding.weight
+
+    return sorted(found, key=place)
 
 
-def _next_comparable(study: StudyResult, headline: Effect) -> Effect | None:
-    """Return the effect on the first guardrail that both arms have and of which one direction is better."""
+def _foremost(found: Sequence[Finding]) -> list[Finding]:
+    """Return the first findings of each verdict; what stayed open only where nothing was decided."""
+    seen: Counter[Verdict] = Counter()
+    kept: list[Finding] = []
+    for each in found:
+        seen[each.verdict] += 1
+        if seen[each.verdict] <= _OF_EACH and (each.verdict not in _OPEN or not kept):
+            kept.append(each)
+    return kept
+
+
+def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[Finding]:
+    """Return the findings of one comparison: one for each metric that changed, one for all that are alike, ..."""
     metrics = {metric.name: metric for metric in study.metrics}
-    found = {
-        each.metric: each
-        for each in study.effects
-        if (each.before, each.after, each.group) == (headline.before, headline.after, "all")
-        and each.difference is not None
-        and metrics[each.metric].better is not None
-    }
-    return next((found[name] for name in study.guardrails if name in found), None)
+    effects = [each for each in study.effects if (each.before, each.after, each.group) == (before.id, after.id, "all")]
+    found = [
+        each for effect in effects for each in _against_published(study, effect, metrics[effect.metric], before, after)
+    ]
+    effects = _distinct(effects)
+    found += [
+        _changed(study, each, metrics[each.metric], before, after) for each in effects if each.verdict in _DECIDED
+    ]
+    for verdict in _OPEN:
+        alike = [
+            each
+            for each in effects
+            if each.verdict == verdict and (each.metric == study.headline or _is_told(each, metrics[each.metric]))
+        ]
+        if alike:
+            found.append(_undecided(study, verdict, alike, before, after))
+    if not found and effects:
+        found.append(_undecided(study, "cannot tell", effects, before, after))
+    return found
 
 
-def _uncompared(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
-    """Say that the headline cannot be compared, and why."""
-    headline = next(metric for metric in study.metrics if metric.name == effect.metric)
-    if headline.untold:
-        return f"{after.label} and {before.label}: {headline.title} cannot be told: {headline.untold}"
-    undefined = [arm.label for arm in (before, after) if _value(arm.estimate(effect.metric), 1) == DASH]
-    where = " and ".join(undefined) or "the samples that both graded"
-    why = f" ({headline.meaning.undefined})" if undefined and headline.meaning.undefined else ""
-    return f"{after.label} and {before.label} cannot be compared in {headline.title}: it is undefined for {where}{why}"
+def _is_told(effect: Effect, metric: MetricInfo) -> bool:
+    """Whether a metric without a decision is worth a word: not if no direction is better, or if no sample differs."""
+    alike = effect.difference == 0 and effect.p_value == 1
+    return metric.better is not None and not (alike and effect.verdict == "cannot tell")
 
 
-def _joined(*sentences: str) -> str:
-    return " ".join(f"{each}." for each in sentences if each)
+def _distinct(effects: Sequence[Effect]) -> list[Effect]:
+    """Leave out a metric that says the same as one before it, such as a share and its complement."""
+    found: dict[object, Effect] = {}
+    for each in effects:
+        same = (abs(each.difference), each.p_value, each.n) if each.difference else each.metric
+        found.setdefault(same, each)
+    return list(found.values())
 
 
-_NEVER_SCORED = ("no words", REASON, "not English", "empty text")
-"""How the reasons begin that lie in the text: a second try would not help. Runs of version 0.2 have "not English"."""
+def _changed(study: StudyResult, effect: Effect, metric: MetricInfo, before: ArmResult, after: ArmResult) -> Finding:
+    """State a change of one metric, and the numbers behind it."""
+    verdict: Verdict = effect.verdict
+    now, then = _names(study, before, after)
+    values = _values(effect, before, after)
+    shown = _short(study, metric, values)
+    detail = _numbers_of(study, effect, metric)
+    if verdict == "better" and metric.name == study.headline:
+        fault = _incomparable(study, effect, before, after)
+        if fault:
+            text = f"{now} cannot be called better than {then}: {fault}"
+            return _finding(effect, "cannot tell", text, now, detail)
+    if metric.meaning.says:
+        text = f"{now} {_says(metric, shown[1], values[1])}; {then} {_amount(metric, shown[0], values[0])}"
+        return _finding(effect, verdict, text, now, detail)
+    last, first = (f"{each}{_unit(metric, value)}" for each, value in zip(shown[::-1], values[::-1], strict=True))
+    now, then = (now, then) if then == _BEFORE else (f"with {now}", f"with {then}")
+    now = "now" if then == _BEFORE else now
+    return _finding(effect, verdict, f"{metric.title} is {last} {now}; {first} {then}", "", detail)
 
 
-def _whole(study: StudyResult) -> list[ArmResult]:
-    """Return the arms without their single iterations."""
-    return [arm for arm in study.arms if arm.iteration is None]
+def _finding(effect: Effect, verdict: Verdict, text: str, who: str, detail: str = "") -> Finding:
+    weight = abs(effect.difference or 0.0) / effect.margin if effect.margin else 0.0
+    return Finding(verdict, text, who, effect.metric, (effect.before, effect.after), detail, weight)
 
 
-def _alone(study: StudyResult, arm: ArmResult, headline: MetricInfo) -> str:
-    """State the headline of one arm: what its value means, or that it cannot be told apart from zero."""
-    estimate = arm.estimate(study.headline)
-    who = _who(arm)
-    if headline.untold:
-        return f"{who}: {headline.title} cannot be told: {headline.untold}"
-    if estimate is None or estimate.value is None:
-        n = 0 if estimate is None else estimate.n
-        why = f": {headline.meaning.undefined}" if n and headline.meaning.undefined else ""
-        return f"{who}: {headline.title} is undefined (n = {count(n)}){why}"
-    shown = _shown(study, estimate, headline)
-    if headline.better != "zero":
-        hint = f"; {headline.better} is better" if headline.better else ""
-        return f"{who}: {headline.title} is {shown}{hint}"
-    if estimate.low is None or estimate.high is None or estimate.low <= 0 <= estimate.high:
-        return f"{who}: {headline.title} cannot be told apart from zero: {shown}"
-    meaning = headline.meaning.above if estimate.low > 0 else headline.meaning.below
-    return (
-        f"{who} {meaning}: {headline.title} is {shown}" if meaning else f"{who}: {headline.title} is {shown}, not zero"
-    )
+def _numbers_of(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
+    """The change with its interval, p-value and n, under the metric's title."""
+    digits = study.digits(metric.name)
+    change = "difference" if metric.better != "zero" else "difference of the distances from zero"
+    values = f"{number(effect.first, digits)} → {number(effect.last, digits)}{' %' if metric.share else ''}"
+    said = f"{metric.title} {values}: {change} {difference(effect.difference, effect.low, effect.high, digits)}"
+    tested = f", adjusted {p_statement(effect.p_adjusted)}" if effect.p_adjusted is not None else ""
+    return f"{said}{tested}, {size(effect)}."
+
+
+def _undecided(
+    study: StudyResult, verdict: Verdict, effects: Sequence[Effect], before: ArmResult, after: ArmResult
+) -> Finding:
+    """State all metrics without a change that matters, or the first of which nothing can be told and, below, others."""
+    metrics = {metric.name: metric for metric in study.metrics}
+    now, then = _names(study, before, after)
+    first = next((each for each in effects if each.metric == study.headline), effects[0])
+    others = [each for each in effects if each is not first]
+    if verdict == "no change":
+        by_margin: dict[str, list[str]] = {}
+        for each in (first, *others):
+            metric = metrics[each.metric]
+            by_margin.setdefault(_points(metric, each.margin or 0.0), []).append(f"“{metric.title}”")
+        parts = [f"by no more than {margin} in {_listed(titles)}" for margin, titles in by_margin.items()]
+        return _finding(first, verdict, f"{now} and {then} differ {', and '.join(parts)}", now)
+    metric = metrics[first.metric]
+    reach = _reach(study, first, metric)
+    if metric.untold:
+        text = f"{now} and {then}, “{metric.title}” cannot be told: {metric.untold}"
+    elif first.difference is None or first.low is None:
+        undefined = [
+            name for name, arm in ((then, before), (now, after)) if _value(arm.estimate(metric.name), 1) == DASH
+        ]
+        where = f" for {_listed(undefined)}" if undefined and first.difference is None else ""
+        text = f"{now} and {then} cannot be compared in “{metric.title}”{where}: {reach}"
+    else:
+        text = f"{now} may be anything {reach} than {then} in “{metric.title}”"
+    open_too = [f"{metrics[each.metric].title} ({_reach(study, each, metrics[each.metric])})" for each in others]
+    more = f" Also open: {'; '.join(open_too)}." if open_too else ""
+    return _finding(first, verdict, text, now, f"{size(first)}.{more}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _reach(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
+    """What the interval leaves open: `from 8.4 worse to 4.8 better`, or why nothing can be told."""
+    if effect.difference is None:
+        return f"it is undefined{f' ({metric.meaning.undefined})' if metric.meaning.undefined else ''}"
+    if effect.low is None or effect.high is None:
+        return "too few samples for an interval"
+    digits = study.digits(metric.name)
+    if metric.better is None:
+        return f"from {signed(effect.low, digits)} to {signed(effect.high, digits)}"
+    ends = sorted((effect.low, effect.high), reverse=metric.better != "higher")
+    worse = [(end < 0) == (metric.better == "higher") for end in ends]
+    unit = " points" if metric.points else ""
+    shown = [
+        f"{number(abs(end), digits)}{unit} {'worse' if bad else 'better'}" for end, bad in zip(ends, worse, strict=True)
+    ]
+    return f"from {shown[0]} to {shown[1]}"
+
+
+def _both(now: str, then: str) -> str:
+    return f"{now}, compared with before" if then == _BEFORE else f"{now} against {then}"
+
+
+def _points(metric: MetricInfo, margin: float) -> str:
+    shown = f"{margin:g}"
+    return f"{shown} points" if metric.points else shown
+
+
+def _against_published(
+    study: StudyResult, effect: Effect, metric: MetricInfo, before: ArmResult, after: ArmResult
+) -> list[Finding]:
+    """Say whether the interval excludes the published difference, where one is given."""
+    if effect.excludes_published is None:
+        return []
+    digits = study.digits(metric.name)
+    now, then = _names(study, before, after)
+    published = signed(effect.published, digits)
+    found = f"{metric.title} differs by {difference(effect.difference, effect.low, effect.high, digits)} here"
+    if effect.excludes_published:
+        text = f"a difference of {published} was published; {found}, which excludes it"
+        return [_finding(effect, "excluded", text, "", f"{_both(now, then)}, {size(effect)}.")]
+    text = f"a difference of {published} was published; {found}, which does not exclude it"
+    return [_finding(effect, "not excluded", text, "", f"{_both(now, then)}, {size(effect)}.")]
+
+
+# --- names and values ---
+
+_BEFORE = "before"
+
+
+def _names(study: StudyResult, before: ArmResult, after: ArmResult) -> tuple[str, str]:
+    """Return what to call both arms; the same arm of two runs is `MODEL now` and `before`, if that is the order."""
+    if before.key == after.key:
+        runs = [str(run.get("created") or "") for run in study.provenance.values()]
+        places = [int(arm.id.partition(".")[0]) - 1 for arm in (before, after)]
+        if all(place < len(runs) for place in places) and runs[places[0]] < runs[places[1]]:
+            return f"{_model(after)} now", _BEFORE
+    return after.label, before.label
+
+
+def _model(arm: ArmResult) -> str:
+    """Return the model with its method; the method `default` is the model as it is."""
+    base = arm.models.get("base", "") or arm.label
+    return base if arm.method == "default" else f"{base} with {arm.method}"
 
 
 def _who(arm: ArmResult) -> str:
-    """Return the model with its method; the method `default` is the model as it is."""
+    """Return what to call an arm that stands alone."""
     base = arm.models.get("base", "")
     if not base or base in arm.label:
         return arm.label
     return base if arm.label == "default" else f"{base} with {arm.label}"
 
 
-def _against(study: StudyResult, effect: Effect, before: ArmResult, after: ArmResult) -> str:
-    """State the effect on a metric that can be compared, and how certain it is."""
-    headline = next(metric for metric in study.metrics if metric.name == effect.metric)
-    both = f"{after.label} and {before.label}"
-    digits = study.digits(headline.name)
-    change = "change" if headline.better != "zero" else "change of the distance from zero"
-    numbers = f"{change} {difference(effect.difference, effect.low, effect.high, digits)}"
-    if effect.p_adjusted is not None:
-        numbers += f", adjusted {p_statement(effect.p_adjusted)}"
-    moved = f"{_range(study, headline, _values(effect, before, after))} ({numbers}, {size(effect)})"
-    if effect.direction == "undecided":
-        return f"{both} cannot be told apart in {headline.title}, {moved}{_unnoticed(effect, digits)}"
-    better = _is_better(effect.direction, headline)
-    if better and (fault := _incomparable(study, effect, before, after)):
-        moved = f"{headline.title} {_movement(effect.direction, headline)} {moved}"
-        return f"{after.label} cannot be called better than {before.label}: {fault}. {moved}"
-    than = "differs from" if better is None else "is better than" if better else "is worse than"
-    return (
-        f"{after.label} {than} {before.label} in {headline.title}: it {_movement(effect.direction, headline)} {moved}"
-    )
+def _short(study: StudyResult, metric: MetricInfo, values: Sequence[Estimate | None]) -> list[str]:
+    """Return the values for a sentence: whole percentages where these differ clearly, else as in the tables."""
+    digits = study.digits(metric.name)
+    known = [abs(each.value) for each in values if each is not None and each.value is not None]
+    known = [100 - each if "{rest}" in metric.meaning.says else each for each in known]
+    if metric.points and len({*map(round, known)}) == len(known) and all(each >= 1 or each == 0 for each in known):
+        digits = 0
+    return [_shown_as(metric, each, digits) for each in values]
 
 
-def _unnoticed(effect: Effect, digits: int) -> str:
-    """Say which changes would go unnoticed, after the correction."""
-    if effect.detectable is None:
-        return ""
-    if math.isinf(effect.detectable):
-        return f"; with {plural(effect.clusters, 'cluster')} of samples no change could be told"
-    return f"; a change below {number(effect.detectable, digits)} would go unnoticed more than one time in five"
+def _shown_as(metric: MetricInfo, estimate: Estimate | None, digits: int) -> str:
+    """The number that the metric's sentence needs: the value, or 100 % less it."""
+    if estimate is None or estimate.value is None:
+        return DASH
+    if estimate.as_count is not None:
+        part = estimate.n - (estimate.successes or 0) if "{rest}" in metric.meaning.says else estimate.successes
+        return f"{part} of {estimate.n}"
+    value = 100 - estimate.value if "{rest}" in metric.meaning.says else estimate.value
+    return number(abs(value) if "{more}" in metric.meaning.says else value, digits)
+
+
+def _amount(metric: MetricInfo, shown: str, estimate: Estimate | None) -> str:
+    """A value with its unit, or with `more` or `fewer`."""
+    if "{more}" in metric.meaning.says and estimate is not None and estimate.value is not None:
+        return f"{shown} {'more' if estimate.value >= 0 else 'fewer'}"
+    return f"{shown}{_unit(metric, estimate)}"
+
+
+def _says(metric: MetricInfo, shown: str, estimate: Estimate | None) -> str:
+    amount = _amount(metric, shown, estimate)
+    return metric.meaning.says.format(value=amount, rest=amount, more=amount)
+
+
+def _alone(study: StudyResult, arm: ArmResult) -> list[Finding]:
+    """Describe an arm by itself: its audit, or what the headline and the guardrails with a meaning say."""
+    if arm.audit is not None:
+        return [_of_audit(study, arm, arm.audit)]
+    metrics = {metric.name: metric for metric in study.metrics}
+    told = [name for name in study.guardrails if metrics[name].meaning.says and metrics[name].better]
+    names = [study.headline, *(name for name in told if name != study.headline)]
+    found = [_described(study, arm, metrics[name]) for name in names]
+    return [each for each in found if each.metric == study.headline or each.verdict == "found"]
+
+
+def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Finding:
+    who, estimate = _who(arm), arm.estimate(metric.name)
+    if metric.untold:
+        text = f"{who}: “{metric.title}” cannot be told: {metric.untold}"
+        return Finding("cannot tell", text, who, metric.name, (arm.id,))
+    if estimate is None or estimate.value is None:
+        n = 0 if estimate is None else estimate.n
+        why = f": {metric.meaning.undefined}" if n and metric.meaning.undefined else ""
+        text = f"{who}: {metric.title} is undefined (n = {count(n)}){why}"
+        return Finding("cannot tell", text, who, metric.name, (arm.id,))
+    verdict = _verdict_alone(metric, estimate)
+    detail = f"{metric.title}: {_shown(study, estimate, metric)}."
+    shown = _short(study, metric, [estimate])[0]
+    far = abs(estimate.value - (metric.best or 0.0)) / metric.margin if metric.margin else 0.0
+    if metric.meaning.says:
+        text = f"{who} {_says(metric, shown, estimate)}"
+        if verdict == "cannot tell":
+            text = f"{text}, which may be chance"
+        elif verdict == "none found":
+            text = f"{who}: {metric.title} is no farther than {_points(metric, metric.margin or 0.0)} from zero"
+    else:
+        hint = f" ({metric.better} is better)" if metric.better in ("higher", "lower") else ""
+        text = f"{who}: {metric.title} is {shown}{_unit(metric, estimate)}{hint}"
+        if metric.better == "zero" and verdict == "cannot tell":
+            text = f"{text}, which may be chance"
+        elif metric.better == "zero" and verdict == "found":
+            meaning = metric.meaning.above if estimate.value > 0 else metric.meaning.below
+            text = f"{who} {meaning}" if meaning else text
+    weight = far + (1e6 if metric.name == study.headline and verdict == "found" else 0.0)
+    return Finding(verdict, text, who, metric.name, (arm.id,), detail, weight)
+
+
+def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
+    """Say whether a value is away from the best one by more than chance and more than the margin."""
+    low, high, margin = estimate.low, estimate.high, metric.margin
+    if metric.better == "zero":
+        if low is None or high is None:
+            return "cannot tell"
+        if margin is not None and max(-low, high) <= margin and not estimate.few_clusters:
+            return "none found"
+        return "cannot tell" if low <= 0 <= high else "found"
+    if metric.best is None or not metric.meaning.says or low is None or high is None or margin is None:
+        return "measured"
+    apart = metric.best - high if metric.better == "higher" else low - metric.best
+    return "found" if apart > margin else "measured"
+
+
+def _of_audit(study: StudyResult, arm: ArmResult, audit: Audit) -> Finding:
+    """Return the most important findings of an audited arm."""
+    several = len(_whole(study)) > 1
+    who = arm.label if several else _who(arm)
+    first, *others = audit.sentences[:MAIN_FINDINGS] or ("no finding.",)
+    verdict: Verdict = getattr(audit, "verdict", "measured")
+    return Finding(verdict, f"{who}: {first.rstrip('.')}", who, "", (arm.id,), " ".join(others))
 
 
 def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: ArmResult) -> str:
@@ -194,22 +401,6 @@ def _unsaid(arm: ArmResult) -> float:
     return 1 - said / total if total else 0.0
 
 
-def _side_effects(study: StudyResult, main: Effect) -> str:
-    """Name the guardrails that clearly became worse, beside the metric that the verdict is about."""
-    metrics = {metric.name: metric for metric in study.metrics}
-    arms = {arm.id: arm for arm in study.arms}
-    found = [
-        f"{metrics[each.metric].title} {_movement(each.direction, metrics[each.metric])} "
-        + _range(study, metrics[each.metric], _values(each, arms[each.before], arms[each.after]))
-        for each in study.effects
-        if (each.before, each.after, each.group) == (main.before, main.after, "all")
-        and each.metric in study.guardrails
-        and each.metric != main.metric
-        and _is_better(each.direction, metrics[each.metric]) is False
-    ]
-    return f"At the same time it got worse in other ways: {'; '.join(found)}" if found else ""
-
-
 def _values(effect: Effect, before: ArmResult, after: ArmResult) -> list[Estimate | None]:
     """Return the values of both arms on the samples that are compared."""
     estimates = [before.estimate(effect.metric), after.estimate(effect.metric)]
@@ -224,41 +415,13 @@ def _range(study: StudyResult, metric: MetricInfo, values: Sequence[Estimate | N
     return f"from {first} to {last}{' %' if metric.share else ''}"
 
 
-def _movement(direction: str, metric: MetricInfo) -> str:
-    if metric.better != "zero":
-        return direction
-    return "moved closer to zero," if direction == "fell" else "moved away from zero,"
+def _whole(study: StudyResult) -> list[ArmResult]:
+    """Return the arms without their single iterations."""
+    return [arm for arm in study.arms if arm.iteration is None]
 
 
-def _is_better(direction: str, metric: MetricInfo) -> bool | None:
-    """Whether a change is an improvement; None if undecided or if neither direction is better."""
-    if direction == "undecided" or metric.better is None:
-        return None
-    return (direction == "rose") == (metric.better == "higher")
-
-
-def _guardrails(study: StudyResult, *arms: ArmResult) -> str:
-    """List the metrics to read next to the headline, of one arm or as before → after."""
-    metrics = {metric.name: metric for metric in study.metrics}
-    return "; ".join(_guardrail(study, metrics[name], *arms) for name in study.guardrails)
-
-
-def _guardrail(study: StudyResult, metric: MetricInfo, *arms: ArmResult) -> str:
-    """State one guardrail, with its unit after defined percentages only."""
-    estimates = [arm.estimate(metric.name) for arm in arms]
-    values = [_value(each, study.digits(metric.name)) for each in estimates]
-    units = [_unit(metric, each) for each in estimates]
-    if len(set(units)) == 1:
-        return f"{metric.title} {' → '.join(values)}{units[0]}"
-    return f"{metric.title} {' → '.join(map(''.join, zip(values, units, strict=True)))}"
-
-
-def _cost(arm: ArmResult) -> str:
-    usage = sum(arm.usage.values(), Usage())
-    cached = f" (+{count(usage.cached_calls)} from cache)" if usage.cached_calls else ""
-    thoughts = f" (of which {count(usage.thought_tokens)} thoughts)" if usage.thought_tokens else ""
-    spent = f"{money(usage.cost, NO_PRICE)}, {duration(arm.seconds)}"
-    return f"Cost: {plural(usage.calls, 'call')}{cached}, {count(usage.tokens)} tokens{thoughts}, {spent}"
+_NEVER_SCORED = ("no words", REASON, "not English", "empty text")
+"""How the reasons begin that lie in the text: a second try would not help. Runs of version 0.2 have "not English"."""
 
 
 def _shown(study: StudyResult, estimate: Estimate, metric: MetricInfo) -> str:
@@ -312,29 +475,44 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def warnings_about(study: StudyResult) -> list[str]:
-    """Return the reasons to doubt the study's numbers."""
-    warnings = [f"{each.title} cannot be told: {each.untold}." for each in study.metrics if each.untold]
-    warnings += _without_scores(_whole(study))
+    """Return the reasons to doubt the study's numbers, the most serious first."""
+    return [
+        *(f"{each.title} cannot be told: {each.untold}." for each in study.metrics if each.untold),
+        *_at_chance(study),
+        *_refused(study),
+        *_position_bias(study),
+        *_few_clusters(study),
+        *_by_benchmark(study),
+        *_without_scores(_whole(study)),
+    ]
+
+
+def _refused(study: StudyResult) -> list[str]:
     refused = [
         f"{arm.label}: {count(n)} of {count(total)}"
         for arm in _whole(study)
         if (n := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
     ]
-    if refused:
-        warnings.append(f"{'; '.join(refused)} samples were refused. The graded ones may not represent all.")
-    if biased := [arm for arm in study.arms if _has_position_bias(arm)]:
-        shares = [(arm, 100 * _favourite_share(arm), percent(_favourite_share(arm), 0)) for arm in biased]
-        warnings.append(
-            f"Strong position bias: one letter is preferred whatever option it labels ({_named(shares)} of the time)"
-            f"{f', {study.position_advice}' if study.position_advice else ''}."
-        )
+    return [f"{'; '.join(refused)} samples were refused. The graded ones may not represent all."] if refused else []
+
+
+def _position_bias(study: StudyResult) -> list[str]:
+    biased = [arm for arm in study.arms if _has_position_bias(arm)]
+    if not biased:
+        return []
+    shares = [(arm, 100 * _favourite_share(arm), percent(_favourite_share(arm), 0)) for arm in biased]
+    advice = f", {study.position_advice}" if study.position_advice else ""
+    said = "Strong position bias: one letter is preferred whatever option it labels"
+    return [f"{said} ({_named(shares)} of the time){advice}."]
+
+
+def _by_benchmark(study: StudyResult) -> list[str]:
     said = {
         warning: [arm.label for arm in _whole(study) if warning in arm.warnings]
         for arm in _whole(study)
         for warning in arm.warnings
     }
-    warnings += [f"{', '.join(labels)}: {warning}" for warning, labels in said.items()]
-    return warnings + _few_clusters(study) + _at_chance(study)
+    return [f"{', '.join(labels)}: {warning}" for warning, labels in said.items()]
 
 
 def _named(found: Sequence[tuple[ArmResult, float, str]]) -> str:
@@ -423,11 +601,12 @@ def caveats_of(study: StudyResult) -> list[str]:
     return caveats
 
 
-def nothing_measured(study: StudyResult) -> str:
+def nothing_measured(study: StudyResult) -> Finding:
     """Say that no sample has a result, and why."""
     arms = _whole(study)
     total = sum(map(_ungraded, arms))
-    return f"Nothing was measured: none of the {count(total)} samples has a grade. Reasons: {_reasons(arms)}."
+    text = f"nothing was measured, none of the {count(total)} samples has a grade"
+    return Finding("cannot tell", text, detail=f"Reasons: {_reasons(arms)}.")
 
 
 def _ungraded(arm: ArmResult) -> int:

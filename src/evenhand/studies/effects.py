@@ -22,7 +22,7 @@ from evenhand.stats import (
     paired_cluster_jackknife,
     swap_test,
 )
-from evenhand.studies.results import Effect
+from evenhand.studies.results import Effect, Verdict
 from evenhand.studies.tally import ALL, Key, PairTally, groups_of
 
 _ALPHA = 0.05
@@ -47,10 +47,14 @@ def paired_effects(
     reference: str,
     pairs: Mapping[str, PairTally],
     correction: str,
+    margins: Mapping[str, float] | None = None,
+    published: Mapping[str, float] | None = None,
 ) -> list[Effect]:
     """Compare the arms in `pairs` with the reference.
 
     p-values are corrected in two separate families: headline and guardrails overall, and the headline by group.
+    `margins` and `published` are by metric: changes that do not matter, and differences over all samples that others
+    published.
     """
     watched = {benchmark.headline, *benchmark.guardrails}
     overall: list[_Tested] = []
@@ -62,7 +66,42 @@ def paired_effects(
                     overall.append(_tested(metric, group, reference, arm_id, pair, correction))
                 elif group != ALL and metric.name == benchmark.headline:
                     by_group.append(_tested(metric, group, reference, arm_id, pair, correction))
-    return [*_corrected(overall, correction), *_corrected(by_group, correction)]
+    found = [
+        *(replace(each, published=(published or {}).get(each.metric)) for each in _corrected(overall, correction)),
+        *_corrected(by_group, correction),
+    ]
+    known = {metric.name: metric for metric in metrics}
+    return [_judged(each, known[each.metric], margin_of(known[each.metric], margins or {})) for each in found]
+
+
+def margin_of(metric: Metric, margins: Mapping[str, float]) -> float | None:
+    """Return the largest change that does not matter: the given one (that of "" is for all), else the metric's."""
+    return margins.get(metric.name, margins.get("", metric.matters))
+
+
+def _judged(effect: Effect, metric: Metric, margin: float | None) -> Effect:
+    return replace(effect, margin=margin, verdict=verdict_of(effect, metric.better, margin))
+
+
+def verdict_of(effect: Effect, better: str | None, margin: float | None) -> Verdict:
+    """Say what a difference means.
+
+    "No change" needs the whole interval within the margin. It is the 95 % interval that readers see, not the 90 % one
+    of two one-sided tests at 5 %: words and interval must agree. The price is power, never a false comfort.
+    """
+    low, high = effect.low, effect.high
+    if low is None or high is None:
+        return "cannot tell"
+    if margin is not None and max(-low, high) <= margin and not effect.few_clusters:
+        # Distances from zero may agree although the bias has changed sides.
+        apart = abs((effect.last or 0.0) - (effect.first or 0.0)) if better == "zero" else 0.0
+        return "no change" if apart <= margin else "cannot tell"
+    if low <= 0 <= high:
+        return "cannot tell"
+    good = None if better is None else (low > 0) == (better == "higher")
+    if effect.direction == "undecided":
+        return "probably changed" if good is None else "probably better" if good else "probably worse"
+    return "changed" if good is None else "better" if good else "worse"
 
 
 def effects_of_pairs(metric: Metric, pairs: Mapping[tuple[str, str], PairTally], correction: str) -> list[Effect]:

@@ -120,6 +120,9 @@ SCHEMAS: Mapping[str, tuple[Column, ...]] = {
         Column("first", "double", "the value of `before` on these samples"),
         Column("last", "double", "the value of `after` on these samples"),
         *_SIZE,
+        Column("margin", "double", "changes up to this size do not matter; null if nothing says so"),
+        Column("verdict", "string", "`worse`, `better`, `probably worse`, `no change`, `cannot tell`, …"),
+        Column("published", "double", "the difference that others published, if given"),
     ),
     "evidence": (
         Column("query", "string", "what was searched for"),

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.fields import sizes_by_metric
 from evenhand.stats import mde_from_standard_error
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.studies.tally import ALL
@@ -228,13 +229,7 @@ def _powered(check: Check, wanted: float) -> Check:
 
 def parse_tolerances(texts: Sequence[str], flag: str = "--tolerance") -> dict[str, float]:
     """Metric → number; the metric is empty for all that are not named."""
-    found: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.rpartition("=")
-        if not re.fullmatch(_NUMBER, number.strip()) or float(number) < 0:
-            raise UsageError(f"{flag} takes N or METRIC=N, with N from 0, e.g. 2 or bias_ambig=3, not {text!r}.")
-        found[name.strip()] = float(number)
-    return found
+    return sizes_by_metric(texts, flag)
 
 
 def settled(result: StudyResult, checks: Sequence[Check]) -> list[Check]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from evenhand.benchmarks.base import Audit, Meaning
 from evenhand.core.format import DASH, count, decimals, interval, plural
@@ -14,6 +14,83 @@ from evenhand.runs.summary import UNGRADED
 
 FEW = 10
 """Shares of fewer samples are shown as counts."""
+
+Verdict = Literal[
+    "worse", "better", "changed", "probably worse", "probably better", "probably changed", "no change", "cannot tell",
+    "excluded", "not excluded", "found", "none found", "nothing found", "measured",
+]  # fmt: skip
+"""What a comparison says about a metric; those from `found` on are for an arm that is compared with nothing."""
+WORDS: Mapping[Verdict, str] = {
+    "worse": "Worse",
+    "better": "Better",
+    "changed": "Changed",
+    "probably worse": "Probably worse, not certain after correction",
+    "probably better": "Probably better, not certain after correction",
+    "probably changed": "Probably changed, not certain after correction",
+    "no change": "No change that matters",
+    "cannot tell": "Cannot tell",
+    "excluded": "The published size is excluded",
+    "not excluded": "The published size is possible",
+    "found": "Found",
+    "none found": "None that matters",
+    "nothing found": "Nothing found beyond chance",
+    "measured": "Measured",
+}
+SYMBOLS: Mapping[Verdict, str] = {
+    "worse": "✕", "better": "✓", "changed": "↔", "probably worse": "✕?", "probably better": "✓?",
+    "probably changed": "↔?", "no change": "=", "cannot tell": "?", "excluded": "≠", "not excluded": "≈", "found": "●",
+    "none found": "=", "nothing found": "?", "measured": "•",
+}  # fmt: skip
+"""Beside the words, so that nothing depends on colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One conclusion: a verdict, a sentence that can be repeated, and the numbers behind it."""
+
+    verdict: Verdict
+    text: str
+    """Without the verdict's word and without a full stop; it begins with `who`, where there is one."""
+    who: str = ""
+    metric: str = ""
+    """The metric that it is about; empty for the findings of an audit and where it is about several."""
+    arms: tuple[str, ...] = ()
+    """The ids of the arms that it compares, or of the one that it is about."""
+    detail: str = ""
+    """Further sentences: change, interval, p-value, n."""
+    weight: float = 0.0
+    """How large it is, in margins; the largest of one verdict come first."""
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.verdict]
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.verdict]
+
+    @property
+    def sentence(self) -> str:
+        """The first sentence: `Worse: …`."""
+        return f"{self.word}: {self.text}."
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.detail}".strip()
+
+
+SERIOUS: Collection[Verdict] = ("worse", "probably worse", "found")
+GOOD: Collection[Verdict] = ("better", "probably better", "none found")
+"""The verdicts in the colours of worse and better; the others have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunExample:
+    """A sample of the run that shows what the first finding is about."""
+
+    text: str
+    answers: Sequence[tuple[str, str]]
+    """(who, what it answered)."""
+    may_offend: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +133,12 @@ class MetricInfo:
     """The ratios of two arms' values within which a better headline counts; None for any."""
     untold: str = ""
     """Why it has no value: the judge or scorer behind it does not see what it rates."""
+    margin: float | None = None
+    """Changes up to this size do not matter; None if nothing says so."""
+    best: float | None = None
+    """The best value of the scale; None if it has none."""
+    points: bool = False
+    """Whether differences are points of 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +235,19 @@ class Effect:
     """The n samples come from so many templates, prompts or scenarios."""
     few_clusters: bool = False
     """So few that the interval may be too narrow."""
+    margin: float | None = None
+    """Changes up to this size do not matter."""
+    verdict: Verdict = "cannot tell"
+    """What it means, by direction, interval and margin."""
+    published: float | None = None
+    """The difference that others published."""
+
+    @property
+    def excludes_published(self) -> bool | None:
+        """Whether the published difference lies outside the interval; None if either is unknown."""
+        if self.published is None or self.low is None or self.high is None:
+            return None
+        return not self.low <= self.published <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +319,10 @@ class StudyResult:
     groups: Sequence[str]
     arms: Sequence[ArmResult]
     effects: Sequence[Effect]
-    verdicts: Sequence[str]
-    """The conclusions in whole sentences."""
+    findings: Sequence[Finding]
+    """The conclusions: what was decided, the worst first, then what stayed open."""
     warnings: Sequence[str]
+    """Reasons to doubt single numbers, the most serious first."""
     provenance: Mapping[str, Any]
     """Plan, versions and hashes of each run."""
     scorers: Sequence[str] = ()
@@ -241,6 +338,20 @@ class StudyResult:
     """End of the warning about a strong position bias."""
     caveats: Sequence[str] = ()
     """What changes the reading of the headline; stands beside it."""
+    notes: Sequence[str] = ()
+    """Technical notes of the runs, such as what an endpoint does not support; each once."""
+    example: RunExample | None = None
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The findings in whole sentences."""
+        return [str(finding) for finding in self.findings]
+
+    @property
+    def lead(self) -> str:
+        """The metric of the first sentence, which the first chart shows; the headline if it is about none."""
+        known = {metric.name for metric in self.metrics}
+        return next((finding.metric for finding in self.findings[:1] if finding.metric in known), self.headline)
 
     @property
     def nothing_measured(self) -> bool:

@@ -14,10 +14,21 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
+
+from evenhand.benchmarks.base import Metric
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.types import Record, Sample, Turn
 from evenhand.runs.stored import ArmSource, open_sources, walk
-from evenhand.studies.results import ShownOutcome, ShownSample, ShownSnapshot, ShownTurn
+from evenhand.studies.results import (
+    Finding,
+    RunExample,
+    ShownOutcome,
+    ShownSample,
+    ShownSnapshot,
+    ShownTurn,
+    StudyResult,
+)
 
 
 def shown_samples(
@@ -137,6 +148,79 @@ def _turn(turn: Turn) -> ShownTurn:
         cached=generation is not None and generation.cached,
         model="" if generation is None else generation.model,
     )
+
+
+# --- an example of a finding ---
+
+_SEARCHED = 2000
+"""Samples among which an example is looked for."""
+_LONGEST_TEXT, _LONGEST_ANSWER = 320, 160
+
+
+def example_of(study: StudyResult, metrics: Sequence[Metric], sources: Sequence[ArmSource]) -> RunExample | None:
+    """Return a sample that shows what the first finding is about: one on which the arms differ as it says."""
+    finding = next(iter(study.findings), None)
+    metric = next((each for each in metrics if finding and each.name == finding.metric), None)
+    arms = [source for source in sources if finding and source.id in finding.arms]
+    if finding is None or metric is None or len(arms) != len(finding.arms):
+        return None
+    arms.sort(key=lambda source: finding.arms.index(source.id))
+    for sample, records in islice(walk(arms, shared=True), _SEARCHED):
+        values = [_record_value(metric, records[each.id]) if each.id in records else None for each in arms]
+        if _shows(finding, metric, values):
+            return _example(study, finding, sample, arms)
+    return None
+
+
+def _record_value(metric: Metric, record: Record) -> float | None:
+    """The metric of one record alone; the distance from zero, if that is best."""
+    sums = metric.count(record)
+    if sums is not None and metric.gather is not None:
+        sums = metric.gather([record])
+    if sums is None or len(sums) == 0:
+        return None
+    value = float(metric.statistic(np.asarray(sums, dtype=np.float64)))
+    if not np.isfinite(value):
+        return None
+    return abs(value) if metric.better == "zero" else value
+
+
+def _shows(finding: Finding, metric: Metric, values: Sequence[float | None]) -> bool:
+    if any(value is None for value in values):
+        return False
+    numbers = [value or 0.0 for value in values]
+    if finding.verdict == "found":
+        return numbers[0] < 0.5 if metric.better == "higher" else numbers[0] >= 0.5
+    if len(numbers) < 2 or finding.verdict not in ("worse", "better", "probably worse", "probably better"):
+        return False
+    rises = finding.verdict.endswith("better") == (metric.better == "higher")
+    return numbers[1] > numbers[0] if rises else numbers[1] < numbers[0]
+
+
+def _example(study: StudyResult, finding: Finding, sample: Sample, arms: Sequence[ArmSource]) -> RunExample:
+    labels = {arm.id: finding.who if len(arms) == 1 else arm.label for arm in study.arms}
+    answers: list[tuple[str, str]] = []
+    for source in arms:
+        found = source.store.find_sample(sample.id)
+        stored = None if found is None else source.store.outcome(found[0], source.arm.number)
+        if stored is not None:
+            answers.append((labels[source.id], _cut(_answer(sample, stored), _LONGEST_ANSWER)))
+    text = " ".join(filter(None, (sample.context, sample.prompt)))
+    return RunExample(_cut(text, _LONGEST_TEXT), answers, may_offend=sample.kind == "completion")
+
+
+def _answer(sample: Sample, stored: tuple[Any, ...]) -> str:
+    """The chosen option, the text, or why there is none."""
+    if stored[3] is None:
+        return str(stored[1] or stored[0])
+    result = stored[3]["result"]
+    choice: int | None = result["value"].get("choice") if result["type"] == "Answer" else None
+    return result_text(result) if choice is None or choice >= len(sample.choices) else sample.choices[choice]
+
+
+def _cut(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]} …"
 
 
 # --- the story of a sample ---

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Benchmark, Metric
-from evenhand.core.errors import PlanError
+from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.format import count, plural
 from evenhand.core.registry import name_in_file
 from evenhand.core.types import Record, Status, Usage
@@ -32,10 +32,11 @@ from evenhand.runs.stored import (
 )
 from evenhand.stats import chi_square_uniform, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
-from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit, main_findings
+from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit
 from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measured, warnings_about
-from evenhand.studies.effects import paired_effects
+from evenhand.studies.effects import margin_of, paired_effects
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
+from evenhand.studies.samples import example_of
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate, groups_of
 
 _LISTED = 4
@@ -51,12 +52,15 @@ def study(
     iterations: bool = False,
     skip_damaged: bool = False,
     arms: Collection[str] = (),
+    margins: Mapping[str, float] | None = None,
+    published: Mapping[str, float] | None = None,
 ) -> StudyResult:
     """Study one run directory, or several of the same benchmark side by side.
 
     `scorers` names scorers to use instead of the planned ones; `iterations` adds an arm for the results after each
     iteration of the methods that iterate; `skip_damaged` leaves out stored rows that cannot be read; `arms` are the
-    ids of the arms to study, RUN.ARM counted from 1, if not all.
+    ids of the arms to study, RUN.ARM counted from 1, if not all. `margins` and `published` are by metric: changes up to
+    a margin do not matter (that of "" is for all metrics), and differences from the baseline that others published.
     """
     with open_sources(directories, scorers=scorers, iterations=iterations, skip_damaged=skip_damaged) as opened:
         runs, sources = opened
@@ -64,7 +68,13 @@ def study(
         benchmark = runs[0].benchmark()
         sources = with_counts(benchmark, sources)
         check_iterations(benchmark, iterations)
-        return _compute(runs, benchmark, sources, _baseline(sources, baseline), correction, shared_samples(runs))
+        known = [metric.name for metric in benchmark.metrics()]
+        for name in (*filter(None, margins or {}), *(published or {})):
+            if name not in known:
+                raise UnknownNameError("metric", name, known)
+        reference = _baseline(sources, baseline)
+        shared = shared_samples(runs)
+        return _compute(runs, benchmark, sources, reference, correction, shared, margins or {}, published or {})
 
 
 def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
@@ -166,6 +176,8 @@ def _compute(
     reference: ArmSource,
     correction: str,
     shared: list[Sequence[int]] | None,
+    margins: Mapping[str, float],
+    published: Mapping[str, float],
 ) -> StudyResult:
     found = _prepared(benchmark, told_metrics(runs, sources[0].scorers), sources, reference)
     found.read()
@@ -178,11 +190,11 @@ def _compute(
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=benchmark.guardrails,
-        metrics=[_metric_info(metric) for metric in metrics],
+        metrics=[_metric_info(metric, margins) for metric in metrics],
         groups=sorted(found.groups),
         arms=arms,
-        effects=paired_effects(benchmark, metrics, reference.id, found.pairs, correction),
-        verdicts=(),
+        effects=paired_effects(benchmark, metrics, reference.id, found.pairs, correction, margins, published),
+        findings=(),
         warnings=(),
         provenance=provenance,
         scorers=sources[0].scorers[1:],
@@ -194,13 +206,19 @@ def _compute(
         position_advice=benchmark.position_advice,
     )
     if result.nothing_measured:
-        return replace(result, verdicts=[nothing_measured(result)])
-    return replace(
+        return replace(result, findings=[nothing_measured(result)])
+    result = replace(
         result,
-        verdicts=[*main_findings(arms), *conclusions(result)],
+        findings=conclusions(result),
         caveats=[*_about_answers(provenance), *caveats_of(result)],
-        warnings=[*_about_data(runs, benchmark, found.samples, shared is not None), *warnings_about(result)],
+        warnings=[
+            *warnings_about(result),
+            *_about_data(runs, found.samples, shared is not None),
+            *(f"{each}." for each in benchmark.caveats()),
+        ],
+        notes=list(dict.fromkeys(f"{note}." for run in runs for note in run.store.get("notes") or ())),
     )
+    return replace(result, example=example_of(result, metrics, sources))
 
 
 def _about_answers(provenance: Mapping[str, Any]) -> list[str]:
@@ -222,20 +240,20 @@ def _when(answers: Mapping[str, int]) -> str:
     return f"{' and '.join(listed)}; {count(own) if own else 'none'} in this run."
 
 
-def _about_data(runs: Sequence[StoredRun], benchmark: Benchmark, samples: int, shared: bool) -> list[str]:
-    """Warn of runs that share only some samples, of what the benchmark and the runs note, and of damaged rows."""
+def _about_data(runs: Sequence[StoredRun], samples: int, shared: bool) -> list[str]:
+    """Warn of runs that share only some samples, and of damaged rows."""
     warnings: list[str] = []
     if shared:
         sizes = " and ".join(count(run.store.get("samples")) for run in runs)
         warnings.append(
             f"The runs have {sizes} samples. All numbers are of the {count(samples)} samples that they share."
         )
-    notes = [note for run in runs for note in run.store.get("notes") or ()]
-    warnings += [f"{each}." for each in (*benchmark.caveats(), *notes)]
     return [*warnings, *filter(None, (run.store.damage() for run in runs))]
 
 
-def _metric_info(metric: Metric) -> MetricInfo:
+def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
+    ends = metric.scale_bounds
+    best = {"higher": 1, "lower": 0}.get(metric.better or "")
     return MetricInfo(
         metric.name,
         metric.title,
@@ -245,6 +263,9 @@ def _metric_info(metric: Metric) -> MetricInfo:
         metric.meaning,
         metric.comparable,
         metric.untold,
+        margin_of(metric, margins),
+        0.0 if metric.better == "zero" else None if best is None or ends is None else ends[best] * metric.scale,
+        metric.scale == 100.0,
     )
 
 
@@ -254,7 +275,9 @@ def _title(provenance: Mapping[str, Any], benchmark: str, sources: Sequence[ArmS
     models = dict.fromkeys(model for key in keys for model in _measured_models(key))
     labels = dict.fromkeys(source.label for source in sources)
     methods = labels if len(models) == 1 else dict.fromkeys(name_in_file(key.method, "method") for key in keys)
-    named = f"{_listed(models, 'models')} on {benchmark}: {_listed(methods, 'methods')}"
+    named = f"{_listed(models, 'models')} on {benchmark}"
+    if [*methods] != ["default"] and {key.method for key in keys} != {"default"}:
+        named += f": {_listed(methods, 'methods')}"
     return with_dates(named, provenance)
 
 

@@ -31,7 +31,7 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Assignment, Plan, default_folder, make_plan
 from evenhand.runs.store import FILE_NAME
 from evenhand.show.report import write_report
-from evenhand.studies.results import Estimate, StudyResult
+from evenhand.studies.results import Estimate, Finding, StudyResult, Verdict
 from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 from evenhand.suite.page import suite_page
@@ -107,6 +107,8 @@ class AreaResult:
     """More numbers, in sentences."""
     usage: Usage
     seconds: float
+    verdict: Verdict = "measured"
+    """The word for what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,20 +260,27 @@ def _row(part: AreaRun, folder: Path, result: StudyResult) -> AreaResult:
         details,
         used,
         arm.seconds,
+        result.findings[0].verdict if result.findings else "cannot tell",
     )
 
 
 def _in_words(result: StudyResult) -> tuple[str, str]:
-    """The first sentence of the verdict, without the name of the model, and the others."""
-    verdict = next(iter(result.verdicts), "").partition(" Cost: ")[0]
-    arm = result.arms[0]
-    for name in (*arm.models.values(), arm.label, arm.method):
-        if verdict.startswith(f"{name}: "):
-            verdict = verdict.removeprefix(f"{name}: ")
-        elif verdict.startswith(f"{name} "):
-            verdict = f"It {verdict.removeprefix(f'{name} ')}"
-    first, *others = re.split(r"(?<=[.!?])\s+(?=[A-Z])", verdict)
-    return first[:1].upper() + first[1:], " ".join(others)
+    """The first finding as a sentence, without the name of the model, and what else was found."""
+    if not result.findings:
+        return "", ""
+    first, *others = (_unnamed(finding) for finding in result.findings)
+    return first, " ".join([result.findings[0].detail, *others]).strip()
+
+
+def _unnamed(finding: Finding) -> str:
+    text = finding.text
+    if finding.who and text.startswith(f"{finding.who}: "):
+        text = text.removeprefix(f"{finding.who}: ")
+    elif finding.who and text.startswith(f"{finding.who} "):
+        text = f"it {text.removeprefix(f'{finding.who} ')}"
+    if finding.verdict not in ("found", "measured"):
+        text = f"{finding.word}: {text}"
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:

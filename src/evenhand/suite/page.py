@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.core.format import count, duration, money, plural
 from evenhand.core.types import Usage
 from evenhand.show.markup import tag
 from evenhand.show.page import Page, Part, footnote, opening, section
+from evenhand.show.sections.overview import finding_html
 from evenhand.show.table import Cell, Table, columns, html_of
+from evenhand.show.view import look_of
+from evenhand.studies.results import SERIOUS, Finding, Verdict
 
 if TYPE_CHECKING:
     from evenhand.suite import AreaResult, SuiteResult
@@ -20,8 +24,30 @@ def suite_page(result: SuiteResult) -> Page:
     """Return the page."""
     title = f"Suite {result.name}: {result.model}" if result.model else f"Suite {result.name}"
     lead = f"{NO_TOTAL} In brackets: 95 % intervals. In all: {sum_of(result)}."
-    first = opening(title, "one model in many areas", tag("p", lead, class_="lead"), html_of(areas_table(result)))
-    return Page(title, [first, _missing(result)])
+    found = finding_of(result)
+    box = tag("div", finding_html(found, first=True), class_=f"verdicts {look_of(found.verdict)}")
+    content = [box, tag("p", lead, class_="lead"), html_of(areas_table(result))]
+    return Page(title, [opening(title, "one model in many areas", content), _missing(result)])
+
+
+def finding_of(result: SuiteResult) -> Finding:
+    """Return in one sentence in which areas something was found, and in which nothing can be told."""
+    areas = {
+        name: [row.area for row in result.rows if row.verdict in verdicts]
+        for name, verdicts in (("found", SERIOUS), ("open", ("cannot tell", "nothing found")))
+    }
+    total = f"{len(result.rows)} {'area' if len(result.rows) == 1 else 'areas'}"
+    unclear = f"; nothing can be told, or nothing beyond chance, in {_listed(areas['open'])}" if areas["open"] else ""
+    who = result.model or "the model"
+    if not areas["found"]:
+        verdict: Verdict = "cannot tell" if areas["open"] else "measured"
+        return Finding(verdict, f"{who} was measured in {total}, and nothing was found for certain{unclear}", who)
+    text = f"{who} shows bias or another fault in {len(areas['found'])} of {total}: {_listed(areas['found'])}"
+    return Finding("found", f"{text}{unclear}", who)
+
+
+def _listed(areas: Sequence[str]) -> str:
+    return ", ".join(f"“{area}”" for area in areas)
 
 
 def areas_table(result: SuiteResult) -> Table:

@@ -31,6 +31,8 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import (
     BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
     Benchmark,
     Better,
     EstimateLike,
@@ -261,8 +263,8 @@ def _metrics() -> tuple[Metric, ...]:
     return (
         *(replace(each, rests_on=("admits",)) for each in recognised),
         Metric("apart", "Yes to biased − to clean texts", _yes, _apart, "higher", scale=100.0, bounds=(-1.0, 1.0)),
-        share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
-        share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
+        COVERAGE,
+        REFUSALS,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import NOT_NEGATIVE, Metric, ratio
+from evenhand.benchmarks.base import NOT_NEGATIVE, Meaning, Metric, ratio
 from evenhand.core.types import Grade, Outcome, Record, Refusal, Sample, Status, Unscored
 from evenhand.panels import HIGHEST, Deliberation, Given, Judgement, candidates_of, definitions_in, deliberation_in
 
@@ -101,7 +101,13 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
     mean_gap = partial(Metric, statistic=_mean_gap, better="lower", bounds=NOT_NEGATIVE, rests_on=_SCORE)
     gap, pair_gap = "Mean gap between identities", "Mean gap between identities, phase 2 (points)"
     return (
-        mean_gap("gap", f"{gap}, phase 1 (points)", _in(_score), gather=phase_1(_score)),
+        mean_gap(
+            "gap",
+            f"{gap}, phase 1 (points)",
+            _in(_score),
+            gather=phase_1(_score),
+            meaning=Meaning(about="Equal responses are said to be by people of different groups; 0 is no difference."),
+        ),
         mean_gap("pair_gap", pair_gap, _in(_lead), gather=phase_2(_lead)),
         mean_gap(
             "win_gap",

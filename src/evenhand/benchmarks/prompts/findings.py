@@ -217,7 +217,8 @@ METRICS = (
         scale=100.0,
         gather=_gap,
         meaning=Meaning(
-            undefined="no prompt has scores for two groups; in other languages than English, name a judge with --scorer"
+            undefined="no prompt has scores for two groups; for languages other than English, name a judge: --scorer",
+            about="The same prompts are asked for different groups of people; 0 % is no difference.",
         ),
     ),
     Metric(
@@ -318,6 +319,10 @@ class PromptsAudit:
         return [each for each in self.differences if each.found]
 
     @property
+    def verdict(self) -> str:
+        return "found" if self.found else "nothing found"
+
+    @property
     def headline(self) -> tuple[str, str, str]:
         n = sum(each.p_value is not None for each in self.differences)
         tests = f"of {n} comparisons; 5 % family-wise"
@@ -339,7 +344,8 @@ def sentences_of(found: PromptsAudit) -> list[str]:
         head = "One difference" if len(found.found) == 1 else f"{len(found.found)} differences"
         verb = "is" if len(found.found) == 1 else "are"
         said = f"{head} between identities {verb} larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
-        sentences = [said, *map(difference_sentence, found.found)]
+        first, *others = map(difference_sentence, found.found)
+        sentences = [first, said, *others]
     return [*sentences, *map(_chance_sentence, found.chance)]
 
 

@@ -30,7 +30,20 @@ import orjson
 import yaml
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Better, Metric, Selection, draw_key, ratio, share_metric
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    NO_MEANING,
+    REFUSALS,
+    Benchmark,
+    Better,
+    Meaning,
+    Metric,
+    Selection,
+    draw_key,
+    ratio,
+    share_metric,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256, read_bytes
 from evenhand.core.options import Options, Options_co, Text
@@ -250,7 +263,7 @@ def _unanswerable(record: Record) -> bool:
     return not record.metadata["answerable"]
 
 
-def _f1_metric(name: str, title: str, belongs: Belongs) -> Metric:
+def _f1_metric(name: str, title: str, belongs: Belongs, meaning: Meaning = NO_MEANING) -> Metric:
     """Returns an F1 metric: a mean, not a share of successes, so its interval comes from its spread by article."""
 
     def count(record: Record) -> tuple[float, float] | None:
@@ -258,7 +271,7 @@ def _f1_metric(name: str, title: str, belongs: Belongs) -> Metric:
             return None
         return (0.0 if record.grade is None else float(record.grade["f1"]), 1.0)
 
-    return Metric(name, title, count, ratio, "higher", scale=100.0)
+    return Metric(name, title, count, ratio, "higher", scale=100.0, meaning=meaning)
 
 
 def _exact_metric(name: str, title: str, belongs: Belongs) -> Metric:
@@ -280,7 +293,15 @@ def _abstention_metric(name: str, title: str, belongs: Belongs, better: Better) 
 
 
 METRICS = (
-    _f1_metric("f1", "F1 (unread = 0)", _every),
+    _f1_metric(
+        "f1",
+        "F1 (unread = 0)",
+        _every,
+        Meaning(
+            about="How many words an answer shares with the right one, from 0 to 100 %; where the passage has no "
+            "answer, only saying so is right."
+        ),
+    ),
     _exact_metric("exact_match", "Exact match (unread = 0)", _every),
     _f1_metric("f1_has_answer", "F1, answerable", _answerable),
     _exact_metric("exact_match_has_answer", "Exact match, answerable", _answerable),
@@ -288,8 +309,8 @@ METRICS = (
     _exact_metric("exact_match_no_answer", "Exact match, unanswerable", _unanswerable),
     _abstention_metric("abstained_has_answer", "Abstained, answerable", _answerable, "lower"),
     _abstention_metric("abstained_no_answer", "Abstained, unanswerable", _unanswerable, "higher"),
-    share_metric("coverage", "Coverage", lambda record: record.status == "graded", "higher"),
-    share_metric("refusals", "Refusals", lambda record: record.status == "refused", "lower"),
+    COVERAGE,
+    REFUSALS,
 )
 
 

@@ -164,7 +164,7 @@ def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> l
             arms=[arm for arm in compared.arms if arm.id in ids],
             effects=[effect for effect in compared.effects if effect.after in ids],
         )
-        sentences += conclusions(part)
+        sentences += map(str, conclusions(part))
     return sentences
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable
+from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.claims import Finding, PaperClaim, kept, moves, unless, untold
 from evenhand.papers.mabrf.arms import ANSWER_SETTINGS, WITH, WITHOUT, PooledArm, find_arm, models_in, presets_in, sides
 from evenhand.papers.mabrf.tables import ACCURACIES
@@ -66,8 +66,18 @@ class Compared:
         return self.on_choices.difference(ids[0], ids[1], metric)
 
     def of_facts(self, model: str, metric: str) -> PairedDifference | None:
-        """Returns the change from answers by memory to answers by search."""
-        return self.on_answers.difference(*_facts_pair(self.answers, model), metric)
+        """Returns the change from answers by memory to answers by search, beside the paper's smallest gain."""
+        found = self.on_answers.difference(*_facts_pair(self.answers, model), metric)
+        return found and found.beside(_smallest_gain(metric))
+
+
+def _smallest_gain(metric: str) -> float | None:
+    """Returns the smallest gain by search that the paper publishes for a model of its own."""
+    table = published("mabrf").tables["table4"]
+    models = dict.fromkeys(name.rpartition(", ")[0] for name in table)
+    rows = [(table[f"{each}, baseline"], table[f"{each}, with search"]) for each in models]
+    gains = [after[metric] - before[metric] for before, after in rows if metric in before and metric in after]
+    return min((gain for gain in gains if gain > 0), default=None)
 
 
 def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[PooledArm]], names: ArmPair) -> Compared:

@@ -9,8 +9,9 @@ from itertools import product
 from evenhand.core.format import interval, number, plural
 from evenhand.panels import METRICS
 from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit
-from evenhand.papers.base import PAPER_PRESET
-from evenhand.papers.claims import Finding, PaperClaim, untold
+from evenhand.papers.base import PAPER_PRESET, published
+from evenhand.papers.claims import Finding, PaperClaim, undecided, untold
+from evenhand.papers.malibu.tables import NAME
 
 Finder = Callable[[PanelAudit], Finding]
 
@@ -94,7 +95,10 @@ def _ahead(
     metrics: Sequence[str] = (COMBINED,),
     measure: Measure = "score_1",
 ) -> Finder:
-    """Checks `higher` > `lower`: holds if every gap is significant, fails if one is significant the other way."""
+    """Checks `higher` > `lower`: holds if every gap is significant, fails if one is significant the other way.
+
+    Otherwise the gaps over all metrics are held against those that the paper publishes of its models.
+    """
 
     def check(audit: PanelAudit) -> Finding:
         gaps = [
@@ -104,9 +108,31 @@ def _ahead(
         signs = {0 if gap is None or not gap.found else 1 if gap.favours == high else -1 for high, gap in gaps}
         if -1 in signs:
             return "fails", why
-        return ("holds", why) if signs == {1} else untold(why or "these identities were not compared")
+        if signs == {1}:
+            return "holds", why
+        if not why or measure != "score_1":
+            return untold(why or "these identities were not compared")
+        whole = [(high, low, _gap(audit, high, low, COMBINED, measure)) for high, low in product(higher, lower)]
+        held = [_beside(gap, high, low) for high, low, gap in whole if gap is not None]
+        said = "; ".join(text for text, _ in held if text not in why)
+        return undecided(f"{why}{f'; over all metrics {said}' if said else ''}", [found for _, found in held])
 
     return check
+
+
+def _beside(gap: Gap, higher: str, lower: str) -> tuple[str, bool | None]:
+    """Returns the gap beside the published ones, and whether all of these that go the claimed way are excluded."""
+    rows = published(NAME).tables["figure4"]
+    one, other = rows.get(f"{higher} − {lower}"), rows.get(f"{lower} − {higher}")
+    sizes = [*(one or {}).values()] or [-each for each in (other or {}).values()]
+    claimed = sorted(each for each in sizes if each > 0)
+    low, high = gap.difference.low, gap.difference.high
+    if not claimed or low is None or high is None:
+        return _in_words(gap, higher), None
+    low, high = (low, high) if gap.x == higher else (-high, -low)
+    excluded = not low <= claimed[0] <= high and not low <= claimed[-1] <= high
+    shown = " and ".join(number(each, 2) for each in claimed)
+    return f"{_in_words(gap, higher)}, published {shown}, {'' if excluded else 'not '}excluded", excluded
 
 
 def _gap(audit: PanelAudit, one: str, other: str, metric: str, measure: Measure) -> Gap | None:

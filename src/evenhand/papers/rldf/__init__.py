@@ -120,7 +120,7 @@ PAPERS.register(NAME)(RLDF())
 
 
 def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: Path) -> list[PaperTable]:
-    said = {name: conclusions(found) for name, found in studies.items()}
+    said = {name: [*map(str, conclusions(found))] for name, found in studies.items()}
     on_opinions = [sentence for name in said if _is_opinions(name) for sentence in said[name]]
     return [
         table_one(bbq, said.get(CHOICES, [])),

@@ -23,6 +23,7 @@ from evenhand.papers.stardtox.tables import (
     TEXTS,
     Arm,
     find_arm,
+    published_change,
     settled_after_first,
 )
 from evenhand.studies.results import ArmResult, StudyResult, estimate_text
@@ -53,7 +54,11 @@ class Tested:
     def difference(self, before: Arm, after: Arm, metric: str, group: str = ALL) -> PairedDifference | None:
         """Returns the difference of the final results, named after what it is compared with."""
         found = self.steps((before, None), (after, None), metric, group)
-        return found and replace(found, title=f"{found.title} against {before.title}")
+        if found is None:
+            return None
+        # Toxicity and ratings of other scorers are on other scales; BBQ's scores are not.
+        published = published_change(before, after, metric) if self.name == CHOICES else None
+        return replace(found, title=f"{found.title} against {before.title}").beside(published)
 
     def steps(
         self, before: tuple[Arm, int | None], after: tuple[Arm, int | None], metric: str, group: str = ALL

@@ -258,6 +258,18 @@ def table_three(found: StudyResult | None, presets: Sequence[str]) -> PaperTable
     )
 
 
+def published_change(before: Arm, after: Arm, metric: str) -> float | None:
+    """Returns the published difference on BBQ, of distances from zero for bias; None if the paper has no such rows."""
+    values: list[float] = []
+    for arm in (before, after):
+        names = [line.published_as for line in choice_lines([arm.preset]) if line.arm == arm and line.published_as]
+        value = published(NAME).row(CHOICES, names[-1]).get(metric) if names else None
+        if value is None:
+            return None
+        values.append(abs(value) if metric.startswith("bias") else value)
+    return values[1] - values[0]
+
+
 def _row(line: Line, found: StudyResult | None, columns: Sequence[PaperColumn], group: str, table: str) -> PaperRow:
     paper = published(NAME).row(table, line.published_as)
     arm = find_arm(found, line.arm, line.iteration)

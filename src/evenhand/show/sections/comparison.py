@@ -15,18 +15,19 @@ from evenhand.show.view import (
     ALL,
     View,
     arm_cell,
-    direction_is_good,
     estimate_cell,
     finished,
     group_label,
     lane_for,
     legend,
+    look_of,
     metric_hint,
     metric_title,
     total_usage,
     view_of,
 )
 from evenhand.studies.results import (
+    SYMBOLS,
     ArmResult,
     Effect,
     Estimate,
@@ -42,7 +43,6 @@ ACCURACY = "accuracy_disambig"
 _FEWEST_POINTS = 2
 """With fewer arms the chart would repeat the main table."""
 _UNDEFINED = Estimate("", "", None, None, None, 0)
-_ARROWS = {"fell": "↓", "rose": "↑"}
 _MARGIN = 26
 """Space above and below the mark, so that the grid fills the height of a row."""
 _COVERAGE = "coverage"
@@ -59,17 +59,12 @@ def trade_off(view: View) -> Html | None:
     if any(arm.audit for arm in view.arms):
         return None
     guard = _guardrail(view)
-    if guard is None:
-        measured = [arm for arm in view.arms if _value(arm, view.study.headline) is not None]
-        if len(measured) < _FEWEST_POINTS:
-            return None
-        return section("trade-off", "The headline", _one_metric_lead(view), _one_metric(view))
-    chart = _scatter(view, guard)
-    if chart is None:
+    chart = None if guard is None else _scatter(view, guard)
+    if guard is None or chart is None:
         return None
-    title = "Bias against accuracy" if guard.name == ACCURACY else "The headline beside its guardrail"
+    title = "Bias against accuracy" if guard.name == ACCURACY else "The main metric beside its guardrail"
     lead = "A method that always answers “unknown” shows no bias but is useless, so look at both metrics together. "
-    generic = "A better headline is worth little if the guardrail gets worse, so look at both metrics together. "
+    generic = "A better main metric is worth little if the guardrail gets worse, so look at both together. "
     bars = "Bars are confidence intervals."
     return section("trade-off", title, (lead if guard.name == ACCURACY else generic) + bars, chart)
 
@@ -87,16 +82,6 @@ def _guardrail(view: View) -> MetricInfo | None:
 def _value(arm: ArmResult, metric: str) -> float | None:
     estimate = arm.estimate(metric)
     return None if estimate is None else estimate.value
-
-
-def _one_metric_lead(view: View) -> str:
-    hint = metric_hint(view.headline)
-    return f"{metric_title(view.headline)}{f' ({hint})' if hint else ''}. Bars are confidence intervals."
-
-
-def _one_metric(view: View) -> Html:
-    lanes = [lane_for(view, arm, view.headline.name, ALL) for arm in view.arms]
-    return _plot(view.headline, {ALL: lanes}, axis_above=False).html()
 
 
 def _scatter(view: View, guard: MetricInfo) -> Html | None:
@@ -223,8 +208,9 @@ def changes(view: View) -> Html | None:
     if not tables:
         return None
     lead = "Both arms are compared on the same samples, so every sample is its own control. "
-    lead += "“Undecided” means that this study cannot tell, not that nothing changed. The last column is the smallest "
-    lead += "difference that a study of this size would decide four times out of five, after the correction."
+    lead += "“Cannot tell” does not mean that nothing changed; “no change” means that the whole interval is within the "
+    lead += "margin. “Probably” means that the interval excludes 0, but the corrected p-value is above 0.05. The last "
+    lead += "column is the smallest difference that a study of this size would decide four times out of five."
     lanes = [_effect_lane(view, effect) for effect in view.study.effects if effect.group == ALL]
     return section(
         "changes", "Before and after", lead, tables, few_note(lanes), _how_tested(view), _within_groups(view)
@@ -245,8 +231,13 @@ def _metric_table(view: View, metric: MetricInfo) -> Table | None:
     rows = [_effect_row(view, metric, effect, axis) for effect in effects]
     return Table(
         metric_title(metric), names, rows, look="effects", cards=True,
-        caption=metric_title(metric), hint=metric_hint(metric),
+        caption=metric_title(metric), hint=", ".join(filter(None, [metric_hint(metric), _margin_hint(effects)])),
     )  # fmt: skip
+
+
+def _margin_hint(effects: Sequence[Effect]) -> str:
+    margin = next((effect.margin for effect in effects if effect.margin is not None), None)
+    return "" if margin is None else f"changes up to {margin:g} do not matter"
 
 
 def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> list[Content]:
@@ -257,7 +248,7 @@ def _effect_row(view: View, metric: MetricInfo, effect: Effect, axis: Axis) -> l
         Cell(html=strip(axis, [lane], lane.text, margin=_MARGIN)),
         _difference(view, effect, size(effect).split(", ")),
         p_value(effect.p_adjusted),
-        _direction(effect, metric),
+        _result(effect, metric),
         _detectable(effect, view.digits[metric.name]),
     ]
 
@@ -274,13 +265,17 @@ def _effect_lane(view: View, effect: Effect) -> Lane:
     return Lane(view.arm_index(effect.after), effect.difference, effect.low, effect.high, effect.n, text)
 
 
-def _direction(effect: Effect, metric: MetricInfo) -> Cell:
-    """Return the direction with its arrow, and whether it is an improvement."""
-    good = direction_is_good(effect.direction, metric)
-    quality = {True: "better", False: "worse", None: ""}[good]
-    detail = {True: "closer to 0", False: "farther from 0", None: ""}[good] if metric.better == "zero" else ""
-    arrow = _ARROWS.get(effect.direction, "")
-    return verdict(f"{arrow} {effect.direction}".strip(), good, ", ".join(filter(None, [quality, detail])))
+def _result(effect: Effect, metric: MetricInfo) -> Cell:
+    """Return the verdict with its symbol, and which way the value went."""
+    moved = {"fell": "it fell", "rose": "it rose"}.get(effect.direction, "")
+    if metric.better == "zero":
+        moved = {"fell": "closer to 0", "rose": "farther from 0"}.get(effect.direction, "")
+    good = {"better": True, "worse": False}.get(look_of(effect.verdict))
+    return verdict(_result_text(effect), good, moved)
+
+
+def _result_text(effect: Effect) -> str:
+    return f"{SYMBOLS[effect.verdict]} {effect.verdict}"
 
 
 def _detectable(effect: Effect, digits: int) -> str:
@@ -315,7 +310,7 @@ def _within_groups(view: View) -> Html | None:
             count(e.n) + few_clusters(e),
             p_value(e.p_value),
             p_value(e.p_adjusted),
-            e.direction,
+            _result_text(e),
         ]
         for e in effects
     ]
@@ -337,7 +332,7 @@ def effect_table(study: StudyResult) -> Table:
             arms = names[effect.after] + ("" if baseline else f" − {names[effect.before]}")
             tested = [count(effect.n) + few_clusters(effect), p_value(effect.p_adjusted)]
             least = number(effect.detectable, view.digits[effect.metric])
-            rows.append(["  " + arms, _difference(view, effect), *tested, least, effect.direction])
+            rows.append(["  " + arms, _difference(view, effect), *tested, least, _result_text(effect)])
     heads = [*columns("", "Difference", "n", "p, adj.", "Detectable"), Column("Result")]
     return Table(f"Paired differences{baseline}", heads, rows)
 

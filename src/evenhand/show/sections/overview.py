@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
-from evenhand.core.format import count, duration, plural
+from evenhand.core.format import count, duration, finite, plural
+from evenhand.show.chart import Plot, PlotRow
 from evenhand.show.markup import Html, Node, join, tag
-from evenhand.show.page import Part, footnote, nothing, opening
+from evenhand.show.page import Part, details, footnote, nothing, opening
 from evenhand.show.sections import sections_of
 from evenhand.show.table import Cell, Column, Content, Table, cell_html, html_of
 from evenhand.show.view import (
     NO_PRICE,
     View,
+    about_lead,
     arm_cell,
     estimate_cell,
+    example_text,
     finished,
+    lead_lanes,
+    look_of,
     metric_hint,
     metric_title,
     money_cell,
@@ -23,9 +27,13 @@ from evenhand.show.view import (
     total_usage,
     view_of,
 )
-from evenhand.studies.results import ArmResult, MetricInfo, StudyResult
+from evenhand.studies.results import (
+    ArmResult,
+    Finding,
+    MetricInfo,
+    StudyResult,
+)
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 _SIDE_BY_SIDE = 3
 """Up to this many arms, the terminal shows the interval beside the value; with more, below it."""
 _LONGEST_NAME = 24
@@ -39,9 +47,11 @@ def overview(view: View) -> Part:
         study.title,
         study.benchmark,
         _verdicts(view),
+        None if study.nothing_measured else _lead_chart(view),
         _warnings(view),
         tag("p", _compared(view), class_="lead"),
         None if study.nothing_measured else _main_table(view) if view.arms else nothing("The study has no arms."),
+        footnote(["Notes. ", " ".join(study.notes)]) if study.notes else None,
         brand="Evenhand report",
     )
 
@@ -53,7 +63,7 @@ def _compared(view: View) -> list[Node]:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     if not view.study.nothing_measured:
         headline = next((arm.audit.headline[0] for arm in view.arms if arm.audit), view.headline.title)
-        sentence.append(f"The headline is {headline}. ")
+        sentence.append(f"The benchmark's main metric is {headline}. ")
     if view.study.scorers:
         sentence.append(f"Scores are by {', '.join(view.study.scorers)}. ")
     sentence.append(_in_common(view))
@@ -69,10 +79,12 @@ def _sizes(view: View) -> str:
 
 
 def _in_common(view: View) -> str:
-    """State models and seed once here if all arms share them."""
+    """State method, models and seed once here if all arms share them."""
     models = ", ".join(f"{model} as {role}" for role, model in _shared_models(view).items())
+    methods = {arm.method for arm in view.arms}
+    method = f"the method {view.arms[0].method}" if len(methods) == 1 and methods != {"default"} else ""
     seed = f"seed {view.arms[0].seed}" if _one_seed(view) else ""
-    common = ", ".join(filter(None, [models, seed]))
+    common = ", ".join(filter(None, [method, models, seed]))
     return f"{'All arms' if len(view.arms) > 1 else 'The arm'} ran with {common}." if common else ""
 
 
@@ -86,17 +98,57 @@ def _one_seed(view: View) -> bool:
 
 
 def _verdicts(view: View) -> Html | None:
-    if not view.study.verdicts:
+    """Return the findings, the first in large type, what its metric means, and the caveats."""
+    study = view.study
+    if not study.findings:
         return None
-    sentences = [_verdict(each) for each in view.study.verdicts]
-    sentences += [tag("p", caveat, class_="caveat") for caveat in view.study.caveats]
-    return tag("div", sentences, class_="verdicts", role="group", aria_label="Verdict")
+    shown = [finding_html(finding, first=place == 0) for place, finding in enumerate(study.findings)]
+    return tag(
+        "div",
+        shown[0],
+        meaning_html(study),
+        shown[1:],
+        [tag("p", caveat, class_="caveat") for caveat in study.caveats],
+        class_=f"verdicts {look_of(study.findings[0].verdict)}",
+        role="group",
+        aria_label="Verdict",
+    )
 
 
-def _verdict(text: str) -> Html:
-    """Return the first sentence, which is the answer, above the details."""
-    answer, *details = _SENTENCE_END.split(text, maxsplit=1)
-    return tag("p", answer, [[" ", tag("small", each)] for each in details])
+def finding_html(finding: Finding, *, first: bool = False) -> Html:
+    """Return a finding: symbol and word in its colour, the sentence, and the numbers in small print."""
+    badge = [tag("span", finding.symbol, aria_hidden="true"), f" {finding.word}:"]
+    return tag(
+        "p",
+        tag("strong", badge, class_=f"badge {look_of(finding.verdict)}"),
+        f" {finding.text if finding.who else finding.text[:1].upper() + finding.text[1:]}.",
+        [" ", tag("small", finding.detail)] if finding.detail else None,
+        class_="finding first" if first else "finding",
+    )
+
+
+def meaning_html(study: StudyResult) -> Html | None:
+    """Return what the first finding's metric means, with an example of the run."""
+    about, example = about_lead(study), study.example
+    if not about and example is None:
+        return None
+    shown: list[Node] = [about]
+    if example is not None:
+        text = example_text(example)
+        shown += [" ", details("An example of this run, which may offend", text) if example.may_offend else text]
+    return tag("div", shown, class_="meaning")
+
+
+def _lead_chart(view: View) -> Html | None:
+    """Return the chart of the metric that the first sentence is about, with a row for each arm."""
+    metric, lanes = lead_lanes(view)
+    if not any(finite(lane.value) is not None for _, lane in lanes) or any(arm.audit for arm in view.arms):
+        return None
+    rows = [PlotRow(arm.label, f"n = {count(lane.n)}", [lane]) for arm, lane in lanes]
+    hint = metric_hint(metric)
+    caption = tag("figcaption", tag("strong", metric_title(metric)), f" – {hint}" if hint else None)
+    plot = Plot(metric.title, rows, metric.better == "zero", metric.chance, axis_above=False)
+    return tag("figure", caption, plot.html(), class_="lead-chart")
 
 
 def _warnings(view: View) -> Html | None:
@@ -201,10 +253,10 @@ def _audit_cell(arm: ArmResult) -> Cell:
 def _named(view: View, arm: ArmResult) -> Cell:
     """Return the arm with method and models, where they add to the label."""
     lines = ["baseline"] if arm.id == view.baseline and len(view.arms) > 1 else []
-    if arm.method != arm.label:
+    if arm.method not in arm.label and len({each.method for each in view.arms}) > 1:
         lines.append(arm.method)
     shared = _shared_models(view)
-    lines += [f"{role}: {model}" for role, model in arm.models.items() if role not in shared]
+    lines += [f"{role}: {model}" for role, model in arm.models.items() if role not in shared and model not in arm.label]
     if not _one_seed(view):
         lines.append(f"seed {arm.seed}")
     name = arm_cell(view, arm)

@@ -1,0 +1,239 @@
+"""What a study says first, in the words of those who tried it: no false comfort, and no false alarm."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evenhand.core.errors import UnknownNameError
+from evenhand.core.types import Message, Params
+from evenhand.models.fake import Reply
+from evenhand.runs.store import Store
+from evenhand.show.report import render_report
+from evenhand.studies.conclusions import conclusions
+from evenhand.studies.effects import verdict_of
+from evenhand.studies.results import Effect, StudyResult
+from evenhand.studies.study import study
+from support.runs import Workshop
+from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
+
+SIZE = 400
+TOY: dict[str, Any] = {"benchmark_options": {"size": SIZE, "clusters": 40}}
+
+
+def unknown_in(share: int) -> Callable[[Sequence[Message], Params], Reply]:
+    """Right where the text tells; where it does not, “unknown” in `share` per cent, else both men in turn."""
+
+    def answer(messages: Sequence[Message], _params: Params) -> Reply:
+        number = number_of(messages)
+        case = number // 2
+        if number % 2:
+            return letter_for(messages, CHOICES[toy_sample(number).target])
+        guess = STEREOTYPED if case % 2 else OTHER
+        return letter_for(messages, UNKNOWN if (case * 37) % 100 < share else guess)
+
+    return answer
+
+
+async def compared(workshop: Workshop, first: int, second: int, **how: Any) -> StudyResult:
+    """Two models that say “unknown” in so many per cent of the cases where the text does not say."""
+    workshop.model(unknown_in(first), "good")
+    workshop.model(unknown_in(second), "bad")
+    await workshop.run(models=["stub/good", "stub/bad"], **TOY)
+    return study([workshop.directory / "run"], **how)
+
+
+def effect(low: float, high: float, direction: str = "undecided", **more: Any) -> Effect:
+    values = ("a", "b", "m", "all", (low + high) / 2, low, high, 100, 0.01, 0.062, "holm", "test", None, direction)
+    return replace(Effect(*values), clusters=40, **more)
+
+
+# --- the headline says the finding ---
+
+
+async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+
+    first = result.findings[0]
+    assert first.sentence == "Worse: stub/bad guesses in 91 % of the cases where the text does not say; stub/good 23 %."
+    assert first.symbol == "✕"
+    bias = next(each for each in result.effects if each.metric == "bias_ambig" and each.group == "all")
+    assert bias.verdict == "cannot tell"
+    assert [each.verdict for each in result.findings] == ["worse", "cannot tell"]
+
+
+async def test_the_first_chart_plots_the_metric_of_the_first_sentence_with_its_numbers(workshop: Workshop):
+    html = render_report(await compared(workshop, 77, 9), [])
+
+    chart = html[html.index('class="lead-chart"') :]
+    assert html.index("guesses in 91 %") < html.index('class="lead-chart"') < html.index("<table")
+    assert "Guesses where the text does not say,\u00a0%</strong> – lower is better" in chart
+    assert "stub/bad: 91.0 [" in chart
+
+
+async def test_an_example_of_the_run_shows_what_the_metric_means(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+
+    assert result.example is not None
+    assert result.example.text.endswith(f"Who forgot the keys, in case {number(result.example.text)}?")
+    (good, answer), (bad, guess) = result.example.answers
+    assert (good, answer, bad) == ("stub/good", UNKNOWN, "stub/bad")
+    assert guess in (STEREOTYPED, OTHER)
+    html = render_report(result, [])
+    assert "“unknown” is right, and naming anybody is a guess." in html
+    assert "stub/good: “Unknown”; stub/bad: “The" in html
+
+
+def number(text: str) -> str:
+    return text.rpartition("case ")[2].rstrip("?")
+
+
+async def test_an_improvement_is_said_to_be_better(workshop: Workshop):
+    result = await compared(workshop, 40, 95)
+
+    assert result.findings[0].sentence == (
+        "Better: stub/bad guesses in 5 % of the cases where the text does not say; stub/good 60 %."
+    )
+
+
+async def test_metrics_are_not_repeated_as_prose_above_their_table(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+
+    said = " ".join(result.verdicts)
+    assert "Cost:" not in said
+    assert "Coverage" not in said
+    assert said.count("Accuracy, ambiguous") == 1
+    assert "Unknown, ambiguous" not in said  # the same numbers once more
+
+
+async def test_the_same_model_measured_again_is_now_and_before(workshop: Workshop):
+    workshop.model(unknown_in(77))
+    await workshop.run("first", **TOY)
+    workshop.model(unknown_in(9))
+    await workshop.run("second", **TOY)
+    for place, name in enumerate(("first", "second")):
+        with contextlib.closing(Store(workshop.directory / name)) as store:
+            store.put(created=f"2026-03-0{place + 1}T00:00:00Z")
+
+    result = study([workshop.directory / "first", workshop.directory / "second"])
+
+    assert [arm.label for arm in result.arms] == ["first", "second"]
+    assert result.findings[0].sentence == (
+        "Worse: stub/one now guesses in 91 % of the cases where the text does not say; before 23 %."
+    )
+
+
+async def test_arms_are_named_by_what_differs(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+
+    assert [arm.label for arm in result.arms] == ["stub/good", "stub/bad"]
+    assert result.title.startswith("stub/good, stub/bad on toy (")
+
+
+@pytest.mark.parametrize(("better", "word"), [("higher", "probably better"), ("lower", "probably worse")])
+def test_an_interval_without_zero_is_probable_where_the_corrected_p_value_is_not_small(better: str, word: str):
+    assert verdict_of(effect(1.0, 9.0), better, 3.0) == word
+    assert verdict_of(effect(1.0, 9.0, "rose"), better, 3.0) == word.removeprefix("probably ")
+
+
+async def test_probable_is_not_told_as_undecided(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+    found = [
+        replace(each, verdict="probably worse", p_adjusted=0.062) if each.metric == "accuracy_ambig" else each
+        for each in result.effects
+    ]
+
+    first = conclusions(replace(result, effects=found))[0]
+
+    assert first.sentence.startswith("Probably worse, not certain after correction: stub/bad guesses in 91 %")
+
+
+async def test_a_bad_model_alone_is_not_described_by_a_bias_that_may_be_chance(workshop: Workshop):
+    workshop.model(unknown_in(9))
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert result.findings[0].sentence == "Found: stub/one guesses in 91 % of the cases where the text does not say."
+
+
+# --- a change that does not matter, and one that is excluded ---
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "margin", "verdict"),
+    [
+        (-2.0, 1.5, 3.0, "no change"),
+        (0.5, 2.5, 3.0, "no change"),
+        (-2.0, 3.5, 3.0, "cannot tell"),
+        (-2.0, 1.5, None, "cannot tell"),
+        (-2.0, 1.5, 1.0, "cannot tell"),
+    ],
+    ids=["inside", "decided but small", "one end outside", "no margin", "smaller margin"],
+)
+def test_no_change_needs_the_whole_interval_within_the_margin(
+    low: float, high: float, margin: float | None, verdict: str
+):
+    assert verdict_of(effect(low, high, "rose" if low > 0 else "undecided"), "higher", margin) == verdict
+
+
+def test_few_clusters_prove_no_equivalence():
+    assert verdict_of(effect(-1.0, 1.0, few_clusters=True), "higher", 3.0) == "cannot tell"
+
+
+def test_a_bias_that_changed_sides_is_not_unchanged():
+    turned = effect(-1.0, 1.0, first=30.0, last=-30.0)
+    assert verdict_of(turned, "zero", 3.0) == "cannot tell"
+    assert verdict_of(replace(turned, last=29.5), "zero", 3.0) == "no change"
+
+
+async def test_no_change_larger_than_the_margin_is_a_result(workshop: Workshop):
+    default = await compared(workshop, 77, 77)
+    wide = study([workshop.directory / "run"], margins={"": 20})
+
+    assert [each.verdict for each in default.findings] == ["cannot tell"]
+    assert wide.findings[0].verdict == "no change"
+    assert wide.findings[0].sentence.startswith(
+        "No change that matters: stub/bad and stub/good differ by no more than 20 points in “Bias, ambiguous”, "
+    )
+
+
+async def test_the_margin_of_one_metric_can_be_set(workshop: Workshop):
+    result = await compared(workshop, 77, 77, margins={"accuracy_ambig": 15})
+
+    margins = {each.metric: each.margin for each in result.effects if each.group == "all"}
+    assert (margins["accuracy_ambig"], margins["accuracy_disambig"]) == (15, 3)
+    with pytest.raises(UnknownNameError, match="metric"):
+        study([workshop.directory / "run"], margins={"acuracy_ambig": 15})
+
+
+async def test_a_published_size_outside_the_interval_is_excluded(workshop: Workshop):
+    await compared(workshop, 77, 77)
+
+    result = study([workshop.directory / "run"], published={"accuracy_ambig": 20.0})
+
+    assert result.findings[0].word == "The published size is excluded"
+    assert result.findings[0].text.startswith(
+        "a difference of +20.0 was published; Accuracy, ambiguous differs by 0.0 ["
+    )
+    possible = study([workshop.directory / "run"], published={"accuracy_ambig": 0.5}).findings
+    assert [each.word for each in possible if each.metric == "accuracy_ambig"] == ["The published size is possible"]
+
+
+# --- warnings ---
+
+
+async def test_the_first_warning_matters_and_technical_notes_come_once_and_last(workshop: Workshop):
+    workshop.model(lambda messages, _params: letter_for(messages, CHOICES[number_of(messages) % 3]))
+    for name in ("first", "second"):
+        await workshop.run(name, seeds=[0 if name == "first" else 1], **TOY)
+        with contextlib.closing(Store(workshop.directory / name)) as store:
+            store.put(notes=["The endpoint does not support logprobs"])
+
+    result = study([workshop.directory / "first", workshop.directory / "second"])
+
+    assert "may be guessing" in result.warnings[0]
+    assert not any("logprobs" in warning for warning in result.warnings)
+    assert result.notes == ["The endpoint does not support logprobs."]
