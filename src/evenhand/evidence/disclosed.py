@@ -32,7 +32,7 @@ MANIFEST = "manifest.json"
 PACK = "evidence.json"
 _FACTS = (
     *("identity", "plan", "options", "benchmark", "models", "files", "versions", "created", "seconds", "samples"),
-    *("scorer", "scorers", "arms", "caveats", "notes", "described", "summaries", "shard"),
+    *("scorer", "scorers", "arms", "caveats", "notes", "certificates", "described", "summaries", "shard"),
 )
 """What a study needs to know of a run besides its grades."""
 _MOST = 20

@@ -131,7 +131,7 @@ def _is_data(metric: Metric) -> bool:
 
 
 def _metric_data(metric: Metric) -> dict[str, Any]:
-    names = ("name", "title", "better", "share", "bounds", "scale", "chance", "comparable")
+    names = ("name", "title", "better", "share", "bounds", "scale", "chance", "comparable", "rests_on")
     meaning = {name: getattr(metric.meaning, name) for name in ("above", "below", "undefined")}
     return {**{name: getattr(metric, name) for name in names}, "meaning": meaning}
 
@@ -236,6 +236,7 @@ def _metric(stored: Mapping[str, Any]) -> Metric:
         chance=None if chance is None else float(chance),
         meaning=Meaning(**{each: str(text) for each, text in stored["meaning"].items()}),
         comparable=_pair(stored["comparable"]),
+        rests_on=tuple(map(str, stored.get("rests_on") or ())),
     )
 
 
