@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Any, cast
 
 from evenhand.core.format import DASH, count, number, plural
 from evenhand.judging.card import Calibration, RatedText
@@ -72,7 +73,8 @@ def _row(each: Certificate) -> list[Content]:
 
 def run_certificates(study: StudyResult) -> Html | None:
     """The part of a report on the judges and scorers that its metrics rest on; None if none was checked."""
-    notes = [each for facts in study.provenance.values() for each in facts.get("certificates") or ()]
+    runs = [cast("Mapping[str, Any]", facts) for facts in study.provenance.values() if isinstance(facts, Mapping)]
+    notes = [each for facts in runs for each in facts.get("certificates") or ()]
     if not notes:
         return None
     lead = "Before the run, every judge and scorer that a metric rests on rated texts of known value. A metric whose "
