@@ -40,8 +40,8 @@ _LISTED = 4
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
 _ORDER: Sequence[Verdict] = (
-    "worse", "better", "excluded", "probably worse", "probably better", "changed", "found", "not excluded",
-    "none found", "nothing found", "measured", "probably changed", "no change", "cannot tell",
+    "worse", "not comparable", "better", "excluded", "probably worse", "probably better", "changed", "found",
+    "not excluded", "none found", "nothing found", "measured", "probably changed", "no change", "cannot tell",
 )  # fmt: skip
 """What was decided before what stayed open, and worse before better."""
 _DECIDED: Sequence[Verdict] = ("worse", "better", "probably worse", "probably better", "changed", "probably changed")
@@ -138,7 +138,7 @@ def _changed(study: StudyResult, effect: Effect, metric: MetricInfo, before: Arm
         fault = _incomparable(study, effect, before, after)
         if fault:
             text = f"{now} cannot be called better than {then}: {fault}"
-            return _finding(effect, "cannot tell", text, now, detail)
+            return _finding(effect, "not comparable", text, now, detail)
     if metric.meaning.says:
         text = f"{now} {_says(metric, shown[1], values[1])}; {then} {_amount(metric, shown[0], values[0])}"
         return _finding(effect, verdict, text, now, detail)

@@ -17,7 +17,7 @@ FEW = 10
 
 Verdict = Literal[
     "worse", "better", "changed", "probably worse", "probably better", "probably changed", "no change", "cannot tell",
-    "excluded", "not excluded", "found", "none found", "nothing found", "measured",
+    "excluded", "not excluded", "not comparable", "found", "none found", "nothing found", "measured",
 ]  # fmt: skip
 """What a comparison says about a metric; those from `found` on are for an arm that is compared with nothing."""
 WORDS: Mapping[Verdict, str] = {
@@ -29,6 +29,7 @@ WORDS: Mapping[Verdict, str] = {
     "probably changed": "Probably changed, not certain after correction",
     "no change": "No change that matters",
     "cannot tell": "Cannot tell",
+    "not comparable": "Not comparable",
     "excluded": "The published size is excluded",
     "not excluded": "The published size is possible",
     "found": "Found",
@@ -38,7 +39,8 @@ WORDS: Mapping[Verdict, str] = {
 }
 SYMBOLS: Mapping[Verdict, str] = {
     "worse": "✕", "better": "✓", "changed": "↔", "probably worse": "✕?", "probably better": "✓?",
-    "probably changed": "↔?", "no change": "=", "cannot tell": "?", "excluded": "≠", "not excluded": "≈", "found": "●",
+    "probably changed": "↔?", "no change": "=", "cannot tell": "?", "not comparable": "?",
+    "excluded": "≠", "not excluded": "≈", "found": "●",
     "none found": "=", "nothing found": "?", "measured": "•",
 }  # fmt: skip
 """Beside the words, so that nothing depends on colour."""
