@@ -150,7 +150,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 def _state(store: Store) -> tuple[Any, ...]:
     """Return what changes with every result."""
     newest = [
-        next(store.select(f"SELECT COALESCE(MAX(rowid), 0), COUNT(*) FROM {table}"))  # noqa: S608 - ours
+        next(store.select(f"SELECT COALESCE(MAX(rowid), 0), COUNT(*) FROM main.{table}"))  # noqa: S608 - ours
         for table in ("outcomes", "scores")
     ]
     return (str(store.get("identity")), newest[0][0], newest[1][0], newest[0][1], newest[1][1])
@@ -160,10 +160,10 @@ def _changed(store: Store, known: tuple[Any, ...]) -> set[int] | None:
     """Return the samples with new results; None if results were taken away since."""
     changed: set[int] = set()
     for table, last, count in (("outcomes", known[1], known[3]), ("scores", known[2], known[4])):
-        before = next(store.select(f"SELECT COUNT(*) FROM {table} WHERE rowid <= ?", last))[0]  # noqa: S608
+        before = next(store.select(f"SELECT COUNT(*) FROM main.{table} WHERE rowid <= ?", last))[0]  # noqa: S608
         if before != count:
             return None
-        changed |= {number for (number,) in store.select(f"SELECT sample FROM {table} WHERE rowid > ?", last)}  # noqa: S608
+        changed |= {number for (number,) in store.select(f"SELECT sample FROM main.{table} WHERE rowid > ?", last)}  # noqa: S608
     return changed
 
 
