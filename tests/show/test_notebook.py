@@ -16,7 +16,7 @@ import evenhand
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check, Guarded
+from evenhand.guards.types import Check, CheckList, Guarded
 from evenhand.papers.making import PaperResult
 from evenhand.show.notebook import Study, study_of
 from evenhand.studies.export import TABLES
@@ -31,6 +31,7 @@ GUARDED = Guarded(
     first="Rude words.",
     before=(Check("toxicity", 0.9, 0.5, passed=False, words="It insults."),),
     after=(Check("toxicity", 0.1, 0.5, passed=True), Check("bias", None, 0.5, passed=False, problem="no answer")),
+    checks=CheckList(("toxicity (builtin 2.3)", "bias (a judge)"), ()),
 )
 
 
