@@ -1,5 +1,6 @@
 """What all tests share: a clean environment, one thread per process, limits, and `support` on the path."""
 
+import atexit
 import gc
 import os
 import signal
@@ -17,6 +18,7 @@ for _pool in ("OMP", "OPENBLAS", "MKL", "RAYON"):
 
 # Runs are marked with a key of their machine; that of the machine that runs the tests is left alone.
 _state = tempfile.TemporaryDirectory(prefix="evenhand-state-")
+atexit.register(_state.cleanup)
 os.environ["XDG_STATE_HOME"] = _state.name
 
 # With --import-mode=importlib nothing is put on the path; shared fakes are plain modules, imported as `support.…`.
