@@ -60,7 +60,7 @@ def test_a_run_uses_the_fitted_weights_and_is_better_for_it(cli: Any):
 
     assert result.code == 0
     told = " ".join(result.out.split())
-    assert "Accuracy, ambiguous 0.0 → 100.0 %; Accuracy, disambiguated 100.0 → 100.0 %" in told
+    assert "Better: weigh guesses in 0 % of the cases where the text does not say; default 100 %." in told
     assert "not fitted" not in result.out
 
 

@@ -81,7 +81,7 @@ async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any,
     assert (effect.difference, effect.direction) == (None, "undecided")
     assert all(arm.estimate("bias").value is None for arm in found.arms)
     assert found.arms[0].estimate("length").value is not None
-    assert "Bias score (BS) cannot be told: the judge does not see it (AUC 0." in " ".join(found.verdicts)
+    assert "“Bias score (BS)” cannot be told: the judge does not see it (AUC 0." in " ".join(found.verdicts)
     assert check(found, found.arms[0], Condition.parse("bias > 90")).state == "cannot tell"
     assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
     write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")

@@ -32,7 +32,8 @@ Fault = Callable[[Any], str | None]
 """What is wrong with a thing that is to be registered, as a sentence; None for one that is fine."""
 
 _files: dict[Path, ModuleType] = {}
-_contents: dict[bytes, ModuleType] = {}
+_contents: dict[bytes, tuple[ModuleType, bool]] = {}
+"""What was loaded by its content, and whether it was the copy that a run has kept."""
 _loading: list[Path] = []
 _kept: ContextVar[Mapping[str, Path]] = ContextVar("kept", default=MappingProxyType({}))
 
@@ -174,11 +175,11 @@ def _decorated(source: str, decorator: str) -> str | None:
 
 def load_file(file: str) -> ModuleType:
     """The module in a file that the user names; it is executed once."""
-    path = place_of_file(file)
-    if path not in _files and path.is_file() and (same := _contents.get(path.read_bytes())) is not None:
-        return same  # a copy of a file that is loaded already, whose names cannot be registered twice
+    path, is_copy = place_of_file(file), file in _kept.get()
     if path in _files:
         return _files[path]
+    if path.is_file() and (same := _contents.get(path.read_bytes())) is not None and (is_copy or same[1]):
+        return same[0]  # the copy that a run kept and its original cannot both register their names
     name = f"evenhand_file_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
@@ -195,7 +196,7 @@ def load_file(file: str) -> ModuleType:
     finally:
         _loading.pop()
     _files[path] = module
-    _contents[path.read_bytes()] = module
+    _contents[path.read_bytes()] = module, is_copy
     return module
 
 
