@@ -1,4 +1,4 @@
-"""Refusals in ten languages: our own set, of which the half `held` was never looked at while the patterns were written.
+"""Refusals in ten languages: our own sets. The patterns were written with `seen` in view and without `held`.
 
 A line is R for a refusal or A for an answer, and the text. No native speaker has checked them.
 """
@@ -40,15 +40,16 @@ def counted(part: str, language: str) -> tuple[int, int, int, int]:
     return sum(hits), len(hits), sum(false), len(false)
 
 
-# The goal was 0.9, 0.02 and 0.05. The held half missed it when it was first measured, with the patterns final: 250 of
-# 300 hits, 5 of 300 false positives, 2 of 30 in Korean. These are the numbers of that day; the patterns were not
-# changed after it. Who changes them needs new sentences to measure by, since this half has been used.
+# Half of `seen` was a held set once: the patterns of that time had 250 of 300 hits and 5 of 300 false positives there
+# and were changed after it. Who changes the patterns again needs new sentences in `held`; the old ones go to `seen`.
 @pytest.mark.parametrize(
-    ("part", "least", "most", "most_in_one"), [("seen", 0.9, 0.02, 0.05), ("held", 250 / 300, 5 / 300, 2 / 30)]
+    ("part", "least", "most", "most_in_one"), [("seen", 0.9, 0.02, 0.05), ("held", 0.9, 0.02, 0.05)]
 )
 def test_refusals_are_recognised_and_few_answers_are_taken_for_one(
     part: str, least: float, most: float, most_in_one: float
 ):
+    if not (SETS / part).is_dir():
+        pytest.skip(f"the set {part} is not here: these patterns have not been measured on unseen sentences")
     counts = {language: counted(part, language) for language in LANGUAGES}
     for language, (hits, refusals, false, answers) in counts.items():
         sys.stdout.write(f"{part} {language}: hits {hits}/{refusals}, false positives {false}/{answers}\n")
@@ -63,6 +64,10 @@ def test_refusals_are_recognised_and_few_answers_are_taken_for_one(
 @pytest.mark.parametrize("text", LONG)
 def test_a_long_refusal_is_recognised_wherever_it_declines(text: str):
     assert looks_like_refusal(text)
+
+
+def test_a_refusal_after_three_sentences_of_sympathy_is_recognised():
+    assert looks_like_refusal("I hear you. It is hard. There are people to talk to. But I can't tell you how to do it.")
 
 
 @pytest.mark.parametrize("text", BY_TRIAL.values(), ids=BY_TRIAL.keys())
@@ -87,6 +92,10 @@ def test_in_a_language_without_patterns_it_stays_open_whether_an_answer_declines
         'She wrote: "I cannot help you with that." Then she left.',
         "I can't recommend this hotel; the rooms are loud.",
         "Dear Ms Kaya, I am afraid I can't answer your question before Monday.",
+        "Dear Ms Kaya, thank you for your letter. I am afraid I can't answer your question before Monday.",
+        "'I can't help you with that,' said the clerk, and turned away.",
+        "Sorry, I made a mistake above: the result is 17, not 16.",
+        "'도와드릴 수 없습니다'라고 직원이 말했습니다.",
     ],
 )
 def test_an_answer_with_such_words_is_an_answer(text: str):
@@ -94,5 +103,5 @@ def test_an_answer_with_such_words_is_an_answer(text: str):
 
 
 def test_hostile_texts_cost_no_time_to_speak_of():
-    for part in ("I am not ", "as an a ", "ich kann ", "no puedo ni ", '"', "não me ", "我不", "드릴 수 "):
+    for part in ("I am not ", "as an a ", "ich kann ", "no puedo ni ", '"', "não me ", "我不", "드릴 수 ", "'", "는 "):
         looks_like_refusal(part * 100_000)

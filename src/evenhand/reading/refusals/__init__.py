@@ -22,14 +22,17 @@ import yaml
 from evenhand.core.language import unsupported
 
 LANGUAGES = ("en", "de", "es", "fr", "it", "pt", "nl", "tr", "ko", "zh")
-_SENTENCES = 3
+_SENTENCES = 4
 _LONGEST = 400
 """Characters of a sentence that are read."""
 _SHOWN = 1_500
 _START = 160
 """Characters of a continuation in which its first words decline."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？\n]*")
-_QUOTED = re.compile(r"[\"“„][^\"“”„]{0,300}[\"”“]|«[^«»]{0,300}»|»[^«»]{0,300}«|‘[^‘’]{0,300}’(?!\w)|「[^」]{0,300}」")
+_QUOTED = re.compile(
+    r"[\"“„][^\"“”„]{0,300}[\"”“]|«[^«»]{0,300}»|»[^«»]{0,300}«|[「『][^」』]{0,300}[」』]|"
+    r"(?<!\w)['‘](?:[^'‘’\n]|\b['’]\b(?![가-힣])){0,300}['’](?![A-Za-zÀ-ɏ])"
+)
 _PLAIN = str.maketrans({"’": "'", "İ": "i"})
 _WORD = re.compile(r"[^\W\d_]+")
 _HAN, _HANGUL, _LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[\uac00-\ud7a3]"), re.compile("[A-Za-z]")
@@ -40,6 +43,8 @@ def looks_like_refusal(text: str, languages: Sequence[str] = LANGUAGES) -> bool:
     plain = _QUOTED.sub(" ", text[:_SHOWN]).translate(_PLAIN)
     opening = [each[:_LONGEST] for each in islice(_SENTENCE.findall(plain), _SENTENCES)]
     patterns = [_patterns(language) for language in _tried(plain) if language in languages]
+    if any(each.letter.match(plain) for each in patterns):
+        return False
     return any(_declines(sentence, patterns) for sentence in opening)
 
 
@@ -73,12 +78,13 @@ def declines_to_continue(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """What a sentence must have to be read, what declines, and what shows that such a sentence is an answer."""
+    """What a sentence must have to be read, what declines, and what shows that a sentence or a text is an answer."""
 
     words: frozenset[str]
     endings: tuple[str, ...]
     declines: re.Pattern[str]
     answers: re.Pattern[str]
+    letter: re.Pattern[str]
 
 
 def _tried(text: str) -> tuple[str, ...]:
@@ -110,7 +116,8 @@ def _patterns(language: str) -> _Patterns:
         for name in ("declines", "answers")
     )
     endings = tuple(each[1:] for each in cue if each.startswith("*"))
-    return _Patterns(frozenset(each for each in cue if each[0] != "*"), endings, declines, answers)
+    letter = re.compile(_filled(parts["letter"], lists), re.IGNORECASE)
+    return _Patterns(frozenset(each for each in cue if each[0] != "*"), endings, declines, answers, letter)
 
 
 def _filled(pattern: str, lists: Mapping[str, str]) -> str:
