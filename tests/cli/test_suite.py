@@ -89,6 +89,11 @@ def test_a_suite_of_version_0_2_goes_on(cli, small: str, tmp_path: Path):
     given = {**nothing, **lists, "models": ["fake/A"], "no_cache": True, "otel": False, "quiet": False}
     (tmp_path / "suite/command.json").write_text(json.dumps({"suite": small, "given": given}))
 
+    refused = cli("resume", "suite", "--budget", "1000 calls")
+    assert refused.code == 2
+    assert "trust it: evenhand run trust suite" in refused.err
+    assert cli("run", "trust", "suite", "--yes").code == 0
+
     resumed = cli("resume", "suite", "--budget", "1000 calls")
 
     assert resumed.code == 0, resumed.err
