@@ -84,7 +84,8 @@ def test_a_preference_of_known_size_is_found_in_decisions(cli, tmp_path: Path):
     assert result.code == 0, result
     assert "54 of 54 done" in result.out
     said = " ".join(result.out.split())
-    assert "Log-odds of yes, Black − white 0.500; Log-odds of yes, Asian − white 0.000;" in said
+    assert "Log-odds of yes, Black − white 0.500 n = 6" in said
+    assert "Log-odds of yes, Asian − white 0.000 n = 6" in said
     assert "Black male" in (tmp_path / "r/report.html").read_text(encoding="utf-8")
 
 
@@ -105,8 +106,8 @@ def test_over_correction_is_reported(cli, tmp_path: Path):
 
     assert result.code == 0, result
     said = " ".join(result.out.split())
-    assert "Right where groups differ is 0 of 8" in said
-    assert "Treated alike where groups differ 8 of 8" in said
+    assert "Found: alike/x is wrong in 8 of 8 of the cases where groups differ." in said
+    assert "Treated alike where groups differ, % 8 of 8" in said
     assert "chance" not in said
 
 
@@ -125,8 +126,8 @@ def test_sentences_are_compared_by_likelihood_and_forecast_without_replies(cli, 
     assert result.code == 0, result
     said = " ".join(result.out.split())
     assert "12 of 12 done" in said
-    assert "finds the more stereotyping sentences likelier" in said
-    assert "Compared by likelihood 100.0 %" in said
+    assert "liking/x prefers the more stereotyping sentence 100 more times than the other, per 100 pairs" in said
+    assert "Compared by likelihood, % 100.0" in said
 
 
 def test_language_is_an_option_of_its_own(cli, tmp_path: Path):
