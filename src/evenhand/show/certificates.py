@@ -50,7 +50,7 @@ def certificates_table(certificates: Sequence[Certificate]) -> Table:
         Column("Nonsense", numeric=True),
         Column("Again", numeric=True, hint="difference"),
     ]
-    return Table("What the controls show", heads, rows)
+    return Table("What the controls show", heads, rows, look="certificates")
 
 
 def _row(each: Certificate) -> list[Content]:
@@ -58,7 +58,7 @@ def _row(each: Certificate) -> list[Content]:
     scale = DASH if each.scale is None else f"{_points(each.scale[0])}–{_points(each.scale[1])}"
     return [
         each.rating,
-        verdict("sees it", True) if each.sees else verdict("; ".join(each.faults), False),
+        verdict("sees it", True) if each.sees else Cell("; ".join(each.faults), look="worse"),
         each.reading,
         interval_cell(each.auc, digits=2),
         number(each.held_out, 2),
