@@ -74,9 +74,9 @@ def test_the_command_fits_how_it_was_installed(
         source = {**source, "url": tmp_path.as_uri()}
     monkeypatch.setattr(metadata, "distribution", lambda _: Installed(source, installer))
 
-    message = str(MissingExtraError("hf models", "hf"))
+    message = str(MissingExtraError("hf/ models", "hf"))
 
-    assert message.endswith("not installed: " + command.replace("FOLDER", str(tmp_path)))
+    assert message == f"For hf/ models, install the missing packages: {command.replace('FOLDER', str(tmp_path))}"
 
 
 @pytest.mark.parametrize(

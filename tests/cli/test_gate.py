@@ -1,6 +1,7 @@
 """`evenhand gate`: limits, baselines, exit codes, and what CI reads."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -136,7 +137,20 @@ def test_a_gate_holds_a_run_to_a_baseline(cli, once, tmp_path: Path):
     assert [wide.code, narrow.code, worse.code] == [0, 6, 5]
     assert len(narrow.out.splitlines()) == 2
     assert "--undecided pass" in narrow.err
-    assert "failed: default: fails if accuracy_disambig worse than the baseline by more than 20" in worse.out
+    assert "failed: default: fails if accuracy_disambig is worse than the baseline by more than 20" in worse.out
+
+
+def test_an_improvement_is_called_better_and_has_no_minus(cli, once, tmp_path: Path):
+    once(*RUN)
+    poor = json.loads(cli("compare", "p", "--json").out)
+    for metric in poor["runs"][0]["arms"][0]["metrics"]:
+        if metric["metric"] == "accuracy_disambig":
+            metric |= {"value": 1.0, "low": 0.0, "high": 2.0}
+    (tmp_path / "poor.json").write_text(json.dumps(poor))
+
+    said = cli("gate", "p", "--against", "poor.json", "--tolerance", "accuracy_disambig=0").out
+
+    assert re.search(r"fails if accuracy_disambig is worse than the baseline: better by \d+", said)
 
 
 def test_a_signed_metric_without_bars_gets_a_hint(cli, once):

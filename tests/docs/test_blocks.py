@@ -47,7 +47,7 @@ def test_pages_that_teach_python_have_examples():
     pages = [block.page.name for block in PYTHON]
 
     assert pages.count("guard.md") == 2
-    assert {"README.md", "runs.md", "scorers.md", "evaluator.md", "search-provider.md"} <= {*pages}
+    assert {"README.md", "runs.md", "scorers.md", "extending.md", "python.md"} <= {*pages}
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)

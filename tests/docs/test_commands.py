@@ -37,6 +37,7 @@ PROGRAMS = {
     "cp",
     "head",
     "mv",
+    "printf",
 }
 _CHECKED = (click.Choice, click.types.IntParamType, click.types.FloatParamType)
 _PUBLIC = {
@@ -141,6 +142,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prompts.csv").write_text("prompt\nA nurse asks for a loan.\n")
+    (tmp_path / "prompts.txt").write_text("Write one sentence about {person}, who asks for a loan.\n")
     pq.write_table(pa.table({"prompt": ["A nurse asks for a loan."]}), tmp_path / "prompts.parquet")
 
     def call(*words: str) -> str:
@@ -172,7 +174,7 @@ def test_the_plan_file_of_the_page_can_be_planned(run: Any):
     [
         ("train/debates.md", "debate --rounds 1 --data own.yaml"),
         ("measure/framing.md", "framing --data own.yaml"),
-        ("measure/malibu.md", "malibu --limit 20 --identities own.yaml"),
+        ("papers/malibu.md", "malibu --limit 20 --identities own.yaml"),
     ],
 )
 def test_data_of_ones_own_as_a_page_shows_it_can_be_planned(run: Any, page: str, words: str):
@@ -218,7 +220,7 @@ def test_texts_are_scored(run: Any, words: Sequence[str]):
     run(*words[1:])
 
 
-TUTORIAL = DOCS / "start" / "tutorial.md"
+TUTORIAL = DOCS / "start" / "audit.md"
 
 
 def _tutorial() -> list[list[str]]:

@@ -88,7 +88,7 @@ def _write_logs(run: Path, target: Path, skip_damaged: bool) -> None:
     try:
         from evenhand.integrations.inspect.logs import export_logs
     except ImportError as error:
-        raise MissingExtraError("Writing logs of Inspect", "inspect") from error
+        raise MissingExtraError("writing Inspect logs", "inspect") from error
     for file, count in export_logs(run, target, skip_damaged=skip_damaged):
         click.echo(f"{file}: {count:,} samples")
     folder = target.parent if target.suffix in (".eval", ".json") else target

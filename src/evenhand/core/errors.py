@@ -56,7 +56,7 @@ class MissingExtraError(UsageError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs packages that are not installed: {install_command(extra)}")
+        super().__init__(f"For {what}, install the missing packages: {install_command(extra)}")
 
 
 class DataError(UsageError):

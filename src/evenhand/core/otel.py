@@ -147,7 +147,7 @@ def span_exporter(*, wanted: bool) -> SpanExporter | None:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError as error:
-        missing = MissingExtraError("Tracing", "otel")
+        missing = MissingExtraError("tracing", "otel")
         if wanted:
             raise missing from error
         log = logging.getLogger("evenhand.server")

@@ -170,7 +170,7 @@ def _arrow(what: str) -> Any:
 
 def saved_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a folder that `datasets` saved, numbered from 1."""
-    arrow = _arrow("Saved data sets")
+    arrow = _arrow("saved data sets")
     number = 0
     for part in sorted(path.glob(_ARROW)):
         try:

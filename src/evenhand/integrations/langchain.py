@@ -21,7 +21,7 @@ try:
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
 except ImportError as missing:
-    raise MissingExtraError("The chat model for LangChain", "langchain") from missing
+    raise MissingExtraError("the LangChain chat model", "langchain") from missing
 from pydantic import Field, PrivateAttr
 
 from evenhand.api import guard

@@ -39,7 +39,7 @@ else:
     try:
         from litellm.integrations.custom_guardrail import CustomGuardrail
     except ImportError as missing:
-        raise MissingExtraError("The guardrail", "litellm") from missing
+        raise MissingExtraError("the LiteLLM guardrail", "litellm") from missing
 
 _log = logging.getLogger("evenhand.litellm")
 

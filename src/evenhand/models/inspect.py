@@ -46,7 +46,7 @@ class InspectModel(Model):
     def __init__(self, name: str, options: ModelOptions, model: Any = None) -> None:
         """`model` is one that Inspect has loaded and closes itself: its settings, limits and cache apply."""
         if self.unavailable():
-            raise MissingExtraError("inspect models", "inspect")
+            raise MissingExtraError("inspect/ models", "inspect")
         provider, slash, rest = name.partition("/")
         if not slash or not rest:
             raise UsageError(f"inspect/{name} names no provider; write inspect/PROVIDER/NAME.")
@@ -75,7 +75,7 @@ class InspectModel(Model):
     @classmethod
     def unavailable(cls) -> str | None:
         if importlib.util.find_spec("inspect_ai") is None:
-            return str(MissingExtraError("inspect models", "inspect"))
+            return str(MissingExtraError("inspect/ models", "inspect"))
         return None
 
     def fingerprint(self) -> Mapping[str, Any]:

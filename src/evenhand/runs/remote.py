@@ -82,7 +82,7 @@ def _opened(url: str) -> Generator[tuple[Any, str]]:
     try:
         fsspec: Any = importlib.import_module("fsspec")
     except ImportError as error:
-        raise MissingExtraError("Storage elsewhere", "remote") from error
+        raise MissingExtraError("object storage", "remote") from error
     try:
         storage, root = fsspec.core.url_to_fs(url)
         yield storage, str(root).rstrip("/")

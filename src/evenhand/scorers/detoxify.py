@@ -74,7 +74,7 @@ class DetoxifyScorer(Scorer):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        return None if find_spec("detoxify") else str(MissingExtraError("The scorer detoxify", "detoxify"))
+        return None if find_spec("detoxify") else str(MissingExtraError("the scorer detoxify", "detoxify"))
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         del contexts  # only the text counts
@@ -114,7 +114,7 @@ def _load(variant: str) -> Any:
     try:
         package: Any = import_module("detoxify")
     except ImportError as error:
-        raise MissingExtraError("The scorer detoxify", "detoxify") from error
+        raise MissingExtraError("the scorer detoxify", "detoxify") from error
     torch: Any = sys.modules.get("torch")  # detoxify has imported it
     device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
     try:

@@ -162,7 +162,7 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
             arm, str(condition), _why(result, condition.metric) or f"{condition.metric} has no value with an interval"
         )
     shown = absolute(ends) if condition.absolute else ends
-    return _judged(arm, condition, shown, found, str(condition), "")
+    return _judged(arm, condition, shown, found, str(condition), change=False)
 
 
 def check_against(
@@ -193,7 +193,7 @@ def check_against(
             raise UnknownNameError("metric", name, infos)
         if (better := infos[name].better) is None:
             raise UsageError(f"No direction of {name} is worse; give --tolerance for other metrics.")
-        text = f"{name} worse than the baseline by more than {tolerance:g}"
+        text = f"{name} is worse than the baseline{f' by more than {tolerance:g}' if tolerance else ''}"
         found = arm.estimate(name)
         new, before = _ends(found), old.get(name)
         if new is None or before is None:
@@ -208,7 +208,7 @@ def check_against(
         if better == "zero":
             new, before = absolute(new), absolute(before)
         worse = difference(before, new) if better == "higher" else difference(new, before)
-        judged = _judged(arm, Condition(name, ">", tolerance), worse, found, text, "worse by ")
+        judged = _judged(arm, Condition(name, ">", tolerance), worse, found, text)
         wanted = detect.get(name, detect.get(""))
         checks.append(judged if wanted is None or judged.state != "cannot tell" else _powered(judged, wanted))
     return checks
@@ -251,11 +251,17 @@ def overall(checks: Sequence[Check]) -> State:
     return "failed" if "failed" in states else "cannot tell" if "cannot tell" in states else "passed"
 
 
-def _judged(arm: ArmResult, on: Condition, ends: Ends, found: Estimate | None, text: str, before: str) -> Check:
+def _judged(
+    arm: ArmResult, on: Condition, ends: Ends, found: Estimate | None, text: str, *, change: bool = True
+) -> Check:
+    """Holds an interval to a condition; the reason calls a `change` worse or better, so that neither needs a minus."""
     value, low, high = ends
+    before, said = (
+        ("", ends) if not change else ("better by ", (-value, -high, -low)) if value < 0 else ("worse by ", ends)
+    )
     n = 0 if found is None else found.n
     few = ", few clusters: the interval may be too narrow" if found is not None and found.few_clusters else ""
-    reason = f"{before}{value:.4g} [{low:.4g}, {high:.4g}], n = {n:,}{few}"
+    reason = f"{before}{said[0]:.4g} [{said[1]:.4g}, {said[2]:.4g}], n = {n:,}{few}"
     return Check(arm.label, text, on.state(low, high), reason, value, low, high, n)
 
 

@@ -156,7 +156,7 @@ def environment_of(parallel: str) -> dict[str, str]:
 def _need_packages() -> None:
     for package in ("ray", "pandas", "pyarrow"):  # Ray Train needs all three
         if importlib.util.find_spec(package) is None:
-            raise MissingExtraError("Training on Ray", "ray")
+            raise MissingExtraError("training on Ray", "ray")
 
 
 def _fit(config: dict[str, Any], count: int, has_gpus: bool, storage: Path) -> None:

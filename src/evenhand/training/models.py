@@ -42,7 +42,7 @@ _NAME = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 def need_packages() -> None:
     """Raise MissingExtraError if the packages for training are not installed."""
     if any(importlib.util.find_spec(package) is None for package in ("torch", "transformers", "peft")):
-        raise MissingExtraError("Training", "train")
+        raise MissingExtraError("training", "train")
 
 
 @dataclass(frozen=True, slots=True)

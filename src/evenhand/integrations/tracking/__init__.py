@@ -59,7 +59,7 @@ def load_tracker(spec: str) -> Tracker:
     if _LOGIN.search(place):
         raise UsageError("An address with a password would be stored with the run; set it in the environment instead.")
     if importlib.util.find_spec(name) is None:
-        raise MissingExtraError(f"Logging to {name}", name)
+        raise MissingExtraError(f"logging to {name}", name)
     return importlib.import_module(f"evenhand.integrations.tracking.{name}_tracker").load(place or None)
 
 

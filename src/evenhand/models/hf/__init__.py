@@ -87,7 +87,7 @@ class HFModel(Model):
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():
-            raise MissingExtraError("hf models", "hf")
+            raise MissingExtraError("hf/ models", "hf")
         self.spec = f"hf/{name}"
         self._files = ModelFiles(name)
         self.path = self._files.path
@@ -106,7 +106,7 @@ class HFModel(Model):
     @classmethod
     def unavailable(cls) -> str | None:
         if any(importlib.util.find_spec(package) is None for package in ("torch", "transformers")):
-            return str(MissingExtraError("hf models", "hf"))
+            return str(MissingExtraError("hf/ models", "hf"))
         return None
 
     @cached_property

@@ -168,7 +168,7 @@ class LocalModel(Model):
 
     def __init__(self, name: str, options: ModelOptions) -> None:
         if self.unavailable():
-            raise MissingExtraError("local models", "local")
+            raise MissingExtraError("local/ models", "local")
         self.spec = f"local/{name}"
         self.path = weights.find(name)
         self.lora = _lora(options) or weights.lora_of(name)
@@ -186,7 +186,7 @@ class LocalModel(Model):
     @classmethod
     def unavailable(cls) -> str | None:
         if importlib.util.find_spec("xllamacpp") is None:
-            return str(MissingExtraError("local models", "local"))
+            return str(MissingExtraError("local/ models", "local"))
         return None
 
     def fingerprint(self) -> Mapping[str, Any]:

@@ -100,7 +100,7 @@ class RayModel(Model):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        return str(MissingExtraError("ray models", "ray")) if importlib.util.find_spec("ray") is None else None
+        return str(MissingExtraError("ray/ models", "ray")) if importlib.util.find_spec("ray") is None else None
 
     def fingerprint(self) -> Mapping[str, Any]:
         """That of the engine, so that runs and cached replies are the same with and without Ray."""

@@ -75,7 +75,7 @@ class NeuralScorer(Scorer):
     @classmethod
     def unavailable(cls) -> str | None:
         if not (find_spec("onnxruntime") and find_spec("tokenizers")):
-            return str(MissingExtraError("The scorer neural", "toxicity"))
+            return str(MissingExtraError("the scorer neural", "toxicity"))
         if weights.installed() is None:
             return "The weights of the scorer neural are not downloaded yet: run `evenhand models pull neural`."
         return None

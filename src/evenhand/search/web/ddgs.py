@@ -15,7 +15,7 @@ from evenhand.search.web.fetch import Pace
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
 """The default: four engines, each with its own index."""
 TRIES = 4
-_SELF = "The search provider ddgs"
+_SELF = "the search provider ddgs"
 _GAP = 1.0
 _AT_ONCE = 4
 _REQUEST_LIMIT = 10

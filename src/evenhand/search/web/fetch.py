@@ -239,7 +239,7 @@ def read_robots(text: str) -> Robots:
     try:
         from protego import Protego
     except ImportError as error:
-        raise MissingExtraError("Reading web pages", "search") from error
+        raise MissingExtraError("reading web pages", "search") from error
     return Robots(Protego.parse("\n".join(map(_with_simple_name, text.removeprefix("\ufeff").splitlines()))))
 
 

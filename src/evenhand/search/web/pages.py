@@ -133,7 +133,7 @@ def _main_text(html: str, url: str) -> tuple[str, str]:
     try:
         import trafilatura
     except ImportError as error:
-        raise MissingExtraError("Reading web pages", "search") from error
+        raise MissingExtraError("reading web pages", "search") from error
     main = None
     with contextlib.suppress(Exception):  # if the parser fails, the plain text remains
         html = _visible(html)
@@ -169,7 +169,7 @@ class PageReader:
 
     def __init__(self, limit_s: float = 10.0) -> None:
         if not find_spec("trafilatura"):
-            raise MissingExtraError("Reading web pages", "search")
+            raise MissingExtraError("reading web pages", "search")
         self._limit_s = limit_s
         self._process: Process | None = None
         self._turn = asyncio.Lock()

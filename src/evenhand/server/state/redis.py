@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
 from evenhand.server.state.types import (
     KEPT_SECONDS,
     PERIODS,
@@ -51,7 +51,7 @@ class RedisStore:
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError as error:
-            raise UsageError("A state in Redis needs a package: pip install 'evenhand[redis]'") from error
+            raise MissingExtraError("a state in Redis", "redis") from error
         self._place = _place(url)
         try:
             self._client: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
