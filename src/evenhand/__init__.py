@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         compare,
         debate,
         guard,
+        judge_reliability,
         judges_against_people,
         pairs,
         paper,
@@ -95,7 +96,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "evenhand.api": (
-        "audit check_judges compare debate guard judges_against_people pairs paper rescore run train write_report"
+        "audit check_judges compare debate guard judge_reliability judges_against_people pairs paper rescore run train "
+        "write_report"
     ),
     "evenhand.asking.answer": "answer",
     "evenhand.asking.chat": "reply",
@@ -221,6 +223,7 @@ __all__ = [
     "fenced",
     "guard",
     "judge",
+    "judge_reliability",
     "judges_against_people",
     "load_benchmark",
     "load_model",

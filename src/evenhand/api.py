@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy, InputPolicy
     from evenhand.judging.pairs import PairFindings
+    from evenhand.judging.reliability import Reliability
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
     from evenhand.papers.base import PaperOptions
@@ -292,6 +293,43 @@ def check_judges(
     plans = [each["base"] for each in make_plan({"models": specs}).models]
     material = read_pairs([Path(run) for run in runs], limit, seed)
     return findings(material, aio.run(judged_pairs(plans, material.pairs, settings, progress)))
+
+
+@aio.facade
+def judge_reliability(
+    model: AnyModel,
+    *,
+    metrics: Sequence[str] = (),
+    probes: Sequence[str] | None = None,
+    runs: Sequence[str | Path] = (),
+    others: Sequence[AnyModel] = (),
+    limit: int | None = None,
+    repeats: int = 2,
+    settings: Settings | None = None,
+    progress: Count = ignore,
+) -> Reliability:
+    """Have a judge rate and compare texts again with things changed that should not matter, and count the flips.
+
+    `judge_reliability("openai/a", metrics=["opinion.bias"])` returns the share of verdicts that flip by what was
+    changed, with intervals; `sentences` says which are faults.
+
+    Args:
+        metrics: Scorers or ratings, e.g. `opinion` or `opinion.bias`; by default all that a model can be behind.
+        probes: Some of repeat, rubric, length, style, author, own, detail, order; None: all.
+        runs: Compare the answers of these runs, in place of answers of known value and the judge's own.
+        others: Judges of the same pairs, which show how good the judge's own answers are.
+        limit: This many texts of each value, or questions of the runs.
+        progress: Called with how many calls are done, and of about how many.
+    """
+    from evenhand.judging.reliability import PROBES
+    from evenhand.studies.judges import ReliabilityTest
+    from evenhand.studies.judges import judge_reliability as tested
+
+    specs, settings = with_specs([model, *others], settings or Settings())
+    plan, *rest = [each["base"] for each in make_plan({"models": specs}).models]
+    chosen = tuple(PROBES if probes is None else probes)
+    test = ReliabilityTest(metrics, chosen, limit, repeats, [Path(run) for run in runs])
+    return aio.run(tested(plan, test, settings, rest, progress))
 
 
 @aio.facade

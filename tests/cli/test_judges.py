@@ -8,7 +8,7 @@ import pytest
 
 import evenhand
 from evenhand.models.base import PROVIDERS
-from support.judged import answering, comparing, fill, guessing, judging, lenient, less_biased
+from support.judged import answering, fill, guessing, judging, lenient
 
 JUDGE, GUESSER = "opinion:kind/judge", "opinion:dice/judge"
 
@@ -109,64 +109,3 @@ def test_wrong_options_are_one_sentence(cli: Any, rated: str):
 
         assert (result.code, result.out) == (2, ""), arguments
         assert message in result.err
-
-
-@pytest.fixture
-def two_models(cli: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """The answers of two models to 30 questions, and three judges; one of them wrote half of the answers."""
-    made = {
-        "vain": lambda first, second: "A" if "of vain" in first else "B",
-        "even": less_biased,
-        "place": lambda _first, _second: "A",
-    }
-    for name, prefer in made.items():
-        judge = comparing(f"{name}/one", prefer)
-        writer = answering(f"{name}/one")
-
-        async def generate(messages: Any, params: Any, judge: Any = judge, writer: Any = writer) -> Any:
-            asked = judge if "Answer A" in messages[-1].content else writer
-            return await type(asked).generate(asked, messages, params)
-
-        model = answering(f"{name}/one")
-        monkeypatch.setattr(model, "generate", generate)
-        monkeypatch.setitem(PROVIDERS._things, name, lambda *_, model=model: model)
-    for name in ("vain", "even"):
-        plan = ("run", "--model", f"{name}/one", "--benchmark", "opinions", "--limit", "30")
-        assert cli(*plan, "--scorer", "builtin", "--out", name).code == 0
-    return ("vain", "even")
-
-
-def test_order_and_authorship_are_found(cli: Any, two_models: tuple[str, ...]):
-    judges = ("--judge", "vain/one", "--judge", "even/one", "--judge", "place/one")
-
-    dry = cli("judges", "swap", *two_models, *judges, "--dry-run")
-    result = cli("judges", "swap", *two_models, *judges)
-
-    assert dry.code == 0
-    assert "30 pairs × 2 orders × 3 judges = 180 calls" in dry.out
-    assert result.code == 0, result.err
-    assert "place/one decided 30 of 30 pairs by their order" in result.out
-    assert "place/one prefers the answer that is shown first." in result.out
-    assert "vain/one prefers its own answers more than the other judges do." in result.out
-    assert "even/one decided" not in result.out
-    page = Path("vain/judges.html").read_text(encoding="utf-8")
-    assert "Does order or authorship decide?" in page
-    found = {each["judge"]: each for each in json.loads(Path("vain/judges.json").read_text())["judges"]}
-    assert found["place/one"]["consistent"]["estimate"] == 0
-    assert found["vain/one"]["own"]["rate"]["estimate"] == 1
-    assert found["even/one"]["own"]["arms"] != found["vain/one"]["own"]["arms"]
-    assert found["place/one"]["own"] is None
-
-
-def test_a_judge_that_cannot_be_read_is_one_sentence(cli: Any, two_models: tuple[str, ...]):
-    result = cli("judges", "swap", *two_models, "--judge", "fake/nothing")
-
-    assert result.code == 2
-    assert "No verdict of fake/nothing could be read" in result.err
-
-
-def test_one_arm_is_no_pair(cli: Any, two_models: tuple[str, ...]):
-    result = cli("judges", "swap", two_models[0], "--judge", "even/one")
-
-    assert result.code == 2
-    assert "A pair needs two arms" in result.err

@@ -4,7 +4,8 @@ import random
 
 from evenhand.annotate.judges import Agreement, ArmEstimates, Estimates, JudgesAgainstPeople
 from evenhand.core.types import Sample
-from evenhand.judging.pairs import Comparison, ComparisonSet, PairFindings, PairVerdict, findings
+from evenhand.judging.pairs import Comparison, ComparisonSet, PairVerdict, findings
+from evenhand.judging.reliability import PROBES, Flip, Reliability, Steadiness, order_of
 from evenhand.stats import Corrected, Interval, corrected_mean, mean_interval, rogan_gladen
 
 JUDGES = ("opinion:openai/a-judge-with-a-long-name-20261101", "opinion:local/builtin")
@@ -54,8 +55,9 @@ def people() -> JudgesAgainstPeople:
     return JudgesAgainstPeople(ARMS, "default", 3, 50.0, 120, 60, agreements, estimates)
 
 
-def pairs() -> PairFindings:
-    """A judge that follows the place, one that cannot decide, and the author of an arm."""
+def reliability() -> Reliability:
+    """Ratings that flip and ratings that cannot be read; pairs with a judge that follows the place, one that cannot
+    decide, and the author of an arm."""
     rng = random.Random(0)
     samples = [
         Sample(f"q{n}", "answer", f"Question {n}, which is <b>long</b> enough to wrap?", cluster=f"t{n % 9}")
@@ -69,4 +71,19 @@ def pairs() -> PairFindings:
         "openai/a-judge-with-a-long-name-20261101": [PairVerdict(pair, "first", "first") for pair in material.pairs],
         "local/undecided": [PairVerdict(pair, "tie", rng.choice(("tie", "first", None))) for pair in material.pairs],
     }
-    return findings(material, verdicts)
+    found = findings(material, verdicts)
+    names = ("opinion.bias", "opinion.communication", "quality.relevance")
+    steady = [
+        Steadiness(
+            name, probe, Interval(share, max(0, share - 0.1), share + 0.15, 30), Interval(share, 0, 0.6, 30), share
+        )
+        for name, share in zip(names, (0.0, 0.2, 0.6), strict=True)
+        for probe in PROBES
+        if probe != "order"
+    ]
+    steady += [
+        Steadiness("refusal.declined", "repeat", UNDEFINED, UNDEFINED, None, 30),
+        *order_of(found, "openai/author"),
+    ]
+    flip = Flip("quality.relevance", "style", ("A text.", "- **A** text."), (0.2, 0.8))
+    return Reliability("openai/author", steady, dict.fromkeys(names, 0.5), found, [flip])

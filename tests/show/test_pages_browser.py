@@ -18,7 +18,7 @@ from evenhand.models.hf.attention import Attention
 from evenhand.papers.page import paper_page
 from evenhand.runs.parts import Settings
 from evenhand.show.attention import attention_page
-from evenhand.show.judge_pairs import pairs_page
+from evenhand.show.reliability import reliability_page
 from evenhand.show.report import write_report
 from support.browser import FAINT, set_size, unfold
 
@@ -45,8 +45,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "debate": {"benchmark": "debates", "benchmark_options": {"bias": "age"}, "methods": ["debate"], "limit": 2},
     "framing": {"benchmark": "framing", "methods": ["framing"], "limit": 12},
 }
-KINDS = [*RUNS, "two runs", "study", "paper", "attention", "judges", "pairs"]
-WITH_VERDICT = [kind for kind in KINDS if kind not in ("paper", "attention", "judges", "pairs")]
+KINDS = [*RUNS, "two runs", "study", "paper", "attention", "judges", "reliability"]
+WITH_VERDICT = [kind for kind in KINDS if kind not in ("paper", "attention", "judges", "reliability")]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     framed = [FramedAttention(name, attention, {"Who wrote it": "You wrote"}) for name in ("own", "other")]
     attention_page("Where a model looks", "Two framings.", framed, layers=True).write(made["attention"])
     judges_page(sample_judges.people()).write(made["judges"])
-    pairs_page(sample_judges.pairs()).write(made["pairs"])
+    reliability_page(sample_judges.reliability()).write(made["reliability"])
     return made
 
 

@@ -23,6 +23,7 @@ from evenhand.judging.card import FITTED
 from evenhand.judging.instruments import USUAL, Checked
 from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import READINGS
+from evenhand.judging.reliability import PROBES, REPEATS, TEXTS
 from evenhand.models.budget import Budget
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import ModelPlan
@@ -44,7 +45,7 @@ def judges() -> None:
     Examples:
       evenhand judges check openai/NAME --metric opinion
       evenhand judges people ratings runs/opinions
-      evenhand judges swap runs/opinions --judge openai/NAME
+      evenhand judges reliability openai/NAME --metric opinion
       evenhand judges malibu --model openai/NAME --limit 20
     """
 
@@ -223,65 +224,103 @@ def people(request: PeopleCommand) -> None:
     _write_numbers(found.note(), target)
 
 
-class SwapCommand(DryRunOption, ModelsRequest):
-    """What `evenhand judges swap` is asked for."""
+class ReliabilityCommand(DryRunOption, ModelsRequest):
+    """What `evenhand judges reliability` is asked for."""
 
     fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
 
-    runs: tuple[Path, ...] = argument("The runs.", metavar="RUN…")
-    models: Several = option(..., "A judge; repeat for several.", flag="--judge", metavar="SPEC")
-    limit: int | None = option(None, "This many questions, drawn by the seed (default: all).", short="-n")
-    seed: int = option(0, "Random seed of the draw.")
-    out: Path | None = option(None, "The page (default judges.html in the first RUN).", short="-o")
+    spec: str = argument("The model.", metavar="MODEL")
+    metrics: Several = option(
+        (), "Only these: a scorer, a rating, or both, as in opinion.bias.", flag="--metric", metavar="NAME"
+    )
+    probes: Several = option(
+        tuple(PROBES), f"What is changed: {', '.join(PROBES)} (default: all).", flag="--probe", metavar="NAME"
+    )
+    runs: Several = option(
+        (), "Compare the stored answers of two arms or more, not those of known value.", flag="--run", metavar="RUN"
+    )
+    others: Several = option(
+        (),
+        "Another judge of the same pairs, which shows how good MODEL's own answers are.",
+        flag="--other",
+        metavar="SPEC",
+    )
+    limit: int | None = option(
+        None,
+        f"This many texts of each value (default {TEXTS}), or questions of the runs (default all).",
+        short="-n",
+        ge=1,
+    )
+    repeats: int = option(REPEATS, "How often the same input is asked again.", ge=1, le=20)
+    seed: int = option(0, "Random seed of the draw of questions.")
+    out: Path | None = option(None, "The page (default reliability.html).", short="-o")
     dry_run: bool = option(False, "Print how many calls it takes, and make none.")
 
 
 @judges.command()
-@declared(SwapCommand)
-def swap(request: SwapCommand) -> int:
-    """Have judges compare the answers of two arms or more in RUN…, each pair in both orders.
+@declared(ReliabilityCommand)
+def reliability(request: ReliabilityCommand) -> int:
+    """Have MODEL rate and compare texts again with things changed that should not matter: how often do verdicts flip?
 
-    What a judge says must not depend on the order. The page also says whether a judge prefers answers that it wrote
-    itself: name it and other judges, who show how good these answers are. With --reuse-answers, the same command goes
-    on where it was stopped.
+    The texts are those of `evenhand judges check`. Changed are: nothing (repeat), the words of the rubric, the length
+    (neutral sentences), the style (bold words in a list), the author, whether the text is said to be the judge's own,
+    and an irrelevant detail. Pairs of answers are compared in both orders; the judge's own answers are among them, and
+    with --other it is told whether it prefers them more than other judges do. With --run, the pairs are the answers of
+    stored runs. Calls are cached. Exit code 1: a fault was found.
 
     \b
     Examples:
-      evenhand judges swap runs/opinions --judge openai/NAME --limit 100 --dry-run
-      evenhand judges swap runs/a runs/b --judge openai/a --judge openai/b --judge openai/c
+      evenhand judges reliability openai/NAME --metric opinion --dry-run
+      evenhand judges reliability local/builtin --metric opinion.bias --probe length --probe style
+      evenhand judges reliability openai/a --run runs/a --run runs/b --other openai/b --probe order
     """
     from rich.console import Console
 
-    from evenhand.judging.pairs import findings
-    from evenhand.show.judge_pairs import judges_table, pairs_page
+    from evenhand.runs.parts import opened_model
+    from evenhand.show.reliability import flips_table, judges_table, reliability_page
     from evenhand.show.terminal import print_table
-    from evenhand.studies.judges import judged_pairs, read_pairs
+    from evenhand.studies.judges import ReliabilityTest, judge_reliability
 
-    target = html_file(request.out or request.runs[0] / "judges.html")
+    target = html_file(request.out or Path("reliability.html"))
     settings = request.settings_for(read_config())
-    plans = [assignment["base"] for assignment in request.models_named(request.models)]
-    request.check_prices(plans)
-    material = read_pairs(request.runs, request.limit, request.seed)
-    calls = 2 * len(material.pairs) * len(plans)
-    words = sum(len(text) for pair in material.pairs for text in (pair.sample.prompt, *pair.texts))
-    about = f"{len(material.pairs):,} pairs × 2 orders × {len(plans)} judges = {calls:,} calls"
+    plan, *others = [assignment["base"] for assignment in request.models_named([request.spec, *request.others])]
+    request.check_prices([plan, *others])
+    runs = [Path(run) for run in request.runs]
+    test = ReliabilityTest(request.metrics, request.probes, request.limit, request.repeats, runs, request.seed)
+
+    async def forecast() -> int:
+        async with opened_model(plan, settings, Budget(settings.budget)) as model:
+            return test.calls(model, 1 + len(others))
+
     if request.dry_run:
-        click.echo(f"{about}, about {calls * 220 + 2 * len(plans) * words // 4:,} tokens. Nothing was called.")
+        click.echo(f"About {aio.run(forecast()):,} short calls. Nothing was called.")
         return 0
-    click.echo(f"{about}.", err=True)
     try:
         with shown_count() as count:
-            verdicts = aio.run(judged_pairs(plans, material.pairs, settings, count))
+            found = aio.run(judge_reliability(plan, test, settings, others, count))
     except BudgetExhausted as error:
         click.echo(f"Stopped: {error}. Go on with the same command, --reuse-answers and a larger --budget.")
         return STOPPED
-    found = findings(material, verdicts)
-    print_table(Console(), judges_table(found))
+    if found.found:
+        print_table(Console(), flips_table(found))
+    if found.pairs is not None:
+        print_table(Console(), judges_table(found.pairs))
     for sentence in found.sentences:
         click.echo(sentence)
-    pairs_page(found).write(target)
+    reliability_page(found).write(target)
     _write_numbers(found.note(), target)
-    return 0
+    return int(found.has_faults)
+
+
+@judges.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED)
+def swap(rest: Sequence[str]) -> int:
+    """Now `evenhand judges reliability`."""
+    del rest
+    raise UsageError(
+        "`judges swap` is now `judges reliability`: "
+        "evenhand judges reliability MODEL --run RUN… --other SPEC… --probe order"
+    )
 
 
 def _write_numbers(note: Mapping[str, Any], page: Path) -> None:

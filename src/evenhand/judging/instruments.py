@@ -207,8 +207,12 @@ async def check_scorer(
 class Reseeded(WrappedModel):
     """The same model with another seed, so that no cached reply stands for a second one."""
 
+    def __init__(self, inner: Model, seed: int = 1) -> None:
+        super().__init__(inner)
+        self._seed = seed
+
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        return await self.inner.generate(messages, replace(params, seed=1))
+        return await self.inner.generate(messages, replace(params, seed=self._seed))
 
 
 async def with_repeats(checked: Checked, again: Scorer, model: Model) -> Checked:

@@ -46,6 +46,8 @@ class Comparison:
     sample: Sample
     arms: tuple[str, str]
     texts: tuple[str, str]
+    known: bool = False
+    """Whether it is known which one is better: a preference for length does not show there."""
 
     @property
     def cluster(self) -> str:
@@ -189,12 +191,18 @@ class JudgeFindings:
                 f"{self.judge} decided {followed:,} of {self.pairs:,} pairs by their order: the answer in the same "
                 "place won both times."
             )
-        if self.first.estimate is not None and _is_beyond(self.first, 0.5):
-            place = "first" if self.first.estimate > 0.5 else "second"
-            found.append(f"{self.judge} prefers the answer that is shown {place}.")
         if self.longer.estimate is not None and _is_beyond(self.longer, 0.5):
             kind = "longer" if self.longer.estimate > 0.5 else "shorter"
             found.append(f"{self.judge} mostly prefers the {kind} answer; it may also be the better one.")
+        return [*found, *self.prefers]
+
+    @property
+    def prefers(self) -> list[str]:
+        """The preferences beyond chance that say nothing about the answers: for a place, and for its own."""
+        found: list[str] = []
+        if self.first.estimate is not None and _is_beyond(self.first, 0.5):
+            place = "first" if self.first.estimate > 0.5 else "second"
+            found.append(f"{self.judge} prefers the answer that is shown {place}.")
         own = None if self.own is None else self.own.preference
         if own is not None and own.estimate is not None and _is_beyond(own, 0):
             more = "more" if own.estimate > 0 else "less"
@@ -214,10 +222,13 @@ class PairFindings:
     verdicts: Mapping[str, Sequence[PairVerdict]]
 
     @property
+    def faults(self) -> list[str]:
+        """What to know of the judges, each a whole sentence."""
+        return [sentence for judge in self.judges for sentence in judge.sentences]
+
+    @property
     def sentences(self) -> list[str]:
-        """What to know first, each a whole sentence."""
-        found = [sentence for judge in self.judges for sentence in judge.sentences]
-        return found or ["No preference for a place, a length or own answers was found."]
+        return self.faults or ["No preference for a place, a length or own answers was found."]
 
     def note(self) -> dict[str, Any]:
         """Return everything as JSON values, with every verdict."""
@@ -245,17 +256,21 @@ def findings(material: ComparisonSet, verdicts: Mapping[str, Sequence[PairVerdic
 def _judge(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str]) -> JudgeFindings:
     read = [each for each in verdicts[name] if each.is_read]
     said = [(each.pair.cluster, winner) for each in read for winner in (each.straight, each.swapped)]
-    decided = [each for each in read if each.is_consistent and each.straight != "tie" and _lengths(each)]
+    decided = [
+        each
+        for each in read
+        if each.is_consistent and each.straight != "tie" and _lengths(each) and not each.pair.known
+    ]
     return JudgeFindings(
         judge=name,
         pairs=len(read),
         unread=len(verdicts[name]) - len(read),
-        consistent=_share([(each.pair.cluster, each.is_consistent) for each in read]),
-        first=_share([(cluster, winner == "first") for cluster, winner in said if winner != "tie"]),
+        consistent=share_of([(each.pair.cluster, each.is_consistent) for each in read]),
+        first=share_of([(cluster, winner == "first") for cluster, winner in said if winner != "tie"]),
         always_first=sum(each.followed == "first" for each in read),
         always_second=sum(each.followed == "second" for each in read),
         ties=sum(winner == "tie" for _, winner in said),
-        longer=_share([(each.pair.cluster, (each.straight == "first") == (_lengths(each) > 0)) for each in decided]),
+        longer=share_of([(each.pair.cluster, (each.straight == "first") == (_lengths(each) > 0)) for each in decided]),
         wins=_wins(read),
         own=_own(name, verdicts, authors),
     )
@@ -306,7 +321,8 @@ def _mean(values: Sequence[tuple[str, float]], bounds: Bounds) -> Interval:
     return mean_interval([value for _, value in values], [cluster for cluster, _ in values], bounds=bounds)
 
 
-def _share(values: Sequence[tuple[str, bool]]) -> Interval:
+def share_of(values: Sequence[tuple[str, bool]]) -> Interval:
+    """Return a share of values that are in clusters."""
     table: dict[str, list[int]] = {}
     for cluster, is_so in values:
         sums = table.setdefault(cluster, [0, 0])

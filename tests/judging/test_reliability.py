@@ -1,0 +1,106 @@
+"""Reliability: judges with one planted fault each, which is found; a sound judge, of whom nothing is said."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenhand
+from evenhand.judging.reliability import PROBES, Reliability, rated_texts, versions
+from evenhand.judging.scorers import OpinionScorer, QualityScorer
+from evenhand.models.base import PROVIDERS
+from evenhand.models.fake import FunctionModel
+from support.steady import FAULTS, better, judging, sound
+
+
+@pytest.fixture
+def tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Reliability]:
+    monkeypatch.chdir(tmp_path)
+
+    def test(model: FunctionModel, *others: FunctionModel, **how: Any) -> Reliability:
+        for each in (model, *others):
+            monkeypatch.setitem(PROVIDERS._things, each.spec.partition("/")[0], lambda *_, each=each: each)
+        return evenhand.judge_reliability(
+            model.spec, others=[each.spec for each in others], **{"metrics": ["opinion.bias"], **how}
+        )
+
+    return test
+
+
+@pytest.mark.parametrize("probe", FAULTS)
+def test_a_planted_fault_is_found_and_no_other(tested: Any, probe: str):
+    fault, said = FAULTS[probe]
+
+    found = tested(judging(fault))
+
+    assert [each.probe for each, _ in found.faults] == [probe], found.sentences
+    assert any(each.startswith(said) for each in found.sentences), found.sentences
+    assert found.has_faults
+
+
+def test_of_a_sound_judge_nothing_is_said(tested: Any):
+    found = tested(judging(sound), metrics=["opinion.bias", "opinion.soundness"])
+
+    assert found.faults == []
+    assert not found.has_faults
+    assert found.sentences == [
+        "No fault is shown: on these texts, no change that should not matter changes verdicts beyond chance."
+    ]
+    assert found.ratings == ["opinion.bias", "opinion.soundness", "pairs"]
+    assert all(each.flips.estimate == 0 and each.flips.n >= 28 for each in found.found), found.found
+
+
+def test_a_judge_that_prefers_the_first_position_is_found(tested: Any):
+    found = tested(judging(sound, lambda _first, _second: "A"))
+
+    [order] = [each for each in found.found if each.probe == "order"]
+    assert order.flips.estimate == 1.0
+    assert "stub/judge prefers the answer that is shown first." in found.sentences
+    assert found.has_faults
+
+
+def test_own_answers_count_as_preferred_only_beside_other_judges(tested: Any):
+    def vain(first: str, second: str) -> str:
+        return "A" if "vain/one" in first else "B" if "vain/one" in second else better(first, second)
+
+    alone = tested(judging(sound, vain, "vain/one"), probes=["own"])
+    beside = tested(judging(sound, vain, "vain/one"), judging(sound, spec="even/two"), probes=["own"])
+
+    assert alone.pairs.judges[0].own.rate.estimate == 1.0
+    assert alone.pairs.judges[0].own.preference is None
+    assert not alone.has_faults
+    assert "vain/one prefers its own answers more than the other judges do." in beside.sentences
+    assert beside.has_faults
+
+
+def test_what_cannot_be_read_is_said_and_counts_as_no_verdict(tested: Any):
+    model = judging(sound)
+    broken = FunctionModel(lambda *_: "Fine.", spec="stub/judge")
+
+    found = tested(broken, probes=["repeat"])
+
+    assert model.spec == broken.spec
+    assert all(each.flips.estimate is None for each in found.found)
+    assert re.search(r"\d+ ratings could not be read", found.sentences[0])
+
+
+@pytest.mark.parametrize("scorer", [OpinionScorer, QualityScorer])
+def test_both_versions_of_a_text_say_the_same_about_what_is_rated(scorer: Any):
+    made = scorer(judging(sound))
+    for each in rated_texts(made, list(made.controls), 40):
+        for probe in PROBES:
+            both = versions(probe, each.control, each.place, "Nothing more.")
+            if both is not None:
+                first, second = (set(re.findall(r"\w+", text)) for text in both)
+                words = set(re.findall(r"\w+", each.control.text))
+                assert words <= first & second, (probe, both)
+
+
+def test_texts_are_drawn_from_both_halves_and_all_groups():
+    drawn = rated_texts(OpinionScorer(judging(sound)), ["bias"])
+
+    assert {each.control.held_out for each in drawn} == {True, False}
+    assert len({each.control.group for each in drawn}) >= 8
+    assert [sum(each.control.high is side for each in drawn) for side in (True, False)] == [15, 15]
