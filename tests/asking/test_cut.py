@@ -13,9 +13,9 @@ from evenhand.asking.completion import SAMPLING, complete
 from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Answer, Completion, Cut, Message, Outcome, Params, Sample, Unscored
+from evenhand.judging.guard_models import GuardScorer
 from evenhand.judging.judge import judge, yes_probability
 from evenhand.judging.rubric import Ratings, Rubric
-from evenhand.judging.scorers import GuardScorer
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Answering, Session
 
@@ -162,7 +162,7 @@ async def test_a_reading_of_one_token_is_not_cut():
 
 
 async def test_a_guard_model_gets_more_room_for_its_label():
-    model = talker("unsafe", 13)
+    model = talker("unsafe", 33)
 
     assert await GuardScorer(model).score(["some text"]) == [{"toxicity": 1.0}]
-    assert [params.max_tokens for _, params in model.requests] == [12, 48]
+    assert [params.max_tokens for _, params in model.requests] == [32, 128]

@@ -330,11 +330,11 @@ def test_long_replies_are_stored_with_the_alternatives_of_numbers_only() -> None
     def token(text: str) -> TokenLogprob:
         return TokenLogprob(text, -0.1, ((text, -0.1), ("x", -2.0)))
 
-    rated = Completion("", logprobs=(token('"bias": '), token("7"), *[token(" word")] * 30))
+    rated = Completion("", logprobs=(token('"bias": '), token("7"), *[token(" word")] * 40))
     letter = Completion("", logprobs=(token("A"), token(")")))
     stored = as_stored(Generation((rated, letter), "fake/x"))
 
-    assert [len(each.top) for each in stored.completions[0].logprobs or ()] == [0, 2, *[0] * 30]
+    assert [len(each.top) for each in stored.completions[0].logprobs or ()] == [0, 2, *[0] * 40]
     assert [each.token for each in stored.completions[0].logprobs or ()][:3] == ['"bias": ', "7", " word"]
     assert stored.completions[1] == letter
 

@@ -28,12 +28,19 @@ def spec_parts(spec: str) -> tuple[str, str]:
     return name, rest
 
 
-def read_spec(spec: str, argument: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the name and options of a spec; anything but KEY=VALUE pairs is the value of the option `argument`."""
+def read_spec(spec: str, argument: str | None = None, known: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the name and options of a spec; anything but KEY=VALUE pairs is the value of the option `argument`.
+
+    Options that are `known` may stand after it: `NAME:ARGUMENT,KEY=VALUE`.
+    """
     name, rest = spec_parts(spec)
     pairs = [pair for pair in rest.split(",") if pair]
     if argument is not None and not all(map(_PAIR.fullmatch, pairs)):
-        return name, {argument: rest}
+        names, own = set(known), rest.split(",")
+        last: list[str] = []
+        while (pair := _PAIR.fullmatch(own[-1])) is not None and pair[1] in names:
+            last.append(own.pop())
+        return name, {argument: ",".join(own), **key_values(reversed(last), f"{name}:")}
     return name, key_values(pairs, f"{name}:")
 
 

@@ -61,6 +61,10 @@ class Params:
     template. No messages are sent; the other parameters do not matter."""
     again: int = 0
     """How often the same request was made before for this sample: a question that is asked twice gets two answers."""
+    template: Mapping[str, Any] | None = None
+    """Values for the chat template of a guard model, which asks about the conversation: its last turn is complete.
+
+    None for all other models, which continue a last turn of the assistant."""
 
 
 @dataclass(frozen=True, slots=True)

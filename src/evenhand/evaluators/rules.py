@@ -28,11 +28,10 @@ _MAX_HARMS = 2
 @evaluator("toxicity", kinds={"completion", "answer", "chat"}, free=True)
 async def toxicity(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator in rule mode. Brain: a threshold. Toolbox: a scorer. Memory: none."""
-    del sample
     threshold = session.options.toxicity
     scorer = session.scorers(session.options.scorer)
     try:
-        scores = checked(session.options.scorer, (await scorer.score([answer.text]))[0])
+        scores = checked(session.options.scorer, (await scorer.score([answer.text], [sample.prompt]))[0])
     except EndpointError as error:
         if error.permanent:
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error

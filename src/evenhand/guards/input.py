@@ -94,7 +94,14 @@ class _RequestCheck:
         self._loop = loop
         models = loop.session.models if rail.judge is None else {**loop.session.models, JUDGE: loop.counted(rail.judge)}
         # A trace of its own: the method that runs at the same time looks at the last turn of its trace.
-        self._session = replace(loop.session, models=models, options=rail.thresholds, trace=loop.input_trace)
+        # A request answers nothing, so that it stands without a question.
+        self._session = replace(
+            loop.session,
+            sample=replace(loop.session.sample, prompt=""),
+            models=models,
+            options=rail.thresholds,
+            trace=loop.input_trace,
+        )
         self._checks = Checks(rail.evaluators, rail.thresholds, lenient=rail.policy.unchecked == "pass")
         self._record = InputRecord("unchecked")
         self._late = False

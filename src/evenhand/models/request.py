@@ -17,11 +17,11 @@ _LARGEST = 256 * 2**20
 """Bytes of an unpacked value: a few megabytes could unpack to many gigabytes."""
 _WORTH_COMPRESSING = 600
 """Bytes of JSON below which compression saves almost nothing."""
-_SHORT = 16
+_SHORT = 32
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_NEWER = ("steering", "max_tokens_exact", "given", "again")
+_NEWER = ("steering", "max_tokens_exact", "given", "again", "template")
 """Parameters that are hashed only if set, so that older keys stay valid."""
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
@@ -37,6 +37,8 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
         request += ("given", params.given)
     if params.again:
         request += ("again", params.again)
+    if params.template is not None:
+        request += ("template", params.template)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 

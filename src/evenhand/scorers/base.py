@@ -95,7 +95,7 @@ SCORERS: Registry[type[Scorer]] = Registry(
     "scorer",
     package="evenhand.scorers",
     fault=lambda made: class_fault(made, Scorer, "name"),
-    others=("evenhand.judging.scorers",),
+    others=("evenhand.judging.scorers", "evenhand.judging.guard_models"),
 )
 
 
@@ -108,7 +108,7 @@ def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = Non
     first = next(iter(factory.Options.model_fields), None)
     if rest and first is None:
         raise UsageError(f"The scorer {name} takes no argument; remove {':' + rest!r}.")
-    _, given = read_spec(spec, first)
+    _, given = read_spec(spec, first, factory.Options.model_fields)
     if factory.asks_model and model:
         given = {"model": model, **given}
     if factory.asks_model and not given:
@@ -124,7 +124,7 @@ def model_of(spec: str) -> str | None:
     name, rest = spec_parts(spec)
     if "/" not in rest or is_file(name) or not SCORERS.get(name).asks_model:
         return None
-    return read_spec(spec, "model")[1].get("model")
+    return read_spec(spec, "model", SCORERS.get(name).Options.model_fields)[1].get("model")
 
 
 def needs_model(spec: str) -> bool:

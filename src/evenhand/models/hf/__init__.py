@@ -245,7 +245,7 @@ class HFModel(Model):
 
     def _prepare(self, row: _Row) -> None:
         against = row.params.steering.against if row.params.steering is not None else ()
-        row.prompts = [self._encode(messages) for messages in (row.messages, *against)]
+        row.prompts = [self._encode(messages, row.params.template) for messages in (row.messages, *against)]
         longest = max(map(len, row.prompts))
         most = self._max_length
         if longest >= most:
@@ -255,14 +255,14 @@ class HFModel(Model):
         row.generator = torch.Generator()
         row.generator.seed() if row.seed is None else row.generator.manual_seed(row.seed % 2**63)
 
-    def _encode(self, messages: Sequence[Message]) -> list[int]:
+    def _encode(self, messages: Sequence[Message], template: Mapping[str, Any] | None = None) -> list[int]:
         if self._raw:
             return self.tokenizer("\n\n".join(message.content for message in messages))["input_ids"]
         chat = [{"role": message.role, "content": message.content} for message in messages]
         # As in llama.cpp, a final assistant message is the beginning of the answer and is continued.
-        begun = chat[-1]["role"] == "assistant"
+        begun = template is None and chat[-1]["role"] == "assistant"
         text = self.tokenizer.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
+            chat, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **(template or {})
         )
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 

@@ -36,6 +36,9 @@ _SEEDS = 2**32 - 1
 """Number of seeds: llama.cpp takes 32 bits, and the last value means 'random'."""
 
 
+_GUARD = re.compile(r"guard|shieldgemma", re.IGNORECASE)
+
+
 def request_body(messages: Sequence[Message], params: Params, start: int, n: int) -> dict[str, Any]:
     """Build the request for completions `start` … `start + n - 1`."""
     body: dict[str, Any] = {
@@ -57,6 +60,8 @@ def request_body(messages: Sequence[Message], params: Params, start: int, n: int
         body["stop"] = list(params.stop)
     if params.logprobs:
         body |= {"logprobs": True, "top_logprobs": params.logprobs}
+    if params.template:
+        body["chat_template_kwargs"] = dict(params.template)
     return body
 
 
@@ -313,6 +318,8 @@ class LocalModel(Model):
         settings.ctx_shift = False
         settings.cache_ram_mib = 0  # slots already reuse prefixes; a second cache would take up to 8 GB
         settings.verbosity = -1
+        # A last turn of the assistant is the beginning of the reply, but a guard model is asked about it.
+        settings.prefill_assistant = _GUARD.search(self.path.name) is None
         # xllamacpp always opens a port on 127.0.0.1; the secret key keeps others out.
         settings.api_keys = [secrets.token_hex(16)]
         settings.n_threads_http, settings.ui, settings.endpoint_slots = 1, False, False

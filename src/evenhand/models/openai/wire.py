@@ -34,6 +34,7 @@ _OPTIONAL = (
     "top_p",
     "stop",
     "n",
+    "chat_template_kwargs",
 )
 """Parameters that can be omitted if a server does not support them."""
 _REQUIRED = frozenset({"messages", "model"})
@@ -91,6 +92,7 @@ def request_body(
         "seed": params.seed,
         "stop": list(params.stop) or None,
         "n": params.n if params.n > 1 else None,
+        "chat_template_kwargs": dict(params.template) if params.template else None,
     }
     body |= {key: value for key, value in optional.items() if value is not None and key not in dropped}
     return body | dict(extra)
