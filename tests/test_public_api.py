@@ -1,5 +1,6 @@
 """What `import evenhand` promises."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -38,6 +39,27 @@ method object_schema pairs paper parse_prompt ratio reply rescore run share_metr
 
 def test_the_public_names_are_these():
     assert evenhand.__all__ == PUBLIC.split()
+
+
+def test_the_tab_key_offers_functions_and_no_modules():
+    assert {"audit", "compare", "guard", "train"} <= {*dir(evenhand)}
+    assert not {"core", "runs", "cli", "importlib"} & {*dir(evenhand)}
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (evenhand.audit, "model out limit methods seeds"),
+        (evenhand.pairs, "out threshold margin per_topic"),
+        (evenhand.train, "stage model lr batch epochs lora algorithm"),
+    ],
+    ids=["audit", "pairs", "train"],
+)
+def test_signatures_name_real_parameters(function: object, names: str):
+    parameters = inspect.signature(function).parameters  # pyright: ignore
+
+    assert {*names.split()} <= {*parameters}
+    assert not [each for each in parameters.values() if each.kind is each.VAR_KEYWORD]
 
 
 def test_every_error_is_public():

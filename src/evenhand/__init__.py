@@ -245,6 +245,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """What `evenhand.<TAB>` offers: the public names, not the modules they live in."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")

@@ -12,7 +12,7 @@ from pydantic import Field, SkipValidation
 
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
-from evenhand.core.options import taking
+from evenhand.core.options import spelling_out, taking
 from evenhand.core.progress import Count, Listener, Progress, ignore
 from evenhand.core.prompts import read_templates
 from evenhand.methods import GUARD_METHOD
@@ -21,11 +21,13 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.request import PlanRequest
-from evenhand.show.notebook import Study, study_of
+from evenhand.show.notebook import Study, study_of, watching
 from evenhand.studies.results import StudyResult
 from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 from evenhand.training.debates import DebateRequest, run_debate
+from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions
+from evenhand.training.pairs import PairOptions
 
 if TYPE_CHECKING:
     from evenhand.annotate.judges import JudgesAgainstPeople
@@ -51,7 +53,7 @@ def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | No
     if not isinstance(plan, Plan):
         models, settings = with_specs(plan.get("models", []), settings)
         plan = make_plan({**plan, "models": models} if "models" in plan else plan)
-    return aio.run(run_plan(plan, Path(out), settings))
+    return aio.run(run_plan(plan, Path(out), settings, watching()))
 
 
 class AuditRequest(PlanRequest):
@@ -88,7 +90,7 @@ def audit(request: AuditRequest) -> Study:
     models: list[Any] = [*model] if isinstance(model, list | tuple) else [model]
     named, settings = with_specs(models, request.settings or Settings())
     made = request.changed(out=Path(request.out)).planned(named, default_methods=("default",), allow_call=True)
-    aio.run(run_plan(made.plan, made.out, request.over(settings)))
+    aio.run(run_plan(made.plan, made.out, request.over(settings), watching()))
     return compare(request.out)
 
 
@@ -409,6 +411,7 @@ def debate(request: DebateCall) -> Study:
 
 
 @aio.facade
+@spelling_out(PairOptions)
 def pairs(
     *runs: str | Path, out: str | Path | None = None, data: str | Path | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -421,7 +424,6 @@ def pairs(
         data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
         options: Those of `PairOptions`, e.g. `threshold` (a score, "median" or "topic") or `margin`.
     """
-    from evenhand.training.pairs import PairOptions
     from evenhand.training.pairs.cleaning import load_check
     from evenhand.training.pairs.folder import check_folder, write_pairs
 
@@ -435,6 +437,7 @@ def pairs(
 
 
 @aio.facade
+@spelling_out(SFTOptions, RewardOptions, PPOOptions, DPOOptions)
 def train(
     stage: Stage,
     *,

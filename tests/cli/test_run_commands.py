@@ -149,6 +149,15 @@ def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path,
     assert file.read().column("sample").to_pylist() == samples
 
 
+def test_export_writes_a_table_for_a_paper(cli, tmp_path: Path):
+    cli("run", *SMALL, "--out", "r")
+
+    assert "booktabs" in cli("run", "export", "r", "--format", "latex").out
+    assert r"\toprule" in (tmp_path / "r" / "metrics.tex").read_text(encoding="utf-8")
+    refused = cli("run", "export", "r", "--table", "turns", "-o", "turns.tex")
+    assert (refused.code, "metrics and effects" in refused.err) == (2, True)
+
+
 def test_export_of_metrics_and_effects(cli):
     cli("run", *SMALL, "--method", "default", "--method", "cot", "--out", "r")
 

@@ -34,6 +34,8 @@ def test_it_runs_and_shows_tables_charts_and_answers(tmp_path: Path):
         for output in cell.outputs
         if output.output_type == "execute_result" and "text/html" in output.data
     ]
+    bars = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert any("<progress" in output.get("data", {}).get("text/html", "") for output in bars)
     assert len(pages) == 6
     assert sum("<svg" in page and "<table" in page for page in pages) == 2
     assert "I cannot answer that." in pages[4]

@@ -1,6 +1,8 @@
 """Results as a notebook shows them: short texts, escaped tables and charts, data frames, the report."""
 
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -80,6 +82,56 @@ def test_a_study_shows_verdicts_a_chart_and_a_table():
     assert [text for text in found.texts if text.endswith(":")] == ["✕ Worse:", "✓ Better:"]
     assert "88.1 [85.5, 90.7]" in found.texts
     assert not any(name.startswith("on") for name in found.attributes)
+
+
+def test_a_figure_has_every_arm_and_is_saved_for_a_paper(tmp_path: Path):
+    figure = sample().figure("accuracy_ambig")
+
+    saved = figure.save(tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+    assert figure._repr_svg_().startswith("<svg")
+    assert saved.count("<circle") == len(sample().arms)
+    assert "Accuracy, ambiguous" in saved
+    assert "currentColor" not in saved
+    with pytest.raises(UsageError, match=r"saved as \.svg or \.png"):
+        figure.save(tmp_path / "figure.gif")
+    with pytest.raises(UsageError, match="no metric named 'accuracy'"):
+        sample().figure("accuracy")
+
+
+def test_a_figure_is_saved_as_png(tmp_path: Path):
+    pytest.importorskip("resvg_py", reason="the extra `figures` is not installed")
+
+    saved = sample().figure().save(tmp_path / "figure.png", width=800).read_bytes()
+
+    assert saved.startswith(b"\x89PNG")
+    assert int.from_bytes(saved[16:20], "big") == 800
+
+
+@pytest.mark.parametrize("table", ["metrics", "effects"])
+def test_latex_has_every_row_and_escapes_what_latex_reads(table: str):
+    text = study_of(replace(study(), title="50 % of a_b & c"), [], ()).to_latex(table, label="tab:bias")
+
+    rows = text.partition("midrule")[2].partition("\\bottomrule")[0].strip().splitlines()
+    assert all(row.endswith(r"\\") for row in rows)
+    assert len(rows) >= len(sample().arms) - 1
+    assert re.search(r"(?<!\\)[%&_#]", text.replace(" & ", "")) is None
+    assert "−" not in text
+    assert r"\label{tab:bias}" in text
+
+
+@pytest.mark.parametrize("table", ["metrics", "effects"])
+def test_latex_compiles(table: str, tmp_path: Path):
+    compiler = shutil.which("pdflatex") or shutil.which("tectonic")
+    if compiler is None:
+        pytest.skip("neither pdflatex nor tectonic is installed")
+    head = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+    (tmp_path / "t.tex").write_text(f"{head}{sample().to_latex(table)}\\end{{document}}\n", encoding="utf-8")
+
+    done = subprocess.run([compiler, "t.tex"], cwd=tmp_path, capture_output=True, text=True, input="", check=False)
+
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "t.pdf").exists()
 
 
 def test_an_undefined_headline_has_no_mark():

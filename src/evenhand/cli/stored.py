@@ -19,7 +19,7 @@ from evenhand.cli.progress import FAILED, STOPPED, shown_count
 from evenhand.cli.request import AllowCallOption, SkipDamagedOption, check_file
 from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, MissingExtraError, UsageError
-from evenhand.core.files import json_object
+from evenhand.core.files import json_object, write_text
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs import remote
@@ -36,6 +36,7 @@ from evenhand.studies.samples import Step, find_sample, story
 
 INSPECT = "eval"
 """The format of Inspect's logs."""
+LATEX = "latex"
 
 
 class ExportCommand(SkipDamagedOption):
@@ -45,9 +46,10 @@ class ExportCommand(SkipDamagedOption):
     content: str | None = option(None, "What to write (default outcomes).", flag="--table", choices=TABLES)
     file_format: str | None = option(
         None,
-        "Default: by the ending of --out, else csv. datasets: a folder for that package; eval: logs of Inspect.",
+        "Default: by the ending of --out, else csv. datasets: a folder for that package; eval: logs of Inspect; "
+        "latex: a table of metrics or effects for a paper.",
         flag="--format",
-        choices=(*FORMATS, INSPECT),
+        choices=(*FORMATS, INSPECT, LATEX),
     )
     out: Path | None = option(None, "The file (default TABLE.FORMAT in the run).", short="-o")
     usage: bool = option(False, "Add calls, tokens, money and time to outcomes.")
@@ -63,6 +65,7 @@ def export(request: ExportCommand) -> None:
       evenhand run export runs/first
       evenhand run export runs/first --table turns --out turns.parquet
       evenhand run export runs/first --format datasets --out outcomes    (then: datasets.load_from_disk("outcomes"))
+      evenhand run export runs/first --format latex --out table.tex      (metrics; or --table effects)
       evenhand run export runs/first --format eval     (then: inspect view --log-dir runs/first/inspect)
 
     The columns and their types are documented on the page "Tables". Evidence is what its methods searched for and
@@ -70,11 +73,16 @@ def export(request: ExportCommand) -> None:
     """
     table = request.content
     ending = request.out.suffix.removeprefix(".") if request.out else ""
-    chosen = request.file_format or (ending if ending in (*FORMATS, INSPECT) else "csv")
+    chosen = request.file_format or {"tex": LATEX}.get(ending, ending if ending in (*FORMATS, INSPECT) else "csv")
     if chosen == INSPECT:
         if table or request.usage:
             raise UsageError("A log of Inspect holds all that the run stored; remove --table and --usage.")
         _write_logs(request.run, request.out or request.run / "inspect", request.skip_damaged)
+        return
+    if chosen == LATEX:
+        target = request.out or request.run / f"{table or 'metrics'}.tex"
+        write_text(target, api.compare(request.run).to_latex(table or "metrics"))
+        click.echo(f"{target}: a table for LaTeX (\\usepackage{{booktabs}})")
         return
     table = table or TABLES[0]
     if chosen != "datasets":

@@ -317,6 +317,31 @@ def taking(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, 
     return decorate
 
 
+def spelling_out(*requests: type[Request]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator: the signature names the fields of these requests in place of `**options`.
+
+    A field that not all of them have, or that has another default in each, shows None: the one of the stage counts.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        found = inspect.signature(function)
+        own = [each for each in found.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        fields: dict[str, list[inspect.Parameter]] = {}
+        for request in requests:
+            for name, parameter in request.signature().parameters.items():
+                if name not in found.parameters:
+                    fields.setdefault(name, []).append(parameter)
+        for several in fields.values():
+            same = len(several) == len(requests) and all(each.default == several[0].default for each in several)
+            default = several[0].default if same and several[0].default is not inspect.Parameter.empty else None
+            own.append(several[0].replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
+        made: Any = function
+        made.__signature__ = found.replace(parameters=own)
+        return function
+
+    return decorate
+
+
 def bare_type(annotation: Any) -> Any:
     """Return a field's type without what is added to it: None as an alternative, and validators."""
     while True:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.files import write_bytes, write_text
 from evenhand.core.format import DASH, count, finite, interval, money, number, plural
+from evenhand.core.progress import Observer, Progress
 from evenhand.core.untrusted import clean
 from evenhand.show.chart import Axis, Lane, axis_for
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, sentences
+from evenhand.show.sections.comparison import effect_table
 from evenhand.show.sections.overview import meaning_html
-from evenhand.show.table import Content, Table, Tabular, columns, measured, notebook_html
-from evenhand.show.view import View, lead_lanes, look_of, metric_hint, metric_title, total_usage, view_of
+from evenhand.show.table import Content, Table, Tabular, columns, latex, measured, notebook_html
+from evenhand.show.view import View, lead_lanes, look_of, metric_hint, metric_lanes, metric_title, total_usage, view_of
 from evenhand.studies.export import TABLES, table_rows
 from evenhand.studies.results import ArmResult, Finding, StudyResult, estimate_text, few_clusters
 from evenhand.studies.samples import shown_samples
@@ -56,6 +61,18 @@ class Study(StudyResult, Tabular):
             raise UsageError(f"A study has no table {table!r}; it has {', '.join(TABLES)}.")
         return table_rows(self, self.runs, table)
 
+    def figure(self, metric: str | None = None) -> Figure:
+        """A metric of every arm with its interval, by default that of the first finding; shows itself in a notebook."""
+        if metric is not None and metric not in (known := [each.name for each in self.metrics]):
+            raise UnknownNameError("metric", metric, known)
+        return Figure(str(lead_chart(view_of(self), metric)))
+
+    def to_latex(self, table: str = "metrics", *, label: str = "") -> str:
+        """The main metrics of each arm (`metrics`) or the paired differences (`effects`) as a table for a paper."""
+        if table not in LATEX_TABLES:
+            raise UsageError(f"LaTeX is written of {' and '.join(LATEX_TABLES)}, not of {table}.")
+        return study_latex(self, table, label)
+
     def save(self, path: str | Path, *, samples: int = 300) -> Path:
         """Write the HTML report, with up to `samples` samples in it."""
         from evenhand.show.report import write_report
@@ -63,6 +80,65 @@ class Study(StudyResult, Tabular):
         target = html_file(path)
         write_report(self, shown_samples(list(self.runs), samples, scorers=self.counted), target)
         return target
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart as SVG: shows itself in a notebook, and is saved as .svg or .png."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path, *, width: int = 2160) -> Path:
+        """Write the figure; a PNG file is `width` pixels wide and needs the extra `figures`."""
+        target = Path(path)
+        # Files have no page around them: black on white, in a font that is there.
+        plain = self.svg.replace("currentColor", "#000").replace("max-width:100%;font:13px sans-serif", "")
+        plain = plain.replace("<svg", '<svg font-family="Helvetica, Arial, sans-serif" font-size="13"', 1)
+        match target.suffix.lower():
+            case ".svg":
+                write_text(target, plain)
+            case ".png":
+                try:
+                    from resvg_py import svg_to_bytes
+                except ImportError as error:
+                    raise MissingExtraError("figures in PNG", "figures") from error
+                write_bytes(target, bytes(svg_to_bytes(svg_string=plain, width=width, background="white")))
+            case _:
+                raise UsageError(f"A figure is saved as .svg or .png, not as {target.name}.")
+        return target
+
+
+LATEX_TABLES = ("metrics", "effects")
+
+
+def study_latex(study: StudyResult, table: str, label: str = "") -> str:
+    """The main metrics of each arm, or the paired differences, in LaTeX."""
+    return latex(_arms(view_of(study)) if table == "metrics" else effect_table(study), label)
+
+
+_EVERY_SECONDS = 0.5
+
+
+def watching() -> Observer | None:
+    """In a notebook, an observer that shows a run's progress as a bar below the cell; elsewhere None."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display  # pyright: ignore
+
+    handle: Any = display(Progress(), display_id=True)  # pyright: ignore
+    shown = 0.0
+
+    def watch(progress: Progress) -> None:
+        nonlocal shown
+        if progress.done == progress.total or monotonic() - shown > _EVERY_SECONDS:
+            shown = monotonic()
+            handle.update(progress)
+
+    return watch
 
 
 def study_of(result: StudyResult, runs: Sequence[Path], counted: Sequence[str]) -> Study:
@@ -119,9 +195,9 @@ def _arms(view: View) -> Table:
     return Table(view.study.title, columns("Arm", *titles, "n", "Calls", "Money"), rows)
 
 
-def lead_chart(view: View) -> Html:
-    """The metric of the first finding, with the interval of every arm."""
-    metric, found = lead_lanes(view)
+def lead_chart(view: View, name: str | None = None) -> Html:
+    """The metric of the first finding, or the one that is named, with the interval of every arm."""
+    metric, found = lead_lanes(view) if name is None else metric_lanes(view, name)
     values = [value for _, lane in found for value in (lane.value, lane.low, lane.high)]
     if not any(finite(value) is not None for value in values):
         return Html("")
@@ -132,7 +208,10 @@ def lead_chart(view: View) -> Html:
         "svg",
         _label(metric_title(metric) + (f" ({hint})" if hint else ""), 0, 16, bold=True),
         [_tick(axis, tick, height) for tick in axis.ticks],
-        [_lane(view, axis, arm, lane, _LANE * (place + 1.5)) for place, (arm, lane) in enumerate(found)],
+        [
+            _lane(axis, arm, lane, _LANE * (place + 1.5), view.digits[metric.name])
+            for place, (arm, lane) in enumerate(found)
+        ],
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {_WIDTH} {height}",
         width=_WIDTH,
@@ -159,10 +238,10 @@ def _tick(axis: Axis, tick: float, height: float) -> list[Node]:
     return [line, _label(number(tick, axis.digits), x, height - 8, anchor="middle")]
 
 
-def _lane(view: View, axis: Axis, arm: ArmResult, lane: Lane, y: float) -> list[Node]:
+def _lane(axis: Axis, arm: ArmResult, lane: Lane, y: float, digits: int) -> list[Node]:
     label = arm.label if len(arm.label) <= _LONGEST_LABEL else f"{arm.label[: _LONGEST_LABEL - 1]}…"
     value, low, high = finite(lane.value), finite(lane.low), finite(lane.high)
-    shown = interval(value, low, high, view.digits[view.study.lead])
+    shown = interval(value, low, high, digits)
     parts: list[Node] = [_label(label, 0, y + 4), _label(shown, _RIGHT + 14, y + 4)]
     if low is not None and high is not None:
         ends = {"x1": _x(axis, low), "x2": _x(axis, high), "y1": f"{y:g}", "y2": f"{y:g}"}

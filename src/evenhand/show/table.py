@@ -1,4 +1,4 @@
-"""A table as a value, and how it is written as HTML, in a notebook, as CSV and as Markdown; `terminal` prints it.
+"""A table as a value, and how it is written as HTML, in a notebook, as CSV, Markdown and LaTeX; `terminal` prints it.
 
 A row is a sequence of cells: plain text, or a `Cell` with the number behind it. Every renderer escapes all text.
 """
@@ -342,6 +342,70 @@ def markdown(table: Table) -> str:
 def markdown_text(text: str) -> str:
     """One line of text that Markdown shows literally."""
     return escape(" ".join(clean(text).split())).translate(_MARKDOWN)
+
+
+_LATEX = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        **{char: rf"\ensuremath{{{char}}}" for char in "<>|"},
+        **dict.fromkeys("✓✕●≈○!", ""),  # the word beside them says it
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "−": r"\ensuremath{-}",
+        "≥": r"\ensuremath{\geq}",
+        "≤": r"\ensuremath{\leq}",
+        "±": r"\ensuremath{\pm}",
+        "→": r"\ensuremath{\rightarrow}",
+        "↑": r"\ensuremath{\uparrow}",
+        "↓": r"\ensuremath{\downarrow}",
+        "×": r"\ensuremath{\times}",
+        "…": r"\dots{}",
+        "–": "--",
+        "“": "``",
+        "”": "''",
+        "\u202f": r"\,",
+        "\u00a0": "~",
+    }
+)
+
+
+def latex(table: Table, label: str = "") -> str:
+    """The table in LaTeX, for a paper: a float with caption, which needs the package booktabs."""
+    kinds = "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = [[f"{column.title} ({column.hint})" if column.hint else column.title for column in table.columns]]
+    lines += [[text_of(cell) for cell in row] for row in table.rows]
+    head, *rows = (_latex_row(line, len(kinds)) for line in lines)
+    title = table.title if table.title.endswith(("?", ".")) else f"{table.title}."
+    return "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"  \centering",
+            rf"  \caption{{{latex_text(title)} 95\,\% intervals in brackets.}}",
+            *([rf"  \label{{{label}}}"] if label else []),
+            rf"  \begin{{tabular}}{{{kinds}}}",
+            r"    \toprule",
+            f"    {head}",
+            r"    \midrule",
+            *(f"    {row}" for row in rows),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _latex_row(line: Sequence[str], width: int) -> str:
+    shown = [latex_text(text) for text in line]
+    if len(line) == 1:  # a heading inside the table
+        shown = [rf"\multicolumn{{{width}}}{{l}}{{\textit{{{shown[0]}}}}}"]
+    return " & ".join(shown) + r" \\"
+
+
+def latex_text(text: str) -> str:
+    """One line of text that LaTeX shows literally."""
+    return " ".join(clean(text).translate(_LATEX).split())
 
 
 # --- data frames ---

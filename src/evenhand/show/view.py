@@ -156,11 +156,16 @@ def lead_lanes(view: View) -> tuple[MetricInfo, list[tuple[ArmResult, Lane]]]:
     """The metric of the first finding as its sentence tells it, perhaps as 100 % less the value, and each arm's."""
     metric = view.info(view.study.lead)
     if not metric.meaning.rest:
-        return metric, [(arm, lane_for(view, arm, metric.name, ALL)) for arm in view.arms]
+        return metric_lanes(view, metric.name)
     other = {"higher": "lower", "lower": "higher"}.get(metric.better or "")
     chance = None if metric.chance is None else 100 - metric.chance
     turned = replace(metric, title=metric.meaning.rest, better=other, chance=chance)
     return turned, [(arm, _rest_lane(view, arm, metric.name)) for arm in view.arms]
+
+
+def metric_lanes(view: View, metric: str) -> tuple[MetricInfo, list[tuple[ArmResult, Lane]]]:
+    """A metric, and each arm's value of it."""
+    return view.info(metric), [(arm, lane_for(view, arm, metric, ALL)) for arm in view.arms]
 
 
 def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
