@@ -13,24 +13,25 @@ from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing
 
-RATINGS = ["settled", "support", "fluency", "coherence", "relevance", "helpfulness", "harm"]
+EVIDENCE = ["settled", "support", "rated_support", "rated_settled"]
+RATINGS = [*EVIDENCE, "fluency", "coherence", "relevance", "helpfulness", "harm"]
 
 
 async def test_a_judge_that_sees_everything_gets_thresholds_between_what_it_tells_apart():
     found = await calibrate(FunctionModel(seeing), contrasts())
 
     assert [each.rating for each in found] == RATINGS
-    assert [each.auc for each in found] == [1.0] * 7
-    assert [each.threshold for each in found] == [pytest.approx(0.5)] * 7
-    assert [each.unscored for each in found] == [0] * 7
+    assert [each.auc for each in found] == [1.0] * 9
+    assert [each.threshold for each in found] == [pytest.approx(0.5)] * 9
+    assert [each.unscored for each in found] == [0] * 9
 
 
 async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_threshold():
     found = await calibrate(FunctionModel(constant), contrasts())
 
-    assert [each.auc for each in found] == [0.5] * 7
-    assert [each.threshold for each in found] == [None] * 7
-    assert [curve_of(each) for each in found] == [None] * 7
+    assert [each.auc for each in found] == [0.5] * 9
+    assert [each.threshold for each in found] == [None] * 9
+    assert [curve_of(each) for each in found] == [None] * 9
 
 
 async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():

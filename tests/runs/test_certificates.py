@@ -13,6 +13,7 @@ from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
 from evenhand.papers.claims import moves
 from evenhand.papers.reading import read_paired_arms
+from evenhand.papers.stardtox.tables import steering_fault
 from evenhand.runs.dry import forecast
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
@@ -145,3 +146,34 @@ def _controls_of() -> int:
 
     scorer = OpinionScorer(FunctionModel(seeing))
     return len(scorer_test(scorer, in_run=True).contrasts()) + 1
+
+
+@pytest.mark.parametrize(("quality", "crosses"), [(80, False), (65, True)])
+async def test_a_method_whose_judge_never_crosses_its_threshold_says_that_what_it_revises_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quality: int, crosses: bool
+):
+    """The judge rates good continuations 73 and poor ones 58, as a small model does; 80 is beyond its scale."""
+
+    def rating(messages: Sequence[Message], _params: Params) -> str:
+        about = rated(messages)
+        if about is None:
+            return "went home and made some tea for everybody."
+        value = 73 if about[1].high else 58
+        return json.dumps(dict.fromkeys(("fluency", "coherence", "relevance", "helpfulness"), value))
+
+    class Rating(FunctionModel):
+        def __init__(self, name: str, options: object) -> None:
+            super().__init__(rating, spec=f"rating/{name}")
+
+    monkeypatch.setitem(PROVIDERS._things, "rating", Rating)
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
+    method = f"stardtox:quality={quality},calibration=none,candidates=1"
+    plan = make_plan({"benchmark": "realtoxicity_builtin", "limit": 3, "methods": [method], "models": ["rating/x"]})
+
+    await run_plan(plan, tmp_path / "r", Settings())
+
+    said = [each for each in study([tmp_path / "r"]).caveats if "revises cannot be told" in each]
+    assert bool(said) is not crosses
+    assert crosses or "never crosses the threshold of 80 (it rates 58 to 73)" in said[0]
+    fault = steering_fault(tmp_path / "r", lambda key: key.method == "stardtox")
+    assert bool(fault) is not crosses

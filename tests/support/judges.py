@@ -53,6 +53,9 @@ def seeing(messages: Sequence[Message], _params: Params) -> str:
     if "Possible answer:" in text:
         asked = tuple(re.findall(r"^(?:Passage|Question|Possible answer): (.*)$", text, re.MULTILINE))
         return "Yes" if asked in _proved() else "No"
+    if '"settled"' in text:
+        told = _rating(tuple(shown) in _proved())
+        return json.dumps({"settled": told, "support": told, "evidence": "none"})
     found = rated(messages)
     if found is not None:
         return judged(text, *found)
@@ -104,7 +107,7 @@ def _rating(high: bool) -> int:
 def constant(messages: Sequence[Message], _params: Params) -> str:
     if "Possible answer:" in messages[-1].content:
         return "No"
-    names = (*_RATINGS, "harm")
+    names = (*_RATINGS, "harm", "settled", "support", "evidence")
     return json.dumps(dict.fromkeys(names, 70))
 
 

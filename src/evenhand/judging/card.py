@@ -138,6 +138,8 @@ class JudgeTest:
     """Other commands whose options depend on the judge."""
     used: Callable[[Any], Sequence[str]] | None = None
     """The ratings that are used with given options; None: all."""
+    limits: Callable[[Any, SampleKind], Mapping[str, float]] = lambda _options, _kind: {}
+    """(options, kind of samples) → rating → the threshold that the method applies to it."""
 
 
 async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = ignore) -> list[Calibration]:
@@ -215,6 +217,10 @@ class Curve(BaseModel):
     def probability(self, rating: float) -> float:
         return sigmoid(self.slope * log_odds(rating) + self.intercept)
 
+    def rating(self, probability: float) -> float:
+        """The rating that has this probability."""
+        return sigmoid((log_odds(probability) - self.intercept) / self.slope) if self.slope else probability
+
 
 class JudgeCard(BaseModel):
     """What is known of a model as a judge."""
@@ -236,6 +242,10 @@ class JudgeCard(BaseModel):
     def probability(self, name: str, rating: float) -> float:
         """The rating as a probability; as it is where the card has no curve for it."""
         return self.curves[name].probability(rating) if name in self.curves else rating
+
+    def rating(self, name: str, probability: float) -> float:
+        """The rating that has this probability; the same number where the card has no curve for it."""
+        return self.curves[name].rating(probability) if name in self.curves else probability
 
 
 NO_CARD = JudgeCard(model="")

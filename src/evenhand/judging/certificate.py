@@ -79,12 +79,15 @@ class Certificate:
         if self.by_length is not None and not 1 - BY_LENGTH < self.by_length < BY_LENGTH:
             longer = "longer" if self.by_length > 0.5 else "shorter"
             found.append(f"rates {longer} texts higher whatever they say (AUC {number(self.by_length, 2)})")
-        if self.threshold is not None and self.scale is not None:
-            low, high = self.scale
-            if not low <= self.threshold <= high:
-                used = f"{_points(low)} to {_points(high)}"
-                found.append(f"never crosses the threshold of {_points(self.threshold)} (it rates {used})")
-        return found
+        return [*found, self.beyond] if self.beyond else found
+
+    @property
+    def beyond(self) -> str:
+        """That the threshold is outside the scale which the judge uses; empty if it is not."""
+        if self.threshold is None or self.scale is None or self.scale[0] <= self.threshold <= self.scale[1]:
+            return ""
+        used = " to ".join(map(_points, self.scale))
+        return f"never crosses the threshold of {_points(self.threshold)} (it rates {used})"
 
     @property
     def sees(self) -> bool:
@@ -110,9 +113,7 @@ def certificate_of(note: Mapping[str, Any]) -> Certificate:
     return Certificate(**known)
 
 
-def certified(
-    found: Calibration, judge: str, *, reading: str = "expected", chosen: bool = False, threshold: float | None = None
-) -> Certificate:
+def certified(found: Calibration, judge: str, *, reading: str = "expected", chosen: bool = False) -> Certificate:
     """Return what the ratings of the controls show; with `chosen`, the reading was chosen by the tuning half."""
     known = [each for each in found.texts if each.counts]
     halves = [_area(each for each in known if _held_out(each) is half) for half in (False, True)]
@@ -133,9 +134,7 @@ def certified(
         None,
         found.unscored,
         len(found.texts),
-        threshold,
-        {},
-        _version(found),
+        version=_version(found),
     )
 
 

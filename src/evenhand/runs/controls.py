@@ -9,8 +9,18 @@ from datetime import UTC, datetime
 from evenhand.benchmarks.base import Benchmark
 from evenhand.core.errors import ModelError, UnknownNameError
 from evenhand.core.progress import Count, ignore
-from evenhand.core.types import Message, Params
-from evenhand.judging.card import Contrast, JudgeCard, JudgeTest, calibrate, curve_of
+from evenhand.core.types import Message, Params, SampleKind
+from evenhand.judging.card import (
+    NO_CARD,
+    Calibrated,
+    Calibration,
+    Contrast,
+    JudgeCard,
+    JudgeTest,
+    calibrate,
+    curve_of,
+    load_card,
+)
 from evenhand.judging.certificate import Certificate, certified
 from evenhand.judging.instruments import (
     USUAL,
@@ -171,6 +181,10 @@ class Due:
     judge: str
     model: Model | None
     """None for scorers, which have theirs."""
+    metrics: frozenset[str] | None = None
+    """The ratings that metrics rest on; None: all. A method may be steered by others."""
+    limits: tuple[tuple[str, str, float], ...] = ()
+    """(rating, arm, threshold that its method applies), as the judge rates."""
 
 
 def resting(benchmark: Benchmark) -> list[str]:
@@ -190,14 +204,31 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
             found[scorer.id, ""] = Due(scorer.id, test, scorer.spec, None)
     for each in arms:
         test = each.method.calibration
-        if test is None or benchmark.kind not in test.kinds:
+        if test is None:
             continue
+        limits = _limits(test, each, benchmark.kind)
         used = test.used(each.options) if test.used is not None else _ratings(test)
-        names = [name for name in used if name in wanted]
+        names = [name for name in used if name in wanted and benchmark.kind in test.kinds]
         model = each.models.get(JUDGE) or each.models[BASE]
-        if names and (each.method.name, model.spec) not in found:
-            found[each.method.name, model.spec] = Due(each.method.name, _only(test, names), model.spec, model)
+        key = (each.method.name, model.spec)
+        if not names and not limits and key not in found:
+            continue
+        known = found.get(key) or Due(each.method.name, test, model.spec, model, frozenset())
+        metrics, limits = (known.metrics or frozenset()) | {*names}, [*known.limits, *limits]
+        needed = _only(test, {*metrics, *(rating for rating, _, _ in limits)})
+        found[key] = replace(known, test=needed, metrics=metrics, limits=tuple(limits))
     return list(found.values())
+
+
+def _limits(test: JudgeTest, each: LoadedArm, kind: SampleKind) -> list[tuple[str, str, float]]:
+    """Return the thresholds of an arm's method, as its judge rates: a card's probabilities are translated back."""
+    judge = (each.models.get(JUDGE) or each.models[BASE]).spec
+    options = each.options
+    card = load_card(options.calibration, judge) if isinstance(options, Calibrated) else NO_CARD
+    return [
+        (rating, f"{each.method.name}, arm {each.arm.number}", card.rating(rating, limit))
+        for rating, limit in test.limits(options, kind).items()
+    ]
 
 
 async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate]:
@@ -216,10 +247,33 @@ async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate
         if not texts[place] or await _is_down(model, texts[place][0]):
             continue
         for calibration in await calibrate(model, texts[place], one):
-            rating = calibration.rating.rpartition(".")[2]
-            certificate = certified(replace(calibration, rating=f"{each.source}.{rating}"), each.judge)
-            found.append(certificate)
+            found += _certificates(each, calibration)
     return found
+
+
+def _certificates(due: Due, calibration: Calibration) -> list[Certificate]:
+    """What controls show of one rating: for the metrics that rest on it, or for each arm that it steers."""
+    rating = calibration.rating.rpartition(".")[2]
+    plain = certified(replace(calibration, rating=f"{due.source}.{rating}"), due.judge)
+    limited = [(arm, replace(plain, threshold=limit)) for name, arm, limit in due.limits if name == rating]
+    if due.metrics is None or rating in due.metrics:
+        each = [one for _, one in limited]
+        return [next((one for one in each if one.beyond), each[0] if each else plain)]
+    return [replace(one, rating=f"{arm}.{rating}") for arm, one in limited]
+
+
+def steering_caveats(certificates: Sequence[Certificate]) -> list[str]:
+    """Say which arms are steered by a judge that does not see what it rates, or never crosses the threshold."""
+    found: dict[str, list[str]] = {}
+    for each in certificates:
+        source, _, rating = each.rating.rpartition(".")
+        if ", arm " in source and each.faults:
+            found.setdefault(source, []).append(f"{rating}: the judge {each.beyond or each.faults[0]}")
+    return [
+        f"What {source} revises cannot be told, since it is steered by a judge that cannot be believed "
+        f"({'; '.join(faults)})"
+        for source, faults in found.items()
+    ]
 
 
 async def _is_down(model: Model, contrast: Contrast) -> bool:

@@ -38,6 +38,7 @@ from evenhand.core.types import (
 )
 from evenhand.core.version import versions
 from evenhand.judging.card import card_caveats
+from evenhand.judging.certificate import certificate_of
 from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import Method
 from evenhand.models.base import Model, close_all
@@ -46,7 +47,7 @@ from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
 from evenhand.models.request import request_key
 from evenhand.runs import own
-from evenhand.runs.controls import certify, due_before, off_caveat
+from evenhand.runs.controls import certify, due_before, off_caveat, steering_caveats
 from evenhand.runs.parts import (
     LoadedArm,
     Settings,
@@ -250,6 +251,7 @@ class Runner:
                 caveats.update(self._searches.caveats())
                 caveats.update(self._about_judges(arms))
                 caveats.update(off_caveat(self.plan, self._benchmark))
+                caveats.update(steering_caveats([certificate_of(each) for each in store.get("certificates") or ()]))
                 caveats.update(each.caveat for each in self.plan.fitted() if each.caveat)
                 caveats.update([] if self.settings.shard is None else [self.settings.shard.caveat])
                 caveats.update(store.get("caveats") or ())

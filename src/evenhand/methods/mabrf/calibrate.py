@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from evenhand.core.types import Sample, Unscored
+from evenhand.core.types import Sample, SampleKind, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.judging.card import Calibration, Contrast, JudgeTest
 from evenhand.judging.controls import NONSENSE, REFUSAL, Control, construct
@@ -154,4 +154,13 @@ def _used(options: Any) -> list[str]:
     return [BIAS, RELEVANCY, LOOK if options.look else GROUNDED]
 
 
-CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options, used=_used)
+def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
+    """A bound at the end of its scale does not count."""
+    if kind != "choice":
+        return {}
+    ground = {LOOK if options.look else GROUNDED: options.grounded} if options.grounded > 1 else {}
+    bias = {BIAS: options.accept} if options.accept < 10 and not options.look else {}
+    return {name: (limit - 1) / 9 for name, limit in {**ground, **bias}.items()}
+
+
+CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options, used=_used, limits=_limits)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evenhand.core.types import Sample, Unscored
+from evenhand.core.types import Sample, SampleKind, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.evaluators.judged import (
     HELPFULNESS,
@@ -20,14 +20,19 @@ from evenhand.evaluators.judged import (
     chat_messages,
     chat_rubric,
     p_proved,
+    support_messages,
+    support_rubric,
 )
 from evenhand.judging.card import Contrast, JudgeTest, rated_by
 from evenhand.judging.controls import NONSENSE, OTHER, REFUSAL, SHUFFLED, Control, construct
+from evenhand.judging.judge import judge
 from evenhand.judging.rubric import Ratings
 from evenhand.judging.scorers import QUALITIES, quality_messages, quality_rubric
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 
+RATED_SUPPORT, RATED_SETTLED = "rated_support", "rated_settled"
+"""The evidence rated in numbers, which takes the place of a probability with `evidence=rating`."""
 PASSAGES = 30
 """Number of built-in passages, each judged with and without the fact that settles the question."""
 _FLUENT = ("fluency", "coherence")
@@ -60,10 +65,10 @@ def _proof_jobs() -> Iterator[Contrast]:
     both = [pair for pair in pairs.values() if len(pair) == 2]
     for number, pair in enumerate(random.Random(0).sample(both, min(PASSAGES, len(both)))):
         for condition in ("disambig", "ambig"):
-            yield _proof_job(pair[condition], held_out=number % 2 == 1)
+            yield from _proof_job(pair[condition], held_out=number % 2 == 1)
 
 
-def _proof_job(row: Mapping[str, Any], *, held_out: bool) -> Contrast:
+def _proof_job(row: Mapping[str, Any], *, held_out: bool) -> Iterator[Contrast]:
     options = tuple(str(row[f"ans{index}"]) for index in range(3))
     right = options[int(row["label"])]
     people = [each for each in options if not abstains(each)]
@@ -82,7 +87,21 @@ def _proof_job(row: Mapping[str, Any], *, held_out: bool) -> Contrast:
     by_person = [(f"{SUPPORT}/{person}", person == right) for person in people]
     told = right in people
     control = Control(row["context"], row["question"], "told" if told else "not told", told, held_out=held_out)
-    return Contrast(sample, rate, [(SETTLED, told), *by_person], control)
+    yield Contrast(sample, rate, [(SETTLED, told), *by_person], control)
+    yield _rated_job(sample, right if told else people[0], control)
+
+
+def _rated_job(sample: Sample, person: str, control: Control) -> Contrast:
+    """Rates the evidence for a person in numbers: the right one, or any where the passage does not tell."""
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        ratings = await judge(session, support_rubric(), support_messages(sample, person), agent="judge")
+        if isinstance(ratings, Unscored):
+            return ratings
+        values = {f"rated_{name}": value for name, value in ratings.values.items()}
+        return Ratings(values, values)
+
+    return Contrast(sample, rate, [(RATED_SUPPORT, control.high), (RATED_SETTLED, control.high)], control)
 
 
 def _quality_jobs() -> Iterator[Contrast]:
@@ -111,4 +130,18 @@ def _harm_jobs() -> Iterator[Contrast]:
         yield rated_by(sample, bias_rubric(), messages, [("harm", control.high)], control)
 
 
-CALIBRATION = JudgeTest("judge for stardtox", contrasts)
+def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
+    """The thresholds of the evaluators that judge this kind of samples; evidence that is rated has no card."""
+    if not options.own_evaluators:
+        return {}
+    if kind == "choice":
+        names = {RATED_SUPPORT: options.support, RATED_SETTLED: options.settled}
+        if options.evidence == "proof":
+            names = {SUPPORT: options.support, SETTLED: options.settled}
+        return {name: limit / 100 for name, limit in names.items()}
+    harm = {"harm": options.toxicity} if options.bias == "llm" else {}
+    rated = QUALITIES if options.performance and kind == "completion" else ()
+    return {**harm, **dict.fromkeys(rated, options.quality / 100)}
+
+
+CALIBRATION = JudgeTest("judge for stardtox", contrasts, limits=_limits)

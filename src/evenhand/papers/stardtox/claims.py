@@ -25,6 +25,7 @@ from evenhand.papers.stardtox.tables import (
     find_arm,
     published_change,
     settled_after_first,
+    steering_fault,
 )
 from evenhand.studies.results import ArmResult, StudyResult, estimate_text
 from evenhand.studies.tally import ALL
@@ -208,6 +209,8 @@ def _steering_costs(run: Tested, own: Arm) -> Finding:
 
 
 def _settled(run: Tested, own: Arm) -> Finding:
+    if fault := steering_fault(run.folder, own.fits):
+        return untold(fault)
     found = settled_after_first(run.folder, own.fits)
     if found is None or found.low is None or found.high is None:
         return untold("nothing was refined")

@@ -22,6 +22,7 @@ from evenhand.papers.base import (
     preset_of,
     published,
 )
+from evenhand.runs.controls import steering_caveats
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
 from evenhand.stats import share_interval
@@ -202,6 +203,13 @@ def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimat
     again = share_refined([each for each in reached if each[2]], ALL, 2)
     value, low, high = (None if each is None else 100 - each for each in (again.value, again.high, again.low))
     return Estimate("settled", ALL, value, low, high, again.n)
+
+
+def steering_fault(folder: Path, fits: Callable[[ArmKey], bool]) -> str:
+    """Says why it means nothing how much an arm refines: its judge sees nothing, or never crosses the threshold."""
+    with open_sources([folder]) as (runs, sources):
+        arms = [f", arm {each.arm.number} " for each in sources if fits(each.arm.key)]
+        return next((each for each in steering_caveats(runs[0].certificates()) if any(arm in each for arm in arms)), "")
 
 
 # --- tables and figure ---
