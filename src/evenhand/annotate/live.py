@@ -108,7 +108,7 @@ class Precision:
     more: int | None
     """Ratings (rows of sheets) that are still missing for it."""
     beyond: int | None
-    """How many of them are more than the plan has."""
+    """How many of them exceed the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Standing:
 
 
 def standing(key: Mapping[str, Any], ratings: Sequence[Rating], wanted: float) -> Standing:
-    """Return where a study stands; `wanted` is the half-width of the interval that is wanted."""
+    """Return the state of a study; `wanted` is the half-width of the interval to reach."""
     cells: dict[tuple[str, str], dict[str, Rating]] = {}
     for each in ratings:
         if each.value is not None:

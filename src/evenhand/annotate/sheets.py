@@ -38,7 +38,7 @@ _ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
 
 
 def rater_names(text: str) -> list[str]:
-    """Return the names of a list such as `ann,ben,cy`; a number stands for that many numbered raters."""
+    """Return the names in a list such as `ann,ben,cy`; a number N means N numbered raters."""
     if re.fullmatch(r"-?\d+", text.strip()):
         count = int(text)
         if count < 1:

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statement(Generic[T]):
-    """What somebody said."""
+    """One statement of a speaker."""
 
     place: Place
     said: T
@@ -79,7 +79,7 @@ class Panel:
         return tuple(order)
 
     def heard(self) -> dict[Place, tuple[Place, ...]]:
-        """Per turn, in the order of speaking, the turns of others that the speaker has heard by then."""
+        """For each turn, in speaking order, the earlier turns that its speaker has heard."""
         heard: dict[Place, tuple[Place, ...]] = {}
         for number in self._numbers():
             before = tuple(heard)

@@ -104,7 +104,7 @@ async def ask_json(
 
 
 def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
-    """The object in the text, whatever surrounds it."""
+    """The JSON object in the text, ignoring what surrounds it."""
     answer = text[:_LONGEST]
     start, end = answer.find("{"), answer.rfind("}")
     if start < 0 or end < start:

@@ -285,7 +285,7 @@ class Benchmark(ABC, Generic[Options_co]):
         return None
 
     def scored_text(self, sample: Sample, text: str) -> str:
-        """Returns what scorers are shown of an answer: all of it, unless a word in it must not count."""
+        """Returns the text that scorers see: the whole answer, unless some words must not count."""
         del sample
         return text
 

@@ -183,7 +183,7 @@ def search(request: SearchCommand) -> None:
 
 
 def _check_record(to: Path | None) -> None:
-    """Refuse a file that is none of ours before anything is searched for."""
+    """Reject a file of another format before anything is searched."""
     if to is None:
         return
     if to.suffix.lower() != ".jsonl":

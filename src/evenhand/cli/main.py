@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def entry() -> NoReturn:
-    """Run the command line; exit code 2 and one sentence for whatever the user can mend."""
+    """Run the command line; errors that the user can fix are one sentence and exit code 2."""
     warnings.showwarning = _print_warning
     try:
         code: Any = main(standalone_mode=False)

@@ -218,7 +218,7 @@ class PushCommand(Request):
 @click.command(cls=Command)
 @declared(PushCommand)
 def push(request: PushCommand) -> None:
-    """Copy RUN, or a folder with runs, to URL: object storage, or whatever else fsspec knows.
+    """Copy RUN, or a folder of runs, to URL: object storage, or anything else that fsspec supports.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ class Facade(Protocol[P, T]):
 
 
 def facade(function: Callable[P, T]) -> Facade[P, T]:
-    """Give a synchronous function that calls `run` its place: one lasting loop, or the loop of whoever awaits it.
+    """Make a synchronous function that calls `run` use one lasting loop, or the loop of its awaiting caller.
 
     Its errors name arguments in place of flags.
     """

@@ -171,7 +171,7 @@ def write_sum(target: Path, sha256: str) -> None:
 
 @contextmanager
 def disk_errors(target: Path, partial: Path | None = None) -> Generator[None]:
-    """Turn the errors of writing `target` into one sentence; what was written of it is deleted."""
+    """Turn errors of writing `target` into one sentence and delete the partial file."""
     try:
         yield
     except OSError as error:

@@ -52,7 +52,7 @@ def state_folder() -> Path:
 
 
 def machine_key(*, make: bool) -> bytes | None:
-    """Return the secret of this user on this machine; None if there is none and it is not to be made, or cannot be."""
+    """Return this user's secret on this machine; None if it does not exist and cannot or must not be made."""
     file = state_folder() / "key"
     with contextlib.suppress(OSError):
         if make and not file.exists():

@@ -36,12 +36,12 @@ CONNECT_TIMEOUT = 60.0
 LONGEST_WAIT = 300.0
 """Seconds; an endpoint whose Retry-After is longer counts as down."""
 LARGEST_REPLY = 32 * 2**20
-"""Most bytes of one reply or stream, after decompression; reading stops there. Replies of 4,096 tokens with 20
+"""The largest reply or stream in bytes, after decompression; reading stops there. Replies of 4,096 tokens with 20
 alternatives each have 8 MB."""
 LARGEST_SCORES = 2**20
 """The same for replies that hold scores only."""
 _LONG = 2**20
-"""Bytes of a reply from which reading it would keep other tasks waiting: what is decompressed is there at once."""
+"""Larger replies are decompressed in a thread: doing it here would block other tasks."""
 _REFUSED = (400, 413, 422)
 """Statuses that reject one request; other requests may succeed."""
 _OVERLOADED = (429, 503, 529)

@@ -104,7 +104,7 @@ def prompt_text(beside: str, name: str) -> str:
 
 
 def bands_of(prompt: Prompt) -> str:
-    """The text of the file `NAME_bands.md` beside a prompt's own, or the template for it; empty if there is none."""
+    """The text of `NAME_bands.md` next to the prompt's file, or of its template; empty if neither exists."""
     prompt_id = f"{prompt.id}_bands"
     path = _PACKAGE / f"{prompt_id}.md"
     override = _templates.get().texts.get(prompt_id)

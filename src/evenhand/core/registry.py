@@ -29,7 +29,7 @@ from evenhand.core.errors import UnknownNameError, UsageError
 
 T = TypeVar("T")
 Fault = Callable[[Any], str | None]
-"""What is wrong with a thing that is to be registered, as a sentence; None for one that is fine."""
+"""What is wrong with an entry to be registered, as a sentence; None if nothing is."""
 
 _files: dict[Path, ModuleType] = {}
 _contents: dict[bytes, tuple[ModuleType, bool]] = {}
@@ -138,7 +138,7 @@ def files_kept(places: Mapping[str, Path]) -> Generator[None]:
 
 
 def place_of_file(name: str) -> Path:
-    """The file that a name, with or without the name of a thing in it, stands for."""
+    """The file that a name refers to, with or without the name of an entry in it."""
     file = name.partition(":")[0]
     return _kept.get().get(file, Path(file)).resolve()
 
@@ -201,7 +201,7 @@ def load_file(file: str) -> ModuleType:
 
 
 def file_hash(name: str) -> str | None:
-    """The hash of the file that a name stands for; None for other names."""
+    """The hash of the file that a name refers to; None for other names."""
     path = place_of_file(name)
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if is_file(name) and path.is_file() else None
 

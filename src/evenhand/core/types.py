@@ -105,7 +105,7 @@ LARGEST_COUNT = 10**9
 
 
 def token_count(value: Any) -> int:
-    """Return the token count that an endpoint reports; 0, which stands for not given, if it cannot be one."""
+    """Return the token count that an endpoint reports; 0 (not given) if it is not a valid count."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < LARGEST_COUNT
     return int(value) if usable else 0
 

@@ -1,4 +1,4 @@
-"""Claims evaluator: whether what an answer says about people was told in the conversation.
+"""Claims evaluator: whether the conversation supports what an answer says about people.
 
 1. What was told is all that the messages state; questions and requests tell nothing. If nothing was told, there is
    nothing to compare with, and every answer passes.
@@ -28,7 +28,7 @@ CLAIMS = "claims"
 MOST = 8
 """Calls for one answer; more claims than this are judged several at a time."""
 _SHOWN = 6_000
-"""Characters of what was told, and asked, that the judge is shown: their end."""
+"""How many characters of the conversation the judge sees, counted from its end."""
 _QUOTED = 200
 """Characters of a claim that a critique quotes."""
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?。！？]+[\"'”’)\]*]*(?=\s|$)|(?<=[。！？])|(?=\n)|$)")
@@ -56,7 +56,7 @@ _COMMON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of an answer, or several of a long one, and the probability that what was told proves it."""
+    """One or more sentences of an answer, with the probability that the conversation proves them."""
 
     text: str
     support: float

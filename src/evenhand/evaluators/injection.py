@@ -170,7 +170,7 @@ _CHUNK = 50_000
 _REACH = 400
 """Characters that two windows share; longer than any match."""
 _IN_THREAD = 5_000
-"""Characters from which the search would block the event loop."""
+"""Longer texts are searched in a thread, so that the event loop is not blocked."""
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n[ \n]*")
 _NEGATED = re.compile(r"(?:\bnot|n['’]t|\bnever|\b(?:should|can|may) i) (?:ignore|disregard|forget|override|bypass)\b")

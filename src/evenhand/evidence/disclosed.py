@@ -199,7 +199,7 @@ def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verifi
 
 
 def _rebuilt(folder: Path, name: str, target: Path, found: Verified) -> Mapping[str, Any]:
-    """Make a run of disclosed grades; return what it says of a benchmark of its own."""
+    """Make a run from disclosed grades; return what it says about its benchmark."""
     facts = _object(folder / "grades" / f"{name}.json")
     samples: list[tuple[int, Sample]] = []
     rows = Rows()

@@ -37,7 +37,7 @@ _MOST_SENTENCES = 10_000
 _OVERLAP = 100
 """Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
 _IN_THREAD = 20_000
-"""Characters from which reading a text would block the event loop."""
+"""Longer texts are read in a thread, so that the event loop is not blocked."""
 
 
 class Checks:

@@ -175,7 +175,7 @@ def _from_base64(text: str) -> list[str]:
 
 
 def _plain(run: str) -> str:
-    """Return the text in a run of base64; "" if there is none."""
+    """Return the text in a run of base64, or an empty string."""
     for start in range(4 if len(run) >= _LONG else 1):
         used = len(run) - start
         used -= used % 4 == 1  # one character alone is less than a byte

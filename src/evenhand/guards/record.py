@@ -1,4 +1,4 @@
-"""The record of an answer: what the policy makes of it, and why; and a streamed reply with the fields of its chunks.
+"""The record of an answer: the policy's action and reasons; and a streamed reply with the fields of its chunks.
 
 Pure functions.
 """

@@ -134,7 +134,7 @@ class _Stream:
             self._loop.session.trace.append(reply.turn(prompt, self._setup.upstream.spec))
 
     async def _next(self, texts: AsyncGenerator[str], number: int) -> str | None:
-        """The next piece of text; the budget counts until the first words, and for whatever is asked for again."""
+        """The next piece of text; the budget covers the time to the first words, and every repeated request."""
         if self._deadline is None or (number == 0 and self._segments):
             return await anext(texts, None)
         limit = asyncio.timeout_at(self._deadline)

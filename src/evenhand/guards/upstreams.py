@@ -55,7 +55,7 @@ _WORDS = ("tools", "functions", "audio", "modalities")
 _FINISH = {"stop": "stop", "length": "length", "filter": "content_filter", "other": "stop"}
 Chunk = dict[str, Any]
 FAILURES, FAILING_SECONDS = 5, 1.0
-"""A circuit breaker opens after so many failures in a row, if no call has succeeded for that time."""
+"""A circuit breaker opens after this many failures in a row, if no call has succeeded for this long."""
 _BUSY = (429, 503, 504)
 _MOST_CALLERS = 1000
 MOST_VALUES = 500_000

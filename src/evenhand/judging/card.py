@@ -240,7 +240,7 @@ class JudgeCard(BaseModel):
     hash: str = Field(default="", exclude=True)
 
     def probability(self, name: str, rating: float) -> float:
-        """The rating as a probability; as it is where the card has no curve for it."""
+        """The rating as a probability; unchanged if the card has no curve for it."""
         return self.curves[name].probability(rating) if name in self.curves else rating
 
     def rating(self, name: str, probability: float) -> float:

@@ -70,7 +70,7 @@ def scorer_test(
 
 
 def limited(controls: Iterable[Control], limit: int | None) -> set[Control]:
-    """Return the first so many controls of each value and half, and a third as many of other kinds; or all."""
+    """Return the first N controls of each value and half, and a third as many of other kinds; or all."""
     if limit is None:
         return set(controls)
     taken: Counter[tuple[str, bool | None, bool]] = Counter()
@@ -205,7 +205,7 @@ async def check_scorer(
 
 
 class Reseeded(WrappedModel):
-    """The same model with another seed, so that no cached reply stands for a second one."""
+    """The same model with another seed, so that a cached reply is not taken for a second one."""
 
     def __init__(self, inner: Model, seed: int = 1) -> None:
         super().__init__(inner)

@@ -80,7 +80,7 @@ class PairVerdict:
 
     @property
     def followed(self) -> Literal["first", "second"] | None:
-        """The place that won in both orders, whatever stood there."""
+        """The position that won in both orders, whichever answer was there."""
         return self.straight if self.straight == self.swapped and self.straight != "tie" else None
 
 
@@ -96,7 +96,7 @@ class ComparisonSet:
 
 
 def author_of(spec: str) -> str:
-    """The model without its options: the author of its answers, whatever address it was reached by."""
+    """The model without its options: the author of its answers, at whichever address."""
     return model_spec(spec)[0]
 
 

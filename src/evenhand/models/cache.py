@@ -179,7 +179,7 @@ class CachedModel(WrappedModel):
 
 
 def identifying(fingerprint: str) -> str:
-    """Return a reported fingerprint if it stands for a model, and nothing if it stands for the server's software."""
+    """Return a reported fingerprint if it identifies a model; nothing if it identifies the server's software."""
     return fingerprint if _IDENTIFYING.search(fingerprint) else ""
 
 

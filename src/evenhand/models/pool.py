@@ -205,7 +205,7 @@ class Failover:
         self._patience = patience
         self._report = report
         self._counts = counts
-        """Whether an error says something about the endpoint; all do if nobody tells them apart."""
+        """Whether an error is the endpoint's fault; without a classifier, every error is."""
         self._sleep = sleep
         self._clock = clock or _loop_time
         self._backoff = RetryPolicy(retries, ceiling=LONGEST_PAUSE)

@@ -110,7 +110,7 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def unless(fault: str, finding: Finding) -> Finding:
-    """Returns the finding; a result that the fault explains is none."""
+    """Returns the finding, or none if the fault explains the result."""
     decided = finding[0] in ("holds", "published size excluded")
     return untold(f"{fault}. {finding[1]}") if fault and decided else finding
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 _LARGEST = 100_000
-"""Parts of a schema, references written out, up to which it is used at all."""
+"""Schemas with more parts than this, references expanded, are not used."""
 _LARGEST_EXPLAINED = 20_000
-"""The same for saying what is wrong, which is a thousand times slower than finding that something is."""
+"""The limit for explaining errors, which is a thousand times slower than detecting them."""
 _UNCHECKED = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern"),
 )
-"""Bounds, which many endpoints cannot hold, and patterns, which are a stranger's regular expressions."""
+"""Bounds, which many endpoints do not enforce, and patterns, which are untrusted regular expressions."""
 
 
 def wants_json(response_format: Any) -> bool:

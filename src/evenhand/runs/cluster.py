@@ -72,7 +72,7 @@ class _Outbox:
         self._news = asyncio.Event()
 
     def add(self, rows: Rows | None = None, facts: dict[str, Any] | None = None) -> asyncio.Future[None]:
-        """Add a page; the result is there when the driver has it."""
+        """Add a page; return once the driver has received it."""
         self._count += 1
         taken = asyncio.get_running_loop().create_future()
         self._pages.append((Page(self._count, rows or Rows(), facts or {}), taken))

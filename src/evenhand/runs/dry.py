@@ -169,7 +169,7 @@ def requested(stand_in: FunctionModel, model: ModelPlan, prices: Mapping[str, Pr
 
 
 async def _never_passed(each: Evaluator, sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict:
-    """Asks the evaluator, whatever it says: no answer is good enough, so that every iteration is counted."""
+    """Asks the evaluator and rejects the answer in any case, so that every iteration is counted."""
     await each.evaluate(sample, answer, session)
     return Verdict(passed=False, critique=" ".join(["text"] * _CRITIQUE), harm=1.0, excess=1.0)
 

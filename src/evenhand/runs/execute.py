@@ -49,7 +49,7 @@ def check_runs(runs: Sequence[SeriesRun], folder: Path, settings: Settings) -> N
 
 
 async def run_all(runs: Sequence[SeriesRun], folder: Path, settings: Settings, listener: Listener) -> Limits | None:
-    """Run one after another within one budget; what is left of it, or None where it stopped them."""
+    """Run one after another within one budget; return the rest of it, or None if it ran out."""
     left, scope = settings.budget, _scope(runs, folder)
     for run in runs:
         place = folder / run.folder

@@ -92,7 +92,7 @@ def copy_kept(kept: Mapping[str, str], directory: Path, target: Path) -> list[Pa
 
 
 def kept_place(directory: Path, place: str) -> Path | None:
-    """The kept copy, if it lies in the run's folder and still is what its hash says; no link leads out of it."""
+    """The stored copy, if it is inside the run's folder (links followed) and its hash matches."""
     parts = PurePosixPath(place).parts
     path = directory.joinpath(*parts)
     if len(parts) < 2 or parts[0] != FOLDER or ".." in parts or not path.exists():

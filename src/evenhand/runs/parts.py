@@ -141,7 +141,7 @@ def check_plan(plan: Plan, benchmark: Benchmark) -> list[tuple[Arm, Method, Opti
 
 
 def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Options:
-    """The options, with those that the judge's card suggests for the method unless the plan sets one of them."""
+    """The options, completed by those that the judge's card suggests, unless the plan sets one of these."""
     test = method.calibration
     if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
         return options

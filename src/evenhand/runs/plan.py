@@ -314,7 +314,7 @@ class ArmKey:
     seed: int
 
     def is_method(self, name: str, **options: Any) -> bool:
-        """Return whether the arm has this method and these options; None stands for an option that is not set."""
+        """Return whether the arm has this method and these options; None means that an option is not set."""
         return self.method == name and all(self.options.get(key) == value for key, value in options.items())
 
 

@@ -120,7 +120,7 @@ def rater(plan: Plan) -> ModelPlan:
 
 
 class ScorerPool:
-    """Scorers by spec. Those that need a model use the run's own where it has it; `load` brings in others."""
+    """Scorers by spec. Those that need a model use the run's own if it has it; `load` loads others."""
 
     def __init__(self, plan: Plan, models: Mapping[str, Model], load: Callable[[ModelPlan], Model]) -> None:
         """`models` are the run's own, by `model_key`."""

@@ -76,7 +76,7 @@ def _inside(path: str, root: str) -> str:
 
 @contextmanager
 def _opened(url: str) -> Generator[tuple[Any, str]]:
-    """The storage and the path in it; what goes wrong there is told in a sentence."""
+    """The storage and the path in it; its errors become one sentence."""
     if holds_secret(url):
         raise UsageError("The address holds a password or key; give it in the storage's own configuration instead.")
     try:

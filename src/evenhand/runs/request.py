@@ -361,7 +361,7 @@ def default_out(folder: Path, config: Config) -> Path:
 def with_judge(
     models: Sequence[Assignment], plans: Sequence[Plan], config: Config, tell: Callable[[str], None] = _say_nothing
 ) -> list[Assignment]:
-    """Return the models, with the judge of the config file if a plan asks one and none is named; it is told."""
+    """Return the models; a plan that needs a judge and names none gets the config's, with a notice."""
     if config.judge is None or any(JUDGE in each for each in models) or not any(map(asks_judge, plans)):
         return list(models)
     check_no_call(config.judge, config.sources["judge"])

@@ -433,7 +433,7 @@ def _specs(plan: Plan) -> list[str]:
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:
-    """Store the outcome; one that has no stored form is a failure of its method, told as such."""
+    """Store the outcome; one that cannot be stored is recorded as a failure of its method."""
     try:
         await store.record_outcome(finished)
     except TypeError as error:

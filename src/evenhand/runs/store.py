@@ -387,7 +387,7 @@ def _score_from(body: Any) -> dict[str, Any]:
 
 
 def json_list(samples: Sequence[int] | None) -> str | None:
-    """Return sample numbers as the parameter of a query that reads them with json_each; None stands for all."""
+    """Return sample numbers as the parameter of a query that reads them with json_each; None means all."""
     return None if samples is None else orjson.dumps(list(samples)).decode()
 
 

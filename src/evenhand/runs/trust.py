@@ -85,7 +85,7 @@ def python_in(value: Any) -> list[str]:
 
 
 def code_in(plan: Mapping[str, Any]) -> list[str]:
-    """The Python that a stored plan runs: files, and functions that stand for models."""
+    """The Python code that a stored plan runs: files, and functions used as models."""
     named = {name: value for name, value in plan.items() if name != "benchmark_options"}
     # Prompts of the user's own may stand among the options; a name of a file is one word.
     options = [text for text in _texts(plan.get("benchmark_options")) if not re.search(r"\s", text)]
@@ -108,7 +108,7 @@ def known_here(model: ModelPlan) -> ModelPlan | None:
 
 
 def here(model: ModelPlan) -> ModelPlan:
-    """The model as this machine reaches what has its name, whatever the run says."""
+    """The model of that name as this machine is configured to reach it, not as the run says."""
     # A spec with options of its own would be read again where the model is loaded.
     return known_here(model) or ModelPlan.model_validate({"spec": model_spec(model.spec)[0]})
 
@@ -197,7 +197,7 @@ def _shown(value: Any) -> str:
 
 
 def _file(name: str) -> str:
-    """Say which file a name stands for, and its hash."""
+    """Return the file that a name refers to, and its hash."""
     path = place_of_file(name.removeprefix("call/"))
     try:
         return f"{path}, SHA-256 {sha256(path)}"

@@ -141,7 +141,7 @@ def unit(name: str, value: Any) -> float:
 
 
 def checked(spec: str, scores: Scores | Unscored) -> Scores | Unscored:
-    """Return the scores; Unscored if one of them is not a number in 0–1, as a scorer from elsewhere may return."""
+    """Return the scores; Unscored if a third-party scorer returned one outside 0–1."""
     if isinstance(scores, Unscored):
         return scores
     try:

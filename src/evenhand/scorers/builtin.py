@@ -162,7 +162,7 @@ def _unescaped(text: str) -> str:
 
 
 def _undisguised(word: str) -> str:
-    """Replace digits and symbols that stand for letters; asterisks that hide letters stay."""
+    """Replace digits and symbols used as letters; keep asterisks that censor letters."""
     letters = sum("a" <= sign <= "z" for sign in word)
     if letters == 0:
         return word

@@ -58,7 +58,7 @@ def bounded(logits: Floats, anybody: Floats, most: float) -> Floats:
 
 
 def _name_at(words: Sequence[str], place: int) -> tuple[int, str]:
-    """Return how many words name a group there, and what stands instead of them; 0 if none do."""
+    """Return how many words name a group at this place, and their replacement; 0 if none do."""
     for phrase, instead in _phrases().get(words[place], ()):
         if tuple(words[place : place + len(phrase)]) == phrase:
             return len(phrase), instead
@@ -69,7 +69,7 @@ def _name_at(words: Sequence[str], place: int) -> tuple[int, str]:
 
 @cache
 def _words() -> dict[str, str]:
-    """Return single words and what stands instead of each."""
+    """Return single words with their replacements."""
     return {" ".join(phrase): instead for phrase, instead in _listed() if len(phrase) == 1}
 
 

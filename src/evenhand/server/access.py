@@ -66,7 +66,7 @@ class Proxies:
         return str(claims.pop() if len(claims) == 1 else peer)
 
     def _walk(self, peer: Address, hops: list[str]) -> Address:
-        """Go back from proxy to proxy; what an untrusted one has written, or nobody can read, ends the way."""
+        """Walk back through the proxies; stop at the first untrusted or unreadable address."""
         for hop in reversed(hops):
             if not self._trusts(peer) or (before := _parsed(hop)) is None:
                 break

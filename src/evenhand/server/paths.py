@@ -15,7 +15,7 @@ _LONGEST = 100
 
 
 def endpoint_of(path: str) -> str:
-    """Return the path under /v1 that an Azure-style path stands for; any other path stays as it is."""
+    """Translate an Azure-style path to the path under /v1; return any other path unchanged."""
     azure = _AZURE.fullmatch(path)
     return f"/v1{azure[1]}" if azure else path
 

@@ -114,7 +114,7 @@ class ServeOptions:
     allow_call: bool = False
     """Whether routes may have call/ models, which run Python code."""
     run_file: Path | None = None
-    """The state that several processes share if the config names none; beside it is the config that they accepted."""
+    """The state shared by several processes if the config names none; the accepted config is stored next to it."""
 
     def server(self, config: ServeConfig) -> Server:
         return Server(

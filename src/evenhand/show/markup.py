@@ -79,7 +79,7 @@ def plain(value: Any) -> Any:
 
 
 def embedded_json(value: Any) -> Html:
-    """Return JSON that is safe inside a script element, whatever strings it contains."""
+    """Return JSON that is safe inside a script element, for any strings."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
     for character, escaped in _JSON_ESCAPES.items():  # ten times as fast as str.translate
         text = text.replace(character, escaped)

@@ -118,7 +118,7 @@ def total_usage(arm: ArmResult) -> Usage:
 
 
 def finished(arm: ArmResult) -> int:
-    """Return the number of samples that were run, whatever their status."""
+    """Return the number of samples that were run, with any status."""
     return sum(arm.statuses.values())
 
 

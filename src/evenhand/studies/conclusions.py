@@ -29,7 +29,7 @@ from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
 
 MANY_UNGRADED = 0.01
-"""Share of samples without a grade from which on it is a caveat."""
+"""From this share of ungraded samples on, a caveat is added."""
 _SHOWN_REASONS = 3
 MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
@@ -166,7 +166,7 @@ def _numbers_of(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
 def _undecided(
     study: StudyResult, verdict: Verdict, effects: Sequence[Effect], before: ArmResult, after: ArmResult
 ) -> Finding:
-    """State all metrics without a change that matters, or the first of which nothing can be told and, below, others."""
+    """List the metrics without a change that matters, or the first undecided one and the others below it."""
     metrics = {metric.name: metric for metric in study.metrics}
     now, then = _names(study, before, after)
     first = next((each for each in effects if each.metric == study.headline), effects[0])
@@ -201,7 +201,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _reach(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
-    """What the interval leaves open: `from 8.4 worse to 4.8 better`, or why nothing can be told."""
+    """What the interval leaves open: `from 8.4 worse to 4.8 better`, or why it is undecided."""
     if effect.difference is None:
         return f"it is undefined{f' ({metric.meaning.undefined})' if metric.meaning.undefined else ''}"
     if effect.low is None or effect.high is None:
@@ -260,13 +260,13 @@ def _names(study: StudyResult, before: ArmResult, after: ArmResult) -> tuple[str
 
 
 def _model(arm: ArmResult) -> str:
-    """Return the model with its method; the method `default` is the model as it is."""
+    """Return the model with its method; `default` is the unmodified model."""
     base = arm.models.get("base", "") or arm.label
     return base if arm.method == "default" else f"{base} with {arm.method}"
 
 
 def _who(arm: ArmResult) -> str:
-    """Return what to call an arm that stands alone."""
+    """Return the name of a single arm."""
     base = arm.models.get("base", "")
     if not base or base in arm.label:
         return arm.label
@@ -541,7 +541,7 @@ def _few_clusters(study: StudyResult) -> list[str]:
     what = next(iter(few)) if len(few) == 1 else f"{len(few)} metrics"
     return [
         f"Few clusters: the samples of {what} come from {clusters} {kinds}. With fewer than "
-        f"{FEW_CLUSTERS}, intervals may be too narrow, and hardly any change can be told."
+        f"{FEW_CLUSTERS}, intervals may be too narrow, and few changes can be detected."
     ]
 
 

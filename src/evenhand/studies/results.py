@@ -339,7 +339,7 @@ class StudyResult:
     position_advice: str = ""
     """End of the warning about a strong position bias."""
     caveats: Sequence[str] = ()
-    """What changes the reading of the headline; stands beside it."""
+    """A caveat that changes how the headline is read; shown next to it."""
     notes: Sequence[str] = ()
     """Technical notes of the runs, such as what an endpoint does not support; each once."""
     example: RunExample | None = None

@@ -102,7 +102,7 @@ class _Pass:
     """The iterations of arms that iterate."""
     alone: dict[str, Tally]
     pairs: dict[str, PairTally]
-    """Each arm but the reference, beside the reference."""
+    """Each arm paired with the reference."""
     audits: Audits
     statuses: dict[str, Counter[Status]] = field(default_factory=lambda: defaultdict(Counter))
     positions: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))

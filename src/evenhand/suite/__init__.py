@@ -284,7 +284,7 @@ def _unnamed(finding: Finding) -> str:
 
 
 def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
-    """Samples, what is missing of them, and what makes the interval doubtful, in a few words."""
+    """The number of samples, how many are missing, and why the interval may be doubtful."""
     arm = result.arms[0]
     done = sum(arm.statuses.values())
     words = [f"{done:,} samples"]

@@ -31,7 +31,7 @@ def suite_page(result: SuiteResult) -> Page:
 
 
 def finding_of(result: SuiteResult) -> Finding:
-    """Return in one sentence in which areas something was found, and in which nothing can be told."""
+    """Return one sentence: the areas with findings, and the areas that are undecided."""
     areas = {
         name: [row.area for row in result.rows if row.verdict in verdicts]
         for name, verdicts in (("found", SERIOUS), ("open", ("cannot tell", "nothing found")))

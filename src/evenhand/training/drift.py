@@ -33,7 +33,7 @@ class Measures:
     unfinished: float
     """The share of truncated answers."""
     reward: float
-    """What training optimises, as it is."""
+    """The quantity that training optimises, unscaled."""
     score: float | None = None
     """What the scorer of `choose_by` says, from 0 to 1, higher for better answers."""
 

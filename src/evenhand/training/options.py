@@ -48,7 +48,7 @@ Listed = Annotated[Sequence[str], BeforeValidator(listed)]
 def read_stage_settings(
     texts: Iterable[str], tell: Callable[[str, str], None] = lambda _old, _new: None
 ) -> dict[str, dict[str, Any]]:
-    """Return options by stage, of texts STAGE.OPTION=VALUE; former names are replaced, and told with the new ones."""
+    """Parse STAGE.OPTION=VALUE into options by stage; former names are replaced with a notice."""
     stages: dict[str, dict[str, Any]] = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -352,7 +352,7 @@ def kernels_support(heads: int, kv_heads: int, size: int, act: Any) -> bool:
 
 
 def available(machine: Machine) -> bool:
-    """Whether a machine can run the kernels and nobody turned them off."""
+    """Whether the machine can run the kernels and they are not turned off."""
     if _failures or os.environ.get(SWITCH) == "0":
         return False
     on_nvidia = machine.device.startswith("cuda") and torch.version.hip is None

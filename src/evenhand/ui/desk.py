@@ -36,7 +36,7 @@ _KEPT = 64
 
 
 class Background:
-    """One run at a time, so that a page that somebody waits for finds a free worker."""
+    """One run at a time, so that a worker stays free for the page that a user is waiting for."""
 
     def __init__(self, index: Index, workers: work.WorkerPool) -> None:
         self.found: dict[str, dict[str, Any]] = index.all_found(_WHAT)
@@ -132,7 +132,7 @@ class Desk:
         return [each for key in keys if (each := self.index.arm(key)) is not None]
 
     async def computed(self, what: str, rows: Sequence[RunRow], function: Any, *args: Any) -> Any:
-        """Return what a worker computes of these runs; kept until one of them changes."""
+        """Return what a worker computes from these runs; cached until one of them changes."""
         state = " ".join(f"{row.id}@{row.stamp}" for row in rows)
         key = hashlib.sha256(f"{what} {state}".encode()).hexdigest()
         if key not in self._kept:

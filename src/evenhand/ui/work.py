@@ -31,7 +31,7 @@ T = TypeVar("T")
 WORKERS = 2
 """One may be busy in the background; the other is for the page that somebody waits for."""
 _TASKS = 200
-"""A worker is replaced after so many, so that its memory does not grow."""
+"""A worker is replaced after this many jobs, so that its memory does not grow."""
 
 
 class WorkerPool:

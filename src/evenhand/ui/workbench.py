@@ -142,7 +142,7 @@ class SamplePages:
         )
 
     async def _indexed(self, path: Path, file: Path) -> None:
-        """Bring the search index up to date; the first page that asks for it does the work for all."""
+        """Update the search index; the first page that needs it does the work for the others."""
         if not await asyncio.to_thread(samples.is_ready, path, file):
             await self._desk.once(f"index {file}", lambda: self._desk.workers.run(samples.update_index, path, file))
 

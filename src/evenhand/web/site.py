@@ -136,7 +136,7 @@ class Site:
         return front
 
     async def _admit(self, request: web.Request) -> None:
-        """Find out who sends the request; raises RequestError if nobody who may."""
+        """Identify the sender of the request; raise RequestError if they have no access."""
         _reject_other_sites(request)
         if not self.auth.needs_key:
             request[_CLIENT] = self.auth.client(request)
@@ -304,7 +304,7 @@ def _reject_other_sites(request: web.Request) -> None:
 
 
 def _split(address: str) -> SplitResult:
-    """Return the parts of an address; one that is none becomes that of another site."""
+    """Return the parts of an address; an invalid address counts as another site's."""
     try:
         return urlsplit(address)
     except ValueError:

@@ -244,7 +244,7 @@ class SearchAgent:
 
 
 def search_agent(session: Session, spec: str, *, results: int, pages: int) -> SearchAgent:
-    """The agent that searches with `spec` for so many results per query, and reads so many pages of them."""
+    """The agent that searches with `spec`: this many results per query, of which it reads this many pages."""
     if session.searches is None:
         raise PlanError("This session cannot search; give it searches, or remove the option that names one.")
     return SearchAgent(session, session.searches(spec), results, pages)

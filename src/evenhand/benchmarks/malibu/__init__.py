@@ -213,7 +213,7 @@ class MalibuOptions(Options):
 
 
 def read_definitions(path: Path) -> dict[str, str]:
-    """Reads metrics of one's own: a YAML file of names and definitions."""
+    """Reads user-defined metrics: a YAML file of names and definitions."""
     try:
         read: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

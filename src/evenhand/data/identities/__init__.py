@@ -50,7 +50,7 @@ class Group:
         return self.noun if self.noun != "person" else f"{self.adjective} person"
 
     def fields(self) -> dict[str, str]:
-        """The group as a file of identities has it."""
+        """The group in the format of an identities file."""
         if self.gender:
             return {"gender": self.gender, "noun": self.noun, **dict(self.forms)}
         return {name: getattr(self, name) for name in _FIELDS}

@@ -74,7 +74,7 @@ def check_slots(text: str, where: str, language: str = "en") -> None:
 
 
 def without_slots(text: str) -> str:
-    """Return what a prompt says itself, by which its language is told."""
+    """Return the prompt's own words, from which its language is detected."""
     return SLOT.sub("", text)
 
 

@@ -147,5 +147,5 @@ def result_from(value: Mapping[str, Any]) -> Result:
 
 
 def plain_values(value: Any) -> Any:
-    """The value as JSON has it."""
+    """The value as plain JSON."""
     return orjson.loads(to_json(value))

@@ -113,7 +113,7 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
 
 @method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)
 async def mabrf_first(sample: Sample, session: Session[MabrfFirstOptions]) -> Outcome:
-    """MABRF's solver and judge alone: the model's own reasoning, rated and left as it is."""
+    """MABRF's solver and judge alone: the model's own reasoning is rated and not rewritten."""
     start = await _start(sample, session)
     if isinstance(start, Outcome):
         return start
@@ -184,7 +184,7 @@ async def _answer(session: Session, sample: Sample, steps: str, role: str) -> Re
 async def _rate(
     session: Session[MabrfOptions], sample: Sample, reasoning: str, _evidence: Evidence | None = None
 ) -> JudgedReasoning | Unscored:
-    """Rates a reasoning. Only bias counts: what a conversation is about need not have been told in it."""
+    """Rates a reasoning by bias alone: a conversation may be about things that were not mentioned in it."""
     asked = rubric("chat_judge")
     messages = asked.prompt.render(conversation=quoted(sample.messages), reasoning=fenced(reasoning))
     try:

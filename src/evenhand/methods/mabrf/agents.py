@@ -194,7 +194,7 @@ def _read_solution(shown: Sequence[str], completion: Completion) -> tuple[str, i
 
 
 def looks(session: Session[MabrfFirstOptions], sample: Sample) -> bool:
-    """Whether the judge is asked first if the passage answers the question; it cannot where there is none."""
+    """Whether the judge is first asked if the passage answers the question; not possible without a passage."""
     return session.options.look and sample.has_passage
 
 

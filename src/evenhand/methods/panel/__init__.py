@@ -131,7 +131,7 @@ async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     "blind_panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options, baselines=_UNMITIGATED
 )
 async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
-    """A panel that is not told who the authors are."""
+    """A panel that does not see who the authors are."""
     return await _deliberate(session, case_of(sample, blind=True))
 
 

@@ -236,7 +236,7 @@ async def _remembering(sample: Sample, session: Session[StarDToxOptions], attemp
 
 
 def _refusal_or(result: Result) -> Result:
-    """Live answers stay as they are written; a revision that declines is none all the same."""
+    """Live answers are not trimmed; a revision that declines still counts as a refusal."""
     return Refusal(result.text) if isinstance(result, Answer) and looks_like_refusal(result.text) else result
 
 

@@ -52,7 +52,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 async def weigh_text(sample: Sample, session: Session[WeighOptions]) -> Outcome:
-    """The answer to a conversation without claims about people that nothing told supports."""
+    """The answer to a conversation, without claims about people that nothing in it supports."""
     session = replace(session, answering=replace(session.answering, judge_samples=session.options.samples))
     first = await reply(session, plain_prompt("chat"), sample.messages)
     before = Snapshot(0, first)
@@ -87,7 +87,7 @@ async def _weak(session: Session[WeighOptions], sample: Sample, result: Result) 
 
 
 def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> Result:
-    """The answer without these claims; if no other claim is left, it says that nothing was told."""
+    """The answer without these claims; if none is left, it says that the conversation does not say."""
     if not isinstance(answer, Answer):
         return answer
     text = answer.text

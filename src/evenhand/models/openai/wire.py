@@ -238,7 +238,7 @@ def _words(value: Any) -> str:
 
 
 def _logprobs(tokens: Any) -> tuple[TokenLogprob, ...] | None:
-    """The tokens; none at all if one has no usable log-probability, because the others would stand for it."""
+    """The tokens; none if any has no usable log-probability, because the rest would be taken for all."""
     found = tuple(
         TokenLogprob(
             token["token"],

@@ -80,7 +80,7 @@ class State:
         self.required = required
         self._may_come_later = may_come_later
         self.down = ""
-        """Why the store cannot be reached; "" if it can, or if there is none."""
+        """Why the store cannot be reached; empty if it can be, or if there is no store."""
         self.failures = 0
         """How often the store failed."""
         self._store = store
@@ -124,7 +124,7 @@ class State:
             raise
 
     def settle(self, end: Settle) -> None:
-        """Release what a request holds and count what it spent; nobody waits for it."""
+        """Release what a request holds and record what it spent, in the background."""
         self._memory.settle(end)
         if self._store is not None:
             self._put(end)

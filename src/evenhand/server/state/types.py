@@ -152,7 +152,7 @@ def period_of(per: Per, at: float) -> str:
 
 @lru_cache(maxsize=8)
 def _date(days: int) -> str:
-    """Return the date so many days after 1970 began; every request asks for it several times."""
+    """Return the date N days after 1970-01-01; cached, because every request needs it several times."""
     return (date(1970, 1, 1) + timedelta(days)).isoformat()
 
 

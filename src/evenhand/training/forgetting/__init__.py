@@ -112,7 +112,7 @@ def _growing(rng: Random) -> Probe:
 
 
 def last_number(text: str) -> int | None:
-    """The last whole number of a text, without thousands separators and markup; None if there is none."""
+    """The last whole number in a text, without thousands separators and markup, or None."""
     found = re.findall(r"\d[\d,]*(?:\.\d+)?", text.replace("\\,", ""))
     return None if not found else int(float(found[-1].replace(",", "").rstrip(".")))
 

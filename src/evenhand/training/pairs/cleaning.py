@@ -265,7 +265,7 @@ def _openings(sentences: Iterable[str]) -> set[str]:
 
 
 def near_duplicates(texts: Sequence[str]) -> list[bool]:
-    """Return for each text whether it is a near-duplicate of an earlier one that is none itself."""
+    """Return for each text whether it nearly repeats an earlier text that is not itself a repetition."""
     shingles = [frozenset(sequences_of(words_in(text), SHINGLE)) for text in texts]
     frequency = Counter(each for own in shingles for each in own)
     index: dict[str, list[int]] = {}

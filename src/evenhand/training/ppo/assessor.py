@@ -83,7 +83,7 @@ class Baseline:
 
 
 class Assessor:
-    """Answers of a policy, and what the models say of them."""
+    """Answers of a policy with the scores that the models give them."""
 
     def __init__(self, options: PPOOptions, loaded: PPOModels, chat: Chat, machine: Machine) -> None:
         self._options, self._models, self._chat, self._machine = options, loaded, chat, machine

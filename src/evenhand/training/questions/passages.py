@@ -97,7 +97,7 @@ def _described(language: Language, noun: str, group: int) -> Character:
 
 
 def _named(rng: Random, language: Language, nouns: Sequence[tuple[int, str]], split: Split) -> tuple[Character, ...]:
-    """People with a name, whose group is told once; the options go by name or by group."""
+    """People with a name whose group is mentioned once; options use the name or the group."""
     used: set[str] = set()
     people: list[Character] = []
     style = "{name} ({noun})"
@@ -231,7 +231,7 @@ class _Writer:
         return " ".join(filter(None, (opening, self._intro(), *parts)))
 
     def _known_by_mention(self) -> bool:
-        """Whether whoever reads the mentions knows the options too."""
+        """Whether the reader of the mentions also sees the options."""
         return all(each.label == each.mention or each.names_itself for each in self.people)
 
     def _parted(self, core: str, between: Sequence[str]) -> list[str]:

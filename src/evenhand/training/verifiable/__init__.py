@@ -68,7 +68,7 @@ class VerifiableOptions:
     model: str
     out: Path
     data: Path | None = None
-    """Rows of one's own: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
+    """The user's rows: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
     rows: int | None = None
     """Generated questions, held-out ones included (None: 10000), or the first rows of one's own (None: all)."""
     forms: tuple[str, ...] = ()

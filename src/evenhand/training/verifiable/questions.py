@@ -1,4 +1,4 @@
-"""The questions of a training: generated ones, or rows of one's own, checked before the first step."""
+"""The questions of a training: generated, or the user's rows, checked before the first step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.training.questions.language import LANGUAGES
 from evenhand.training.questions.row import FORMS, QuestionRow, check_classes, read_rows
 
 _HELD_OUT_SHARE = 10
-"""One situation in so many is held out where a file has no held-out part."""
+"""One situation in N is held out if the file has no held-out part."""
 _MAX_HELD_OUT = 1000
 _OTHER_SEED = 1 << 32
 """Added to the seed for questions that the fine-tuning has not seen."""
@@ -57,7 +57,7 @@ def generated_questions(
 
 
 def own_questions(data: Path, *, count: int | None, forms: Sequence[str], languages: Sequence[str] = ()) -> Questions:
-    """Read rows of one's own: one file, of which a part is held out, or a folder.
+    """Read the user's rows: one file, part of which is held out, or a folder.
 
     A folder has train.jsonl and dev.jsonl, and may have rl.jsonl; without it, RL asks the training rows again.
     """
@@ -93,7 +93,7 @@ def check_spelling(rows: Sequence[QuestionRow], chat: Chat, model: str) -> None:
 
 
 def _chosen(rows: Sequence[QuestionRow], field: str, wanted: Sequence[str], data: Path) -> list[QuestionRow]:
-    """Return the rows whose form, or language, is one of the wanted ones; all of them if none is named."""
+    """Return the rows with a wanted form or language; all rows if none is named."""
     known = sorted({getattr(row, field) for row in rows})
     for value in wanted:
         if value not in known:

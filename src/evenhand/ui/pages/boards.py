@@ -64,7 +64,7 @@ class Measured:
 
 
 def measured_from(row: RunRow, found: Mapping[str, Any]) -> list[Measured]:
-    """Return the arms of a run from what was computed of it."""
+    """Return the arms of a run from its computed results."""
     infos = {each["name"]: _info(each) for each in found["metrics"]}
     return [
         Measured(

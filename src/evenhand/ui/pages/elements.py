@@ -25,7 +25,7 @@ def run_link(row: RunRow, title: str = "") -> Html:
 
 
 def select(name: str, label: str, options: Iterable[str | tuple[str, str]], chosen: str, every: str = "any") -> Html:
-    """Return a labelled choice; its first option stands for all, unless `every` is empty."""
+    """Return a labelled select box; its first option means all, unless `every` is empty."""
     first = [("", every)] if every else []
     pairs = [*first, *((each, each) if isinstance(each, str) else each for each in options)]
     items = [tag("option", text, value=value, selected=value == chosen) for value, text in pairs]

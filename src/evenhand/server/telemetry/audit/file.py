@@ -118,7 +118,7 @@ def last_link(db: sqlite3.Connection) -> Link | None:
 
 
 def state_of(db: sqlite3.Connection, name: str) -> Any:
-    """Return what the writer stored beside the chain; None if nothing."""
+    """Return the metadata that the writer stored next to the chain, or None."""
     row = db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
     return row and row[0]
 

@@ -163,7 +163,7 @@ class _Chain:
         return self._hashers[key_id]
 
     def _beginning(self, path: Path, first: _Row) -> Link:
-        """Return the link before the first row of a file, from which its chain goes on."""
+        """Return the hash that the first row of a file continues from."""
         number = first.number - 1
         opened = _body(first) if first.table == "note" and first.values[1] == "opened" else {}
         deletion = self._deletions.get(number)
