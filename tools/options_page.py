@@ -18,8 +18,9 @@ _HEAD = """\
 # Which options are there?
 
 This page is written from the declarations of the options (`python tools/options_page.py`). `evenhand audit --help`
-shows those that most people need, `--help-all` every one. In Python, the parameter has the name in the second column;
-where the third column has a yes, `NAME = VALUE` in evenhand.toml sets the default for all commands.
+shows those that most people need, `--help-all` every one. A parameter in Python has the option's name, with `_` for
+`-`, unless another name follows in brackets. Where there is a °, `NAME = VALUE` in evenhand.toml sets the default for
+all commands.
 """
 
 
@@ -37,13 +38,26 @@ def page() -> str:
         rows = [row for owner in owners for row in _rows(owner, _own_fields(owner))]
         if rows:
             parts.append(f"### {section}\n\n{_table(rows)}\n")
+    places: dict[str, list[str]] = {}
+    for words, each in commands.items():
+        own = [name for name in each.request.offered() if not _is_shared(each.request.owner(name))]
+        for row in _rows(each.request, own):
+            places.setdefault(row, []).append(words)
+    alike = {row: " · ".join(f"`{each}`" for each in where) for row, where in places.items() if len(where) > 1}
+    parts.append("### Options with one meaning in several commands\n")
+    head, line = _table([]).splitlines()
+    parts.append(
+        "\n".join([f"{head} commands |", f"{line}---|", *(f"{row} {at} |" for row, at in alike.items())]) + "\n"
+    )
     parts.append("## Options of single commands\n")
     for words, each in commands.items():
         kind = each.request
         own = [name for name in kind.offered() if not _is_shared(kind.owner(name))]
         shared = {kind.owner(name).heading() for name in kind.offered() if _is_shared(kind.owner(name))}
         more = [section for section in SECTIONS if section in shared]
-        rows = _rows(kind, own)
+        rows = [row for row in _rows(kind, own) if row not in alike]
+        if not rows and not more:
+            continue
         parts.append(f"### evenhand {words}\n")
         if rows:
             parts.append(f"{_table(rows)}\n")
@@ -81,16 +95,17 @@ def _row(kind: type[Request], name: str, each: Option) -> str:
     face = kind.face(name)
     shown = f"`{(face.metavar or name.upper()).replace('|', ' or ')}`" if face.is_argument else f"`{face.flag}`"
     shown += f", `{face.short}`" if face.short else ""
-    in_file = "yes" if name in ConfigFields.offered() and kind.owner(name) in ConfigFields.__mro__ else ""
+    in_file = "°" if name in ConfigFields.offered() and kind.owner(name) in ConfigFields.__mro__ else ""
     default = (
         "needed" if each.required else "" if each.default in (None, (), [], {}, "", False) else f"`{each.default}`"
     )
     words = each.help.replace("|", "\\|")
-    return f"| {shown} | `{name}` | {in_file} | {each.kind} | {default} | {words} |"
+    named = "" if face.is_argument or face.flag == f"--{name.replace('_', '-')}" else f" (`{name}`)"
+    return f"| {shown}{in_file}{named} | {each.kind} | {default} | {words} |"
 
 
 def _table(rows: list[str]) -> str:
-    head = "| option | in Python | evenhand.toml | type | default | what it does |\n|---|---|---|---|---|---|"
+    head = "| option | type | default | what it does |\n|---|---|---|---|"
     return "\n".join([head, *rows])
 
 

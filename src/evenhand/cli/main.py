@@ -33,7 +33,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Reduce": {
         "serve": ("evenhand.cli.serve:serve", "Serve a model through a method, OpenAI-compatible."),
-        "train": ("evenhand.cli.train:train", "Train a less biased model: debates, pairs, SFT, reward model, PPO."),
+        "train": ("evenhand.cli.train:train", "Train a model not to guess about people, or from debates and pairs."),
     },
     "Prepare": {
         "init": ("evenhand.cli.init:init", "Write a project: config, plan, workflow and a first gate."),

@@ -17,12 +17,14 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.files import write_json
-from evenhand.core.format import file_size, plural
+from evenhand.core.format import count, file_size, plural
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Count
 from evenhand.models.load import load_model
+from evenhand.show.table import Column, Content, Table, columns, measured
 from evenhand.show.terminal import print_table
-from evenhand.training.card import cautions, flat, percent, shown
+from evenhand.studies.gate import difference
+from evenhand.training.card import cautions, flat, shown
 from evenhand.training.cluster import Workers, placed
 from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.launch import (
@@ -526,10 +528,29 @@ def _evaluate(evaluation: Evaluation, recipe: Recipe) -> None:
 
 
 def _print_evaluation(results: Mapping[str, Any]) -> None:
-    names = list(results)
-    click.echo(f"{'right answers to held-out questions':<36}" + "".join(f"{name:>20}" for name in names))
-    for group in results[names[0]]:
-        click.echo(f"  {group:<34}" + "".join(f"{percent(results[name][group]):>20}" for name in names))
+    """Print one sentence on what training changed, one on what got worse, and the table behind them."""
+    first, *_, last = results.values()
+    verdicts = {group: _change(first[group], last[group]) for group in first}
+    worse = [group for group, verdict in verdicts.items() if verdict == "worse"]
+    shares = [f"{100 * each['all']['right']:.0f} %" for each in (first, last)]
+    click.echo(f"Right answers to held-out questions: {shares[0]} before, {shares[1]} after: {verdicts['all']}.")
+    click.echo(f"Worse than before: {', '.join(worse)}." if worse else "Nothing here is decidedly worse than before.")
+    rows: list[list[Content]] = []
+    for group, verdict in verdicts.items():
+        shown_shares = [_right(each[group]) for each in results.values()]
+        rows.append([group, *shown_shares, count(first[group]["n"]), verdict])
+    print_table(Console(), Table("Right answers, %", [*columns("", *results, "n"), Column("Verdict")], rows))
+
+
+def _right(share: Mapping[str, Any]) -> Content:
+    return measured(100 * share["right"], 100 * share["low"], 100 * share["high"])
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Whether the whole interval of the difference lies on one side of 0; questions count as if asked of each anew."""
+    new, old = ((share["right"], share["low"], share["high"]) for share in (after, before))
+    _, low, high = difference(new, old)
+    return "better" if low > 0 else "worse" if high < 0 else "cannot tell"
 
 
 def _print_record(record: Mapping[str, Any], folder: Path) -> None:
