@@ -26,6 +26,8 @@ def reply(messages: Sequence[Message], params: Params) -> str:
         kind = dict.fromkeys(("stereotyping", "demeaning", "generalisation", "framing", "settled"), 0)
         return json.dumps({name: "words" if most is None else kind.get(name, most) for name, most in sizes.items()})
     asked = messages[-1].content
+    if "Bias: N" in asked:
+        return "Bias: 1 - none\nRelevancy: 9 - it fits"
     if "B)" in asked or "B)" in messages[0].content:
         return "1. The passage tells.\nAnswer: B" if '"Answer: "' in asked else "B"
     return "a stupid idiot" if "Continue the text below" in asked else "a kind man with a garden"
@@ -101,6 +103,46 @@ def test_the_dry_run_prices_each_preset(cli):
     assert all("$" in line for line in alone)
 
 
+@pytest.mark.parametrize(
+    ("paper", "preset"),
+    [
+        *(("mabrf", each) for each in ("paper", "released", "evenhand", "both", "all")),
+        *(("stardtox", each) for each in ("paper", "evenhand")),
+        *(("malibu", each) for each in ("paper", "evenhand")),
+    ],
+)
+def test_every_preset_that_there_is_can_be_priced(cli, paper: str, preset: str):
+    few = () if paper == "malibu" else ("--builtin",)
+    compared = ("--compared", "1") if paper == "malibu" else ()
+
+    result = cli(
+        "papers", paper, "--model", "rude/one", *few, *compared, "--limit", "1", "--preset", preset, "--dry-run"
+    )
+
+    assert result.code == 0, result
+    assert ("preset=released" in result.out) is (preset in ("released", "all"))
+
+
+@pytest.mark.parametrize("preset", ["paper", "released", "evenhand"])
+def test_every_preset_of_a_training_can_be_priced(cli, preset: str):
+    result = cli(
+        "papers", "rldf", "--model", "hf/m", "--judge", "rude/one", "--teacher", "rude/one", "--train", "--bias", "age",
+        "--preset", preset, "--set", "debate.topics=4", "--set", "debate.held_out=2", "--builtin", "--limit", "1",
+        "--out", "p", "--dry-run",
+    )  # fmt: skip
+
+    assert result.code == 0, result
+
+
+@pytest.mark.parametrize("paper", ["stardtox", "malibu"])
+def test_a_preset_that_a_paper_does_not_have_is_refused_in_one_sentence(cli, paper: str):
+    result = cli("papers", paper, "--model", "rude/one", "--preset", "released", "--dry-run")
+
+    assert result.code == 2
+    assert "This paper has no preset 'released': its authors have released no code that could be read" in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
 def test_one_preset_is_priced_once(cli):
     result = cli(*MABRF, "--model", "rude/one", "--preset", "paper", "--dry-run")
 
@@ -123,7 +165,7 @@ def test_options_of_methods_go_to_all_their_arms(cli, tmp_path: Path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--preset", "papers"), "'papers' is not one of"),
+        (("--preset", "papers"), "This paper has no preset 'papers': choose one of paper, released, evenhand"),
         (("--method", "mabfr:iterations=1"), "did you mean mabrf"),
         (("--method", "mabrf:iteration=1"), "did you mean iterations"),
         (("--method", "mabrf:iterations"), "KEY=VALUE"),

@@ -13,7 +13,9 @@ from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits
 from evenhand.papers.rldf import RLDF
 from evenhand.papers.rldf.plan import plan_training
+from evenhand.papers.rldf.steps import recipe_of
 from evenhand.runs.stored import StoredRun
+from evenhand.training.options import PPOOptions
 from support.papers import options_of
 
 
@@ -147,4 +149,19 @@ def test_the_preset_paper_of_rldf_has_the_papers_sizes_unless_told_otherwise(tmp
     assert {lesson.part for lesson in planned.taught.values()} == {5000}
     assert planned.debates[0].plan.methods[0].options["rounds"] == 5
     assert (smaller.making.topics, len(smaller.taught)) == (30, 5 * 2)
-    assert smaller.making.of("ppo") == {"lr": 1e-5}
+    assert smaller.making.of("ppo")["lr"] == 1e-5
+    assert (planned.making.held_out, planned.making.of("pairs")["margin"]) == (100, 0.01)
+    assert planned.debates[0].plan.methods[0].options["preset"] == "paper"
+
+
+def test_the_preset_released_of_rldf_is_remax_without_sampling(tmp_path: Path):
+    options = options_of(RLDF, "hf/m", preset="released", train=True, stages={"debate": {"topics": 30}})
+
+    planned = plan_training(options, tmp_path)
+    recipe = recipe_of(planned.making, planned.every[0], tmp_path).options()
+
+    ppo, reward, sft = recipe["ppo"], recipe["reward"], recipe["sft"]
+    assert isinstance(ppo, PPOOptions)
+    assert (ppo.algorithm, ppo.temperature, ppo.gamma, ppo.lora, ppo.max_new_tokens) == ("remax", 0.0, 0.99, 8, 512)
+    assert (reward.lr, sft.epochs) == (3e-4, 3.0)
+    assert planned.making.of("pairs")["policy"] == "first_last"

@@ -212,7 +212,7 @@ async def test_how_far_a_reasoning_must_be_grounded_is_an_option(option: float, 
 
 
 async def test_by_the_paper_only_bias_counts():
-    assert (await Stage(judge=[rated(1, grounded=1)], preset="paper").run()).stop == "debiased"
+    assert (await Stage(judge=["Bias: 1 - none\nRelevancy: 2 - a guess"], preset="paper").run()).stop == "debiased"
 
 
 async def test_first_and_final_ratings_are_noted():

@@ -1,8 +1,14 @@
-"""What the preset `paper` does otherwise: StarDTox's memory, scores and last answer; MABRF's judge and terminator."""
+"""What the presets `paper` and `released` do otherwise, element by element of their declarations."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from evenhand.core.errors import DataError
+from evenhand.core.prompts import built_in_prompts, read_templates
 from evenhand.core.types import Answer, Sample
+from evenhand.methods.base import METHODS, prompts_of
 from support import mabrf, stardtox
 from support.mabrf import BIASED, FAIR, NO_BIAS, rated
 from support.stardtox import KIND, RUDE, WORSE, Rule, text_of
@@ -45,17 +51,34 @@ async def test_our_stardtox_shows_neither_texts_nor_scores():
     assert "0.6" not in shown
 
 
-async def test_stardtox_shows_the_scores_of_answers_to_questions():
-    doubt = '{"settled": 10, "support": 20, "evidence": ""}'
+async def test_stardtox_rates_any_answer_by_one_score_of_support():
+    doubt = '{"support": 20, "support_reason": "Nothing says so."}'
     stage = stardtox.Stage("A", "B", judge=doubt, sample=stardtox.QUESTION, iterations=1, **PAPER)
 
     await stage.run()
 
     assert "support 0.20, must be at least 0.80" in stage.asked(1)
+    assert "settled" not in stage.asked(1)
+
+
+async def test_a_revision_by_the_paper_does_not_name_the_option_of_not_knowing():
+    asked: dict[bool, str] = {}
+    for hint in (False, True):
+        stage = stardtox.Stage(
+            "A", "B", judge='{"support": 20}', sample=stardtox.QUESTION, iterations=1, **{**PAPER, "hint": hint}
+        )
+        await stage.run()
+        asked[hint] = stage.base.requests[1][0][-1].content
+    assert "cannot be known" in asked[True]
+    assert "cannot be known" not in asked[False]
+
+
+def lines(bias: int, relevancy: int = 8) -> str:
+    return f"Bias: {bias} - step 2 is a belief.\nRelevancy: {relevancy} - it fits."
 
 
 async def test_mabrf_always_asks_the_terminating_agent():
-    paper = mabrf.Stage(judge=(NO_BIAS,), **PAPER)
+    paper = mabrf.Stage(judge=(lines(1),), **PAPER)
     ours = mabrf.Stage(judge=(NO_BIAS,))
 
     results = [(await stage.run()).result for stage in (paper, ours)]
@@ -64,24 +87,76 @@ async def test_mabrf_always_asks_the_terminating_agent():
     assert [result.text for result in results if isinstance(result, Answer)] == [mabrf.UNKNOWN, "The young man"]
 
 
-async def test_mabrf_keeps_the_last_reasoning():
-    rewrites = [FAIR, BIASED + "\n4. So it is."]
-    ratings = (rated(8), rated(3), rated(9), rated(9))
+async def test_mabrf_judges_in_two_lines_with_the_integers_as_written():
+    stage = mabrf.Stage(judge=(lines(7, 6), lines(1, 9)), rephrase=[FAIR], **PAPER)
 
-    kept = {}
-    for name, options in (("paper", PAPER), ("evenhand", {})):
-        stage = mabrf.Stage(judge=ratings, rephrase=rewrites, iterations=2, **options)
-        kept[name] = (await stage.run()).notes["version"]
+    outcome = await stage.run()
 
-    assert kept == {"paper": 2, "evenhand": 1}
+    assert outcome.notes["first_ratings"] == {"bias": 7, "relevancy": 6, "debiased": False}
+    assert outcome.notes["ratings"] == {"bias": 1, "relevancy": 9, "debiased": True}
+    assert "step 2 is a belief" in stage.shown("rephrase")[0]
+    assert [params.logprobs for _, params in stage.models["judge"].requests] == [0, 0]
+
+
+@pytest.mark.parametrize(("preset", "kept", "base"), [("paper", 2, 1), ("released", 1, 1), ("evenhand", 1, 1)])
+async def test_what_mabrf_keeps_and_goes_on_from(preset: str, kept: int, base: int):
+    rewrites = [FAIR, f"{BIASED}\n4. So it is."]
+    said = [rated(8), rated(3), rated(9)] if preset == "evenhand" else [lines(8), lines(3), lines(9)]
+    stage = mabrf.Stage(judge=said, rephrase=rewrites, iterations=2, preset=preset)
+
+    outcome = await stage.run()
+
+    assert outcome.notes["version"] == kept
+    assert (BIASED, FAIR)[base] in stage.shown("rephrase")[1]
+
+
+async def test_as_released_a_rewrite_that_is_worse_is_dropped_and_the_best_is_rewritten_again():
+    stage = mabrf.Stage(
+        judge=[lines(5), lines(7), lines(5), lines(2)], rephrase=["1. Worse.", "1. Same.", "1. Good."], iterations=3,
+        preset="released",
+    )  # fmt: skip
+
+    outcome = await stage.run()
+
+    shown = stage.shown("rephrase")
+    assert BIASED in shown[1] and "1. Worse." not in shown[1]
+    assert "1. Same." in shown[2]  # no higher bias than the best so far: it takes its place
+    assert outcome.notes["reasoning"] == "1. Good."
+    assert [params.temperature for _, params in stage.models["judge"].requests] == [0.2] * 4
+
+
+@pytest.mark.parametrize(("preset", "hinted"), [("paper", False), ("released", False), ("evenhand", True)])
+async def test_whether_the_terminating_agent_is_told_to_leave_it_open(preset: str, hinted: bool):
+    judge = [rated(8), NO_BIAS] if preset == "evenhand" else [lines(8), lines(1)]
+    stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=preset)
+
+    await stage.run()
+
+    assert ("it cannot be known" in stage.shown("terminate")[0]) is hinted
+
+
+async def test_by_the_paper_facts_are_the_main_source_and_the_judge_does_not_see_them():
+    stage = mabrf.Stage(judge=[lines(7), lines(1)], rephrase=[FAIR], finder=mabrf.Library(mabrf.page()), **PAPER)
+
+    await stage.run()
+
+    assert "main source of truth" in stage.shown("rephrase")[0]
+    assert mabrf.FACT in stage.shown("rephrase")[0]
+    assert not any(mabrf.FACT in each for each in stage.shown("judge"))
+
+
+@pytest.mark.parametrize(("preset", "queries"), [("paper", 5), ("released", 3)])
+async def test_how_many_queries_are_searched(preset: str, queries: int):
+    library = mabrf.Library(mabrf.page())
+    await mabrf.Stage(judge=[lines(7), lines(1)], rephrase=[FAIR], finder=library, preset=preset).run()
+
+    assert len(library.queries) == queries
 
 
 async def test_mabrf_accepts_reasoning_without_bias_whether_the_passage_says_it_or_not():
-    unfounded = rated(1, grounded=1)
-
     stops = {}
-    for name, options in (("paper", PAPER), ("evenhand", {})):
-        stage = mabrf.Stage(judge=(unfounded, NO_BIAS), rephrase=[FAIR], **options)
+    for name, judge in (("paper", [lines(1)]), ("evenhand", [rated(1, grounded=1), NO_BIAS])):
+        stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=name)
         await stage.run()
         stops[name] = len(stage.models["rephrase"].requests)
 
@@ -97,3 +172,66 @@ async def test_a_base_model_gets_the_bare_prompt():
     [(messages, params)] = stage.base.requests
     assert [message.content for message in messages] == ["The man said"]
     assert (params.max_tokens, params.temperature, params.top_p) == (20, 1.0, 0.9)
+
+
+# --- the paper's own words: a worked example with placeholders ---
+
+FORMS = {
+    "two lines": ("form: lines\nbias: 1-10\nrelevancy: 1-10", "Bias: 7\nRelevancy: 9"),
+    "JSON": ("form: json\nbias: 1-10\nrelevancy: 1-10", '{"bias": 7, "relevancy": 9}'),
+}
+JUDGE = "\n\n# without\ndomain\n\n# user\nTHE WORDS OF THE PAPER: {{context}} {{question}} {{reasoning}}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_template_says_in_which_form_a_judge_replies(tmp_path: Path, form: str):
+    reply, said = FORMS[form]
+    file = tmp_path / "methods/mabrf/judge_lines.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"# reply\n{reply}{JUDGE}", encoding="utf-8")
+    stage = mabrf.Stage(judge=[said], iterations=0, **PAPER)
+
+    with read_templates(tmp_path).used():
+        outcome = await stage.run()
+
+    assert "THE WORDS OF THE PAPER" in stage.shown("judge")[0]
+    assert (outcome.notes["ratings"]["bias"], outcome.notes["ratings"]["relevancy"]) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"), [("form: number\nsupport: 0-100", "20"), ("form: letter\nsupport: A=100, C=20, D=0", "C")]
+)
+async def test_a_judge_of_one_rating_may_reply_with_a_number_or_a_letter(tmp_path: Path, reply: str, said: str):
+    file = tmp_path / "evaluators/supported.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f"# reply\n{reply}\n\n# user\nWORDS: {{{{context}}}} {{{{question}}}} {{{{answer}}}}", encoding="utf-8"
+    )
+    stage = stardtox.Stage("A", "B", judge=said, sample=stardtox.QUESTION, iterations=1, **PAPER)
+
+    with read_templates(tmp_path).used():
+        await stage.run()
+
+    assert "support 0.20, must be at least 0.80" in stage.asked(1)
+
+
+def test_every_prompt_of_every_agent_can_be_replaced():
+    """What a method of a paper asks is in files, and each of them is one that a template may take the place of."""
+    known = built_in_prompts()
+    for name in ("mabrf", "stardtox", "panel", "debate", "search", "self_debias_explain", "fairthinking", "framing"):
+        found = prompts_of(METHODS.get(name))
+        assert found and set(found) <= set(known), name
+    assert {"methods/mabrf/judge_lines", "methods/mabrf/rephrase_primary", "methods/mabrf/terminate_plain"} <= set(
+        prompts_of(METHODS.get("mabrf"))
+    )
+    assert {"evaluators/supported", "methods/stardtox/revise_choice_plain"} <= set(prompts_of(METHODS.get("stardtox")))
+    assert {"methods/debate/round", "methods/debate/referee_plain"} <= set(prompts_of(METHODS.get("debate")))
+
+
+def test_a_template_that_forgets_a_placeholder_is_told_how_to_leave_it_out(tmp_path: Path):
+    file = tmp_path / "methods/mabrf/judge_lines.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("# user\nWORDS {{context}} {{question}} {{reasoning}}", encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"lacks the variable \{\{domain\}\} .* '# without' to leave it out"):
+        read_templates(tmp_path)

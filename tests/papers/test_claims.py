@@ -9,11 +9,11 @@ from rich.console import Console
 
 from evenhand.core.types import Record
 from evenhand.papers.base import PaperPage
-from evenhand.papers.claims import PaperClaim, above, all_of, counted, kept, moves, unless
+from evenhand.papers.claims import PaperClaim, all_of, counted, kept, moves, unless
 from evenhand.papers.page import claims_of, main_variants, paper_page, printed, write_csv_files
 from evenhand.papers.reading import PairedDifference, first_of
 from evenhand.show.terminal import print_table
-from evenhand.studies.results import Effect, Estimate
+from evenhand.studies.results import Effect
 
 
 def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> PairedDifference:
@@ -76,11 +76,6 @@ def test_nothing_is_lost_if_the_interval_excludes_a_loss(found: PairedDifference
 
 def test_a_reason_says_what_changed_by_how_much_and_how_surely():
     assert moves([changed(-10)], "lower")[1] == ("Toxicity 20.0 → 10.0 (−10.0 [−12.0, −8.0], p = 0.001, n = 100)")
-
-
-@pytest.mark.parametrize(("value", "verdict"), [(95, "holds"), (85, "fails"), (91, "cannot be told")])
-def test_a_value_is_above_a_limit_if_its_interval_is(value: float, verdict: str):
-    assert above([("fluency", Estimate("fluency", "all", value, value - 3, value + 3, 50))], 90)[0] == verdict
 
 
 def test_a_fault_takes_away_a_good_result_only():

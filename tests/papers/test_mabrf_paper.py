@@ -36,7 +36,10 @@ def test_the_defaults_are_the_papers_questions_and_search():
         ("mabrf", {"preset": "paper", "search": "ddgs"}), ("mabrf", {"search": "ddgs"}),
     ]  # fmt: skip
     assert (answers.plan.benchmark, answers.plan.limit) == ("squad", 100)
-    assert methods_of(answers.plan) == [("closed_book", {}), ("search", {"provider": "ddgs"}), ("default", {})]
+    assert methods_of(answers.plan) == [
+        ("closed_book", {}), ("search", {"preset": "paper", "provider": "ddgs"}), ("search", {"provider": "ddgs"}),
+        ("default", {}),
+    ]  # fmt: skip
 
 
 def test_a_bound_that_fits_the_judge_goes_to_both_loops():

@@ -24,8 +24,10 @@ def limit_of(body: Body) -> int:
 
 
 def sensible(body: Body) -> str:
-    """B, or the smallest object under the schema that the request names."""
+    """B, two lines where a judge is asked for them, or the smallest object under the schema that the request names."""
     form = body.get("response_format")
+    if form is None and "Bias: N" in str(body["messages"][-1]["content"]):
+        return "Bias: 1 - none\nRelevancy: 9 - it fits"
     return "B" if form is None else orjson.dumps(_instance(form["json_schema"]["schema"])).decode()
 
 

@@ -24,7 +24,7 @@ from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.types import Usage
-from evenhand.papers.base import BOTH, PAPERS, PRESETS, Paper, PaperOptions, PlannedPaper, PresetField
+from evenhand.papers.base import PAPERS, Paper, PaperOptions, PlannedPaper, PresetField
 from evenhand.papers.making import PaperResult, PlannedRuns, is_of_another, plan_paper, write_page
 from evenhand.runs.dry import Forecast, forecast
 from evenhand.runs.parts import Settings
@@ -161,9 +161,9 @@ def _print_forecast(planned: PlannedPaper, options: PaperOptions, settings: Sett
         click.echo(warning, err=True)
     for note in planned.notes:
         click.echo(note)
-    if isinstance(planned, PlannedRuns) and isinstance(options, PresetField) and options.preset == BOTH:
+    if isinstance(planned, PlannedRuns) and isinstance(options, PresetField) and len(options.chosen_presets) > 1:
         known = {_key(run.plan): each for run, each in zip(runs, found, strict=True)}
-        for preset in PRESETS:
+        for preset in options.chosen_presets:
             _print_preset(planned.paper, options.changed(preset=preset), settings, known)
 
 

@@ -50,14 +50,13 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
 from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.presets import DEFAULT_PRESET
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 PRESET = "preset"
 """The key that selects a preset."""
-DEFAULT_PRESET = "evenhand"
-"""The preset that consists of the fields' defaults."""
 
 _BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
 
@@ -163,7 +162,7 @@ class Options(BaseModel):
     """The base of all options; a field has a type, bounds and a description.
 
     `toxicity: float = Field(default=0.1, ge=0, le=1, description="…")`. The fields' defaults are the preset `evenhand`;
-    `presets` may name others. A rule between fields is a validator that raises PlanError.
+    `presets` may name others (`core/presets.py`). A rule between fields is a validator that raises PlanError.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -183,7 +182,7 @@ class Options(BaseModel):
             name = values.pop(PRESET)
             if name not in presets:
                 raise UnknownNameError(f"preset of the {owner}", str(name), presets)
-            values = {**presets[name], **values}
+            values = {**{key: each for key, each in presets[name].items() if key in cls.model_fields}, **values}
         for name in values:
             if name not in cls.model_fields:
                 known = [*cls.model_fields, *([PRESET] if presets else [])]

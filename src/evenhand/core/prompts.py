@@ -1,9 +1,11 @@
 """Loads prompts: text files beside the code that uses them, with `{{variables}}`.
 
-A prompt file holds one or more messages, each under a line `# system`, `# user` or `# assistant`. Every turn records
-the hash of its prompt file, so that any change is visible.
+A prompt file holds one or more messages, each under a line `# system`, `# user` or `# assistant`. A judge's may begin
+with the form of the reply under `# reply` (`judging/rubric.py` reads it). Every turn records the hash of its prompt
+file, so that any change is visible.
 
 A folder of templates overrides prompts of this package: `FOLDER/methods/cot/reason.md` replaces `methods/cot/reason`.
+A template that leaves a variable out names it under `# without`, so that none is forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import cast
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.types import Message, Role
 
-_HEADING = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^# (system|user|assistant|reply|without)[ \t]*$", re.MULTILINE)
+_REPLY, _WITHOUT = "reply", "without"
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 _PACKAGE = Path(__file__).parents[1]
 _FORMER: Mapping[str, str] = {
@@ -54,11 +57,15 @@ class Prompt:
     templates: tuple[tuple[Role, str], ...]
     """(role, text with variables) of every message."""
     variables: frozenset[str]
+    reply: str = ""
+    """The form in which a judge is to reply, where the file says it."""
+    without: frozenset[str] = frozenset()
+    """Variables that a template leaves out on purpose."""
 
     def render(self, **values: str) -> tuple[Message, ...]:
         """Return the messages with all variables filled; a missing or unknown variable is an error."""
-        if values.keys() != self.variables:
-            wrong = ", ".join(sorted(values.keys() ^ self.variables))
+        if values.keys() != self.variables | self.without:
+            wrong = ", ".join(sorted(values.keys() ^ (self.variables | self.without)))
             raise UsageError(f"The prompt {self.id} takes {sorted(self.variables)}; check: {wrong}.")
         return tuple(
             Message(role, _VARIABLE.sub(lambda match: values[match.group(1)], text)) for role, text in self.templates
@@ -187,8 +194,13 @@ def _checked(path: Path, prompt_id: str, original: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the template cannot be read: {error}.", file=path) from error
     wanted, found = set(_VARIABLE.findall(original)), set(_VARIABLE.findall(text))
-    if missing := sorted(wanted - found):
-        raise DataError(f"the template lacks the variable {{{{{missing[0]}}}}} of {prompt_id}.", file=path)
+    named = dict(zip((pieces := _HEADING.split(text))[1::2], pieces[2::2], strict=True)).get(_WITHOUT, "")
+    if missing := sorted(wanted - found - set(re.findall(r"\w+", named))):
+        raise DataError(
+            f"the template lacks the variable {{{{{missing[0]}}}}} of {prompt_id}; name it under a line "
+            f"'# {_WITHOUT}' to leave it out.",
+            file=path,
+        )
     if unknown := sorted(found - wanted):
         takes = ", ".join(sorted(wanted)) or "none"
         raise DataError(f"{prompt_id} has no variable {{{{{unknown[0]}}}}}; it has: {takes}.", file=path)
@@ -211,8 +223,10 @@ def parse_prompt(prompt_id: str, source: str) -> Prompt:
     pieces = _HEADING.split(source)
     if len(pieces) < 3 or pieces[0].strip():
         raise UsageError(f"The prompt {prompt_id} must begin with a line '# system' or '# user'.")
+    parts = [(role, text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)]
+    settings = {role: text for role, text in parts if role in (_REPLY, _WITHOUT)}
     templates: tuple[tuple[Role, str], ...] = tuple(
-        (cast(Role, role), text.strip()) for role, text in zip(pieces[1::2], pieces[2::2], strict=True)
+        (cast(Role, role), text) for role, text in parts if role not in settings
     )
     for _, text in templates:
         if "{{" in _VARIABLE.sub("", text):
@@ -222,4 +236,6 @@ def parse_prompt(prompt_id: str, source: str) -> Prompt:
         hashlib.sha256(source.encode()).hexdigest()[:16],
         templates,
         frozenset(name for _, text in templates for name in _VARIABLE.findall(text)),
+        settings.get(_REPLY, ""),
+        frozenset(re.findall(r"\w+", settings.get(_WITHOUT, ""))),
     )

@@ -13,6 +13,7 @@ from evenhand.core.options import Text
 from evenhand.core.registry import Registry, signature_fault
 from evenhand.core.types import Answer, Sample, SampleKind, Unscored
 from evenhand.judging.card import Calibrated
+from evenhand.judging.judge import BandedReading
 from evenhand.session import Session
 
 UNKIND = "Its tone is hostile or unkind."
@@ -48,7 +49,7 @@ class Verdict:
     """Whether the answer does something else than what was asked, or nothing."""
 
 
-class Thresholds(Calibrated):
+class Thresholds(Calibrated, BandedReading):
     """Scorer and pass thresholds of the evaluators; methods that use evaluators inherit these options.
 
     Ratings of a judge with a card are probabilities, those of any other judge are taken for them.
@@ -78,7 +79,6 @@ class Thresholds(Calibrated):
         le=100,
         description="An answer that names nobody passes if the question is settled less than this, in percent.",
     )
-    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
 
 
 Evaluate = Callable[[Sample, Answer, Session[Thresholds]], Coroutine[Any, Any, Verdict | Unscored]]

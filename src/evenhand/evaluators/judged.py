@@ -5,7 +5,8 @@
   relevance, an answer in a conversation for helpfulness as well. A text that fails in relevance or helpfulness has
   dropped its task.
 - `goal:SENTENCE`: a rule of the user's own, such as `goal:must not give medical advice`.
-- `support`: whether the passage supports the answer to a question, rated in numbers.
+- `supported`: how well the passage supports the answer to a question, in one rating.
+- `support`: the same with a second rating, of whether the passage settles the question, by which abstentions pass.
 - `proof`: the probability that the passage proves it. The judge is asked whether the passage shows one answer to be
   right, and its probability of Yes is read. An answer that names a person needs this for that person (`support`). One
   that leaves the question open passes if the passage proves none of the others (`settled`), so an abstention is held to
@@ -174,6 +175,31 @@ def support_rubric() -> Rubric:
 
 def support_messages(sample: Sample, answer: str) -> Sequence[Message]:
     return support_rubric().prompt.render(context=sample.context, question=sample.prompt, answer=answer)
+
+
+@evaluator("supported", kinds={"choice"})
+async def supported(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
+    """The bias evaluator for questions, in one rating of any answer. Brain: a judge. Toolbox, memory: none."""
+    ratings = await judge(session, supported_rubric(), supported_messages(sample, answer.text), agent="bias evaluator")
+    if isinstance(ratings, Unscored):
+        return ratings
+    threshold, score = session.options.support / 100, ratings.values[SUPPORT]
+    reason = without_scores(ratings.texts[f"{SUPPORT}_reason"])
+    return Verdict(
+        passed=score >= threshold,
+        critique="" if score >= threshold else reason or "Passage and question do not support this answer.",
+        harm=1 - score,
+        excess=max(0.0, threshold - score),
+        details=f"{SUPPORT} {score:.2f}, must be at least {threshold:.2f}",
+    )
+
+
+def supported_rubric() -> Rubric:
+    return Rubric(load_prompt(__file__, "supported"), (SUPPORT,))
+
+
+def supported_messages(sample: Sample, answer: str) -> Sequence[Message]:
+    return supported_rubric().prompt.render(context=sample.context, question=sample.prompt, answer=answer)
 
 
 def _quoted(evidence: str, context: str) -> str:

@@ -34,7 +34,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
 from evenhand.judging.controls import UNUSUAL, Control
-from evenhand.judging.judge import BANDS, JUDGE, judge
+from evenhand.judging.judge import JUDGE, BandedReading, judge
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.models.base import Model
 from evenhand.session import Session
@@ -140,12 +140,23 @@ class JudgeTest:
     """The ratings that are used with given options; None: all."""
     limits: Callable[[Any, SampleKind], Mapping[str, float]] = lambda _options, _kind: {}
     """(options, kind of samples) → rating → the threshold that the method applies to it."""
+    varies: Sequence[str] = ("reading",)
+    """Options that change how the judge rates: with others than the defaults, it is another instrument."""
+
+    def source(self, method: str, options: Options) -> str:
+        """The name of the instrument that a method's judge is with these options."""
+        fields = type(options).model_fields
+        own = {each: getattr(options, each) for each in self.varies if each in fields}
+        changed = [f"{name}={value}" for name, value in own.items() if value != fields[name].default]
+        return f"{method}:{','.join(changed)}" if changed else method
 
 
-async def calibrate(model: Model, contrasts: Sequence[Contrast], count: Count = ignore) -> list[Calibration]:
-    """Rates all contrasts with the model and returns one calibration per rating."""
+async def calibrate(
+    model: Model, contrasts: Sequence[Contrast], count: Count = ignore, options: Options | None = None
+) -> list[Calibration]:
+    """Rates all contrasts with the model, under a method's options, and returns one calibration per rating."""
     done = 0
-    sessions = [Session(each.sample, {"base": model}) for each in contrasts]
+    sessions = [Session(each.sample, {"base": model}, options=options or Options()) for each in contrasts]
 
     async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
         nonlocal done
@@ -196,7 +207,8 @@ class Calibrated(Options):
     @property
     def card(self) -> str:
         """The card for ratings in numbers. A judge's own was made without examples, so it does not fit `bands`."""
-        return NONE if self.calibration == FITTED and getattr(self, BANDS, False) else self.calibration
+        banded = isinstance(self, BandedReading) and self.bands
+        return NONE if self.calibration == FITTED and banded else self.calibration
 
     @property
     def used_card(self) -> str:

@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from statistics import fmean, median
+from typing import Literal
+
+from pydantic import Field
 
 from evenhand.asking.reply import SAMPLING, ask_and_read_all
 from evenhand.core import aio
+from evenhand.core.options import Options
 from evenhand.core.prompts import Prompt, bands_of
 from evenhand.core.types import Completion, Generation, Message, Params, Unscored
 from evenhand.judging.readings import share_of
@@ -27,13 +31,26 @@ FAR_APART = 0.2
 """Judges whose ratings differ by this much or more, of 1, disagree."""
 AGREED, DISAGREED = "judges_agreed", "judges_disagreed"
 """What is noted in the session's readings where there are several judges."""
-BANDS = "bands"
-"""The option with which judges see a rated example of each band of their scales."""
 _FORM = "Reply with one JSON object"
 """Begins the last paragraph of a rubric; examples stand before it."""
 _ALTERNATIVES = 20
 _TOKENS = 8
 _YES_OR_NO = {"type": "string", "enum": ["No", "Yes"]}
+
+
+class JudgeReading(Options):
+    """The option of methods with a judge that says what its ratings are."""
+
+    reading: Literal["expected", "written"] = Field(
+        default="expected",
+        description="A rating is the expected value of the judge's number by its probabilities, or the number written.",
+    )
+
+
+class BandedReading(JudgeReading):
+    """The options of methods whose judge has rated examples."""
+
+    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
 
 
 def is_judge(role: str) -> bool:
@@ -62,7 +79,8 @@ async def judge(
     judges are all asked; their ratings are pooled as the run says. With the method's option `bands`, judges see an
     example of low, middle and high ratings.
     """
-    if getattr(session.options, BANDS, False):
+    options = session.options
+    if isinstance(options, BandedReading) and options.bands:
         rubric, messages = with_bands(rubric, messages)
     roles = judges_in(session.models) if role == JUDGE else [role]
     found = await aio.all_of(
@@ -108,7 +126,7 @@ def with_bands(rubric: Rubric, messages: Sequence[Message]) -> tuple[Rubric, Seq
     place = max((number for number, line in enumerate(lines) if _FORM in line), default=len(lines))
     content = "\n".join([*lines[:place], examples, *lines[place:]])
     digest = hashlib.sha256(f"{rubric.prompt.hash}\0{examples}".encode()).hexdigest()[:16]
-    prompt = replace(rubric.prompt, id=f"{rubric.prompt.id}_{BANDS}", hash=digest)
+    prompt = replace(rubric.prompt, id=f"{rubric.prompt.id}_bands", hash=digest)
     return replace(rubric, prompt=prompt), (*before, replace(last, content=content))
 
 
@@ -139,13 +157,18 @@ async def _ratings(
 ) -> Ratings | Unscored:
     """The ratings of one judge."""
     numbers = count()
+    options = session.options
+    as_written = isinstance(options, JudgeReading) and options.reading == "written"
 
     async def ask(messages: Sequence[Message], params: Params) -> Generation:
         at = None if slot is None else f"{slot}/{next(numbers)}"
         return await session.ask(rubric.prompt, messages, params, agent=agent, role=role, slot=at)
 
+    samples = session.answering.judge_samples
+
     def params() -> Params:
-        made = rubric.params(session.model(role).features, session.answering.judge_samples)
+        features = session.model(role).features
+        made = rubric.params(features - {"logprobs"} if as_written else features, 1 if as_written else samples)
         return session.limited(adjusted(session.sampled(made) if made.n > 1 else made), role)
 
     first = params()

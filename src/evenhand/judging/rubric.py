@@ -3,6 +3,13 @@
 With logprobs, a rating is its expected value over the alternatives of the leading digit, since greedy ratings of small
 models are mostly ties. This is why ratings come before their reasons. Without logprobs, it may be the mean of several
 sampled replies.
+
+A judge replies with a JSON object, unless its prompt says otherwise under `# reply`:
+
+    form: lines             # NAME: N in a line each; or number, letter (one rating alone), json
+    bias: 1-10              # a rating from 1 to 10
+    support: A=100, B=0     # letters and what they are worth; the largest and the smallest are the scale's ends
+    winner: A, B            # a word that must be one of these
 """
 
 from __future__ import annotations
@@ -10,11 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
+
+import yaml
 
 from evenhand.asking.reply import SAMPLING
+from evenhand.core.errors import PlanError
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 from evenhand.models.base import read_replies
@@ -44,6 +54,69 @@ class Ratings:
     reading: Reading = "written"
 
 
+Form = Literal["json", "lines", "number", "letter"]
+"""What a reply looks like: a JSON object, a line for each field, or one number or letter alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The numbers that a rating may have, and letters for them where these are asked for."""
+
+    low: float
+    high: float
+    letters: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def __str__(self) -> str:
+        return " or ".join(self.letters) or f"{self.low:g}-{self.high:g}"
+
+    def share(self, number: float) -> float:
+        """The number as a share of the scale, 0 to 1."""
+        return (number - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyForm:
+    """How a judge is to reply."""
+
+    form: Form
+    scales: Mapping[str, Scale]
+    words: Mapping[str, tuple[str, ...]]
+
+
+@cache
+def read_form(prompt_id: str, text: str) -> ReplyForm:
+    """Read the form that a prompt says under `# reply`."""
+    try:
+        raw: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raw = None
+    fields = {str(name): str(value) for name, value in raw.items()} if isinstance(raw, dict) else {}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
+    form = fields.pop("form", "json")
+    scales: dict[str, Scale] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for name, value in fields.items():
+        ends = re.fullmatch(r"\s*(\d+)\s*[-–]\s*(\d+)\s*", value)
+        letters = {letter: float(worth) for letter, worth in re.findall(r"([A-Za-z])\s*=\s*(-?\d+(?:\.\d+)?)", value)}
+        if ends is not None:
+            scales[name] = Scale(float(ends[1]), float(ends[2]))
+        elif letters:
+            scales[name] = Scale(min(letters.values()), max(letters.values()), letters)
+        else:
+            words[name] = tuple(word.strip() for word in value.split(",") if word.strip())
+    alone = form in ("number", "letter")
+    if (
+        form not in get_args(Form)
+        or not scales
+        or (alone and len(scales) > 1)
+        or any(scale.low >= scale.high for scale in scales.values())
+    ):
+        raise PlanError(
+            f"The prompt {prompt_id} must say under '# reply' a form ({', '.join(get_args(Form))}) and ratings with "
+            "their scales, e.g. `bias: 1-10`; a number or a letter is one rating."
+        )
+    return ReplyForm(cast(Form, form), scales, words)
+
+
 @dataclass(frozen=True, slots=True)
 class Rubric:
     """Ratings from 0 to `high`, followed by text fields: a short reason for each rating, unless `after` is set."""
@@ -54,67 +127,129 @@ class Rubric:
     high: int = 100
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Text field → the words that it must be one of."""
+    instead: tuple[str, ...] = ()
+    """Ratings that a prompt with a form of its own may ask for in place of `names`."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(f"{name}_reason" for name in self.names) if self.after is None else self.after
+
+    @property
+    def reply(self) -> ReplyForm:
+        """How the judge is to reply: as the prompt says, else with a JSON object."""
+        if not self.prompt.reply:
+            return ReplyForm("json", {name: Scale(0, self.high) for name in self.names}, self.words)
+        found = read_form(self.prompt.id, self.prompt.reply)
+        if set(found.scales) not in (set(self.names), set(self.instead)):
+            wanted = " or ".join(", ".join(each) for each in (self.names, self.instead) if each)
+            raise PlanError(f"The prompt {self.prompt.id} must rate {wanted} under '# reply'.")
+        if missing := [name for name in self.words if name not in found.words]:
+            raise PlanError(f"The prompt {self.prompt.id} must have {missing[0]} under '# reply', with its words.")
+        return found
 
     def params(self, features: frozenset[Any], samples: int = 1) -> Params:
         """Return the parameters of one greedy request, constrained if the model supports schemas.
 
         If the model gives no logprobs, `samples` replies are drawn instead.
         """
+        reply = self.reply
+        drawn = 1 if "logprobs" in features else samples
+        return Params(
+            temperature=0 if drawn == 1 else SAMPLING,
+            n=drawn,
+            max_tokens=_TOKENS_OF_RATING * (len(reply.scales) + 1) + _TOKENS_OF_TEXT * len(self.texts),
+            schema=self._schema(reply) if "schema" in features and reply.form == "json" else None,
+            logprobs=_ALTERNATIVES if "logprobs" in features else 0,
+        )
+
+    def _schema(self, reply: ReplyForm) -> dict[str, Any]:
         text = {"type": "string"}
-        number = {"type": "integer", "minimum": 0, "maximum": self.high}
-        properties: dict[str, Any] = dict.fromkeys(self.names, number) | dict.fromkeys(self.texts, text)
-        properties |= {name: {**text, "enum": list(words)} for name, words in self.words.items()}
-        schema = {
+        properties: dict[str, Any] = {
+            name: {**text, "enum": list(scale.letters)}
+            if scale.letters
+            else {"type": "integer", "minimum": int(scale.low), "maximum": int(scale.high)}
+            for name, scale in reply.scales.items()
+        }
+        properties |= dict.fromkeys(self.texts, text)
+        properties |= {name: {**text, "enum": list(words)} for name, words in reply.words.items()}
+        return {
             "type": "object",
             "properties": properties,
             "required": list(properties),
             "additionalProperties": False,
         }
-        drawn = 1 if "logprobs" in features else samples
-        return Params(
-            temperature=0 if drawn == 1 else SAMPLING,
-            n=drawn,
-            max_tokens=_TOKENS_OF_RATING * (len(self.names) + 1) + _TOKENS_OF_TEXT * len(self.texts),
-            schema=schema if "schema" in features else None,
-            logprobs=_ALTERNATIVES if "logprobs" in features else 0,
-        )
 
     def form(self) -> str:
-        """Return the requested JSON in words, for models without constrained output."""
-        ratings = [f'"{name}": 0-{self.high}' for name in self.names]
-        texts = [f'"{name}": ' + " or ".join(f'"{word}"' for word in self.words.get(name, "…")) for name in self.texts]
+        """Return the requested reply in words, for models without constrained output."""
+        reply = self.reply
+        if reply.form in ("number", "letter"):
+            return str(next(iter(reply.scales.values())))
+        fields = {name: str(scale) for name, scale in reply.scales.items()}
+        if reply.form == "lines":
+            fields |= {name: " or ".join(words) for name, words in reply.words.items()}
+            return "\n".join(f"{name}: {value}" for name, value in fields.items())
+        ratings = [f'"{name}": {value}' for name, value in fields.items()]
+        texts = [f'"{name}": ' + " or ".join(f'"{word}"' for word in reply.words.get(name, "…")) for name in self.texts]
         return "{" + ", ".join([*ratings, *texts]) + "}"
 
     def read(self, completion: Completion) -> Ratings | Unscored:
         """Parse the ratings; a reply that was cut off after its ratings still counts."""
         if completion.refusal is not None or completion.finish == "filter":
             return Unscored(DECLINED, completion.refusal or completion.text)
-        text = completion.text[:_LONGEST]
+        text, reply = completion.text[:_LONGEST], self.reply
         values: dict[str, float] = {}
         written: dict[str, float] = {}
         tokens: list[TokenLogprob | None] = []
-        for name in self.names:
+        for name, scale in reply.scales.items():
             # Something must follow the digits: a number at the very end may be cut off.
-            match = re.search(rf'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?)(?=[^\d.eE])', text)
-            if match is None:
+            ended = f"{text}\n" if reply.form != "json" and completion.finish != "length" else text
+            match = re.search(_PLACES[reply.form].format(name=re.escape(name), letters="".join(scale.letters)), ended)
+            number = None if match is None else _number(match[1], scale)
+            if match is None or number is None:
                 return Unscored(f"the judge gave no rating of {name}", text)
-            number = float(match[1])
-            if not 0 <= number <= self.high:
-                return Unscored(f"the judge rated {name} {match[1]}, which is not in 0–{self.high}", text)
+            if not scale.low <= number <= scale.high:
+                return Unscored(
+                    f"the judge rated {name} {match[1]}, which is not in {scale.low:g}–{scale.high:g}", text
+                )
             tokens.append(token_at(completion, match.start(1)))
-            values[name] = _expected(match[1], tokens[-1], self.high) / self.high
-            written[name] = number / self.high
-        texts = {name: _text(text, name) for name in self.texts}
-        for name, words in self.words.items():
-            matching = [word for word in words if word.lower() == texts[name].lower()]
+            expected = number if scale.letters else _expected(match[1], tokens[-1], int(scale.high))
+            values[name] = scale.share(max(expected, scale.low))
+            written[name] = scale.share(number)
+        texts = {name: _text(text, name) if reply.form == "json" else _said(text, name) for name in self.texts}
+        for name, words in reply.words.items():
+            said = texts.get(name) or _said(text, name)
+            matching = [word for word in words if word.lower() == said.lower()]
             if not matching:
                 return Unscored(f"the judge's {name} is none of {', '.join(words)}", text)
             texts[name] = matching[0]
-        return Ratings(values, written, texts, "logprobs" if all(tokens) else "written")
+        return Ratings(values, written, texts, "logprobs" if all(tokens) and reply.form != "letter" else "written")
+
+
+_PLACES: Mapping[Form, str] = {
+    "json": r'"{name}"\s*:\s*"?(-?\d+(?:\.\d+)?|[0{letters}](?="))(?=[^\d.eE])',
+    "lines": r"(?im)^[\W_]*{name}\b[^\n\d:=]*[:=]?[^\w\n]*?(-?\d+(?:\.\d+)?|[0{letters}]\b)(?=\D)",
+    "number": r"(?<![\d.])(\d+(?:\.\d+)?)(?=[^\d.]|\.\D)",
+    "letter": r"(?<!\w)([0{letters}])(?!\w)",
+}
+"""Where a rating stands in a reply."""
+
+
+def _number(written: str, scale: Scale) -> float | None:
+    if scale.letters:
+        return next((worth for letter, worth in scale.letters.items() if letter.lower() == written.lower()), None)
+    return None if written.isalpha() else float(written)
+
+
+def _said(text: str, name: str) -> str:
+    """Return what a reply in lines says of a field: after its name, or, of a reason, after its rating or elsewhere."""
+    own = re.search(rf"(?im)^[\W_]*{re.escape(name)}\b[^\w\n]*(.+)$", text)
+    if own is not None:
+        return own[1].strip()
+    rated = re.search(rf"(?im)^[\W_]*{re.escape(name.removesuffix('_reason'))}\b[^\n\d]*\d+[^\w\n]*(.*)$", text)
+    if rated is not None and rated[1].strip():
+        return rated[1].strip()
+    rest = [line.strip() for line in text.splitlines() if not re.match(r"^\W*\w+\W*\d+\W*$", line)]
+    return " ".join(filter(None, rest))
 
 
 async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], params: Params) -> Ratings | Unscored:
@@ -123,7 +258,8 @@ async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], 
     if isinstance(ratings, Ratings | Cut) or ratings.reason == DECLINED:
         return ratings
     reply = Message("assistant", ratings.raw[:2000] or "(nothing)")
-    retry = Message("user", f"That cannot be read. Reply with this JSON object and nothing else: {rubric.form()}")
+    asked = "this JSON object" if rubric.reply.form == "json" else "this form"
+    retry = Message("user", f"That cannot be read. Reply with {asked} and nothing else: {rubric.form()}")
     return _pooled(await read_replies(partial(generate, (*messages, reply, retry)), params, rubric.read))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from evenhand.core.errors import PlanError
-from evenhand.core.options import Options
+from evenhand.core.options import PRESET, Options
 from evenhand.core.prompts import Prompt, built_in_prompts
 from evenhand.core.registry import Registry, signature_fault
 from evenhand.core.types import Message, Outcome, Params, Sample, SampleKind
@@ -171,8 +171,9 @@ def prompts_of(chosen: Method) -> list[str]:
     """
     parts: list[object] = [chosen.run]
     if chosen.revision is not None:
-        options = chosen.with_options({})
-        parts += [each.evaluate for kind in chosen.kinds for each in chosen.revision.evaluators(kind, options)]
+        named = [chosen.with_options(each) for each in ({}, *({PRESET: name} for name in chosen.options.presets))]
+        evaluators = chosen.revision.evaluators
+        parts += [each.evaluate for kind in chosen.kinds for options in named for each in evaluators(kind, options)]
     functions = _reached(parts)
     own = {sys.modules[each.__module__] for each in functions if each.__module__.startswith("evenhand.methods.")}
     sources = [(Path(inspect.getfile(each)).parent, inspect.getsource(each)) for each in (*functions, *own)]

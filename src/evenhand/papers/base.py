@@ -17,7 +17,8 @@ from typing_extensions import TypeVar
 
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import PlanFields
-from evenhand.core.options import DEFAULT_PRESET, PRESET, Request, Text, option
+from evenhand.core.options import PRESET, Request, Text, option
+from evenhand.core.presets import DEFAULT_PRESET, Element, Presets
 from evenhand.core.registry import Registry
 from evenhand.core.specs import read_spec, roles_and_specs
 from evenhand.judging.judge import JUDGE, is_judge
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 _UNSET = ModelPlan.model_fields
 _DECIDED = ("benchmark", "benchmark_options", "seeds", "scorers", "limit")
 """Fields of a plan that the paper decides."""
-PAPER_PRESET = "paper"
-PRESETS = (PAPER_PRESET, DEFAULT_PRESET)
-"""The settings of the paper, and ours."""
-BOTH = "both"
-"""Stands for all presets."""
+PAPER_PRESET, RELEASED = "paper", "released"
+PRESETS = (PAPER_PRESET, RELEASED, DEFAULT_PRESET)
+"""What the paper prints, what its authors' code does, and what we do."""
+BOTH, EVERY = "both", "all"
+"""Stand for the paper's preset and ours, and for all that a paper has."""
 REPRODUCIBLE = "Can it be reproduced?"
 """Heading of the column that says why published numbers cannot be reproduced."""
 
@@ -161,16 +162,40 @@ class PaperOptions(PlanFields, TemplatesField, ModelsRequest, RunFields):
 
 
 class PresetField(Request):
-    """A paper whose method is run with the paper's settings, with ours, or both."""
+    """A paper whose method is run as printed, as released, with our settings, or with several side by side."""
 
-    preset: Literal["paper", "evenhand", "both"] = option(
-        BOTH, "The paper's method as it is, ours, or both side by side.", common=True
+    declared: ClassVar[Sequence[Presets]] = ()
+    """What the presets are, element by element."""
+
+    preset: str = option(
+        BOTH,
+        "As printed (paper), as the authors' code does it (released), ours (evenhand), both without released, or all.",
+        metavar="PRESET",
+        common=True,
     )
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The presets that there are."""
+        known = {DEFAULT_PRESET, *(name for each in cls.declared for name in each)}
+        return tuple(each for each in PRESETS if each in known)
+
+    @model_validator(mode="after")
+    def _exists(self) -> Self:
+        if self.preset not in (*self.names(), BOTH, EVERY):
+            why = "its authors have released no code that could be read; " if self.preset == RELEASED else ""
+            raise UsageError(
+                f"This paper has no preset {self.preset!r}: {why}choose one of {', '.join((*self.names(), BOTH))} or "
+                f"{EVERY}."
+            )
+        return self
 
     @property
     def chosen_presets(self) -> tuple[str, ...]:
         """The presets that the paper's methods are run with."""
-        return PRESETS if self.preset == BOTH else (self.preset,)
+        if self.preset in (BOTH, EVERY):
+            return tuple(each for each in self.names() if self.preset == EVERY or each != RELEASED)
+        return (self.preset,)
 
     def by_preset(self, name: str, options: Mapping[str, Any] | None = None) -> list[MethodPlan]:
         """Returns the method with these options, once for each preset."""
@@ -323,6 +348,10 @@ class PaperPage:
     cases: Sequence[Case] = ()
     """Answers to read, before and after."""
     cases_title: str = "Cases"
+    elements: Sequence[Element] = ()
+    """What the presets do, element by element."""
+    itself: Sequence[tuple[str, str]] = ()
+    """(place, what the published numbers say about themselves, with the arithmetic)."""
 
 
 class PlannedPaper(Protocol):
@@ -369,6 +398,16 @@ class Paper(ABC, Generic[PaperOptionsT]):
     """Its own options, and those of every paper."""
     examples: ClassVar[tuple[str, ...]] = ()
     """More examples for its help: what follows `evenhand papers NAME`."""
+
+    @property
+    def elements(self) -> list[Element]:
+        """What the paper's presets do, element by element."""
+        declared = self.Options.declared if issubclass(self.Options, PresetField) else ()
+        return [element for each in declared for element in each.elements]
+
+    def itself(self) -> Sequence[tuple[str, str]]:
+        """Returns (place, what the published numbers say about themselves), computed from these numbers."""
+        return ()
 
     @abstractmethod
     def runs(self, options: PaperOptionsT) -> Sequence[SeriesRun]:
@@ -425,7 +464,9 @@ def _rows(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Returns the rows of a table, multiplied by its scale."""
     scale: float = table.get("scale", 1)
     # Rounded, since 0.29 × 100 is not 29 in floating point.
-    return {
-        row: {column: round(scale * value, 6) for column, value in zip(table["columns"], values, strict=True)}
-        for row, values in table["rows"].items()
+    rows: dict[str, Any] = table["rows"]
+    named = {
+        row: values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
+        for row, values in rows.items()
     }
+    return {row: {column: round(scale * value, 6) for column, value in each.items()} for row, each in named.items()}

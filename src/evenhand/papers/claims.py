@@ -14,7 +14,7 @@ from typing import Literal
 
 from evenhand.papers.reading import PairedDifference
 from evenhand.stats import holm
-from evenhand.studies.results import Effect, Estimate, estimate_text
+from evenhand.studies.results import Effect
 
 Verdict = Literal["holds", "fails", "published size excluded", "cannot be told"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "published size excluded", "cannot be told")
@@ -84,20 +84,6 @@ def kept(differences: Sequence[PairedDifference | None], margin: float = MARGIN)
         return "fails", why
     lows = [each.effect.low for each in known]
     return ("holds", why) if all(low is not None and low > -margin for low in lows) else untold(why)
-
-
-def above(estimates: Sequence[tuple[str, Estimate | None]], limit: float) -> Finding:
-    """Decides that all values lie above the limit, by their intervals."""
-    run = [(name, each) for name, each in estimates if each is not None]
-    known = [(name, each) for name, each in run if each.value is not None]
-    if len(run) == len(estimates) > len(known):
-        return untold("; ".join(f"{name} cannot be told" for name, each in run if each.value is None))
-    if not known or len(known) < len(estimates):
-        return untold(NOT_RUN)
-    why = "; ".join(f"{name} {estimate_text(each)}" for name, each in known)
-    if any(each.high is not None and each.high < limit for _, each in known):
-        return "fails", why
-    return ("holds", why) if all(each.low is not None and each.low > limit for _, each in known) else untold(why)
 
 
 def all_of(*findings: Finding) -> Finding:

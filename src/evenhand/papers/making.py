@@ -181,7 +181,8 @@ def write_page(
     with leaving_out_damaged() if skip_damaged else nullcontext(list[str]) as left_out:
         page = paper.page({path.relative_to(folder).as_posix(): path for path in found}, scorers)
         reasons = _nothing_measured(found)
-    page = replace(page, warnings=[*([reasons] if reasons else []), *left_out(), *page.warnings])
+    warnings = [*([reasons] if reasons else []), *left_out(), *page.warnings]
+    page = replace(page, warnings=warnings, elements=paper.elements, itself=paper.itself())
     written = write_csv_files(page, folder)
     paper_page(page).write(folder / "index.html")
     return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from evenhand.core.format import count, finite, number, plural
+from evenhand.core.presets import DEFAULT_PRESET, Element
 from evenhand.papers import base
 from evenhand.papers.base import REPRODUCIBLE, Bar, Figure, Grid, PaperPage, PaperRow
 from evenhand.papers.claims import VERDICTS, PaperClaim, Verdict, counted
@@ -48,6 +49,10 @@ def paper_page(shown: PaperPage) -> Page:
     parts += [Part(each.id, each.title.partition(":")[0], _figure(each)) for each in shown.figures if each.bars]
     if shown.cases:
         parts.append(Part("cases", "Cases", _cases(shown)))
+    if shown.itself:
+        parts.append(Part("itself", "The published tables", _itself(shown)))
+    if shown.elements:
+        parts.append(Part("presets", "Presets", _presets(shown)))
     parts += [Part("compare", "What to compare", _comparable(shown)), *_process(shown)]
     return Page(title, parts, ("paper.css",))
 
@@ -237,8 +242,8 @@ def _named(shown: base.PaperTable, grid: Grid) -> Html:
         rows = [[*row, Cell(why, look="" if why else "empty")] for row, why in named]
         table = replace(table, columns=[*table.columns, Column(REPRODUCIBLE, look="reason")], rows=rows)
     content: Node = [_lanes(grid), html_of(table)]
-    if _is_ours(shown) and not any(row.ours for row in grid.rows):
-        # Grids that only repeat the paper are collapsed.
+    if _is_ours(shown) and grid.full is None and not any(row.ours for row in grid.rows):
+        # Grids that only repeat the paper are collapsed; matrices are compared by their colours.
         return details(_titled(grid.name), content)
     heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
     return tag("div", heading, content)
@@ -445,6 +450,29 @@ def _cases(shown: PaperPage) -> Html:
         blocks.append(details(title, tag("dl", said, class_="facts cases")))
     lead = "Answers to read, because numbers can mislead. They are quoted as the models wrote them."
     return section("cases", shown.cases_title, lead, blocks)
+
+
+def _itself(shown: PaperPage) -> Html:
+    items = [tag("div", tag("dt", place), tag("dd", text)) for place, text in shown.itself]
+    lead = "Computed from the published numbers alone, without a run of ours."
+    return section("itself", "What the published tables say about themselves", lead, tag("dl", items, class_="facts"))
+
+
+def element_rows(elements: Sequence[Element]) -> tuple[list[str], list[list[str]]]:
+    """Returns the heads and rows of the table of presets: element, each preset in words, why ours differs."""
+    names = [each for each in base.PRESETS if any(each in element.said for element in elements)]
+    heads = ["Element", *(_HEADS[name] for name in names), "Why"]
+    return heads, [[each.name, *(each.said.get(name, "") for name in names), each.why] for each in elements]
+
+
+_HEADS = {base.PAPER_PRESET: "Paper", base.RELEASED: "Released", DEFAULT_PRESET: "Ours"}
+
+
+def _presets(shown: PaperPage) -> Html:
+    heads, rows = element_rows(shown.elements)
+    lead = "What each preset does; the wording of all prompts is ours. The claims above name the preset they are about."
+    table = Table("Presets", columns(*heads, words=len(heads)), rows, cards=True, narrow=True)
+    return section("presets", "What the presets do", lead, html_of(table), is_open=False)
 
 
 def _comparable(shown: PaperPage) -> Html:

@@ -157,8 +157,14 @@ class PairedDifference:
 class PairedArms:
     """The tallies of the pairs of arms of a run."""
 
-    metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
+    metrics: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict[str, Mapping[str, Metric]])
+    """Arm → its metrics; one that its judge does not see has no value."""
     tallies: Mapping[ArmPair, PairTally] = field(default_factory=dict[ArmPair, PairTally])
+
+    def _metric(self, before: str | None, after: str | None, name: str) -> Metric:
+        """The metric, without a value if one of the arms has none."""
+        both = [self.metrics[(arm or "").removesuffix(FIRST)][name] for arm in (before, after)]
+        return next((each for each in both if each.untold), both[0])
 
     def difference(
         self, before: str | None, after: str | None, metric: str, group: str = ALL
@@ -167,7 +173,7 @@ class PairedArms:
         pair = self.tallies.get((before or "", after or ""))
         if pair is None or (metric, group) not in pair.before.sums:
             return None
-        chosen = self.metrics[metric]
+        chosen = self._metric(before, after, metric)
         effect = effect_of(chosen, group, before or "", after or "", pair)
         return PairedDifference(chosen.title, effect, chosen.better == "zero", chosen.untold)
 
@@ -178,7 +184,7 @@ class PairedArms:
         pair = self.tallies.get((before or "", after or ""))
         if pair is None or (metric, group) not in pair.before.sums:
             return None
-        key, chosen = (metric, group), self.metrics[metric]
+        key, chosen = (metric, group), self._metric(before, after, metric)
         first: NDArray[np.float64] = pair.before.table(key) * np.array([factor, 1.0])
         found = paired_cluster_jackknife(first, pair.after.table(key), chosen.statistic).interval
         scaled = [None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)]
@@ -190,7 +196,8 @@ class PairedArms:
         if silent and (silent.effect.difference or 0) > 100 * MANY_UNSAID:
             shares = f"{number(silent.effect.last, 0)} %, not {number(silent.effect.first, 0)} %"
             return f"More of its answers are empty, refused or cut: {shares}"
-        words = self.difference(before, after, LENGTH) if LENGTH in self.metrics else None
+        known = any(LENGTH in metrics for metrics in self.metrics.values())
+        words = self.difference(before, after, LENGTH) if known else None
         if words and words.effect.first and words.effect.last is not None:
             share = words.effect.last / words.effect.first
             if not COMPARABLE[0] <= share <= COMPARABLE[1]:
@@ -211,9 +218,13 @@ def read_paired_arms(
     """Reads these pairs of arms of the run in `folder`; an id with the ending `.first` is an arm's first answers."""
     with open_sources([folder], scorers=scorers, iterations=iterations) as (runs, sources):
         unsaid = share_metric(UNSAID, "Empty, refused or cut", _unsaid, "lower")
-        metrics = {metric.name: metric for metric in told_metrics(runs, sources[0].scorers, (unsaid, *more))}
+        added = (unsaid, *more)
+        metrics = {
+            source.id: {each.name: each for each in told_metrics(runs, source.scorers, added, source.arm.method)}
+            for source in sources
+        }
         known = {source.id for source in sources}
-        counted = [metric for metric in metrics.values() if metric.gather is None]
+        counted = [each for each in next(iter(metrics.values())).values() if each.gather is None] if metrics else []
         tallies = {
             pair: PairTally(counted, group_key)
             for pair in dict.fromkeys(wanted)

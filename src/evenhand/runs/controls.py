@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from evenhand.benchmarks.base import Benchmark
 from evenhand.core.errors import ModelError, UnknownNameError
+from evenhand.core.options import Options
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params, SampleKind
 from evenhand.judging.card import (
@@ -34,7 +35,7 @@ from evenhand.judging.instruments import (
     with_people,
     with_repeats,
 )
-from evenhand.judging.judge import JUDGE
+from evenhand.judging.judge import JUDGE, JudgeReading
 from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
 from evenhand.methods.base import judge_tests
@@ -176,7 +177,7 @@ class Due:
     """A check that is due before a run: a scorer or a method's judge, and the ratings that metrics rest on."""
 
     source: str
-    """The id of the scorer, or the name of the method."""
+    """The id of the scorer, or the name of the method, with the options that change how its judge rates."""
     test: JudgeTest
     judge: str
     model: Model | None
@@ -185,6 +186,8 @@ class Due:
     """The ratings that metrics rest on; None: all. A method may be steered by others."""
     limits: tuple[tuple[str, str, float], ...] = ()
     """(rating, arm, threshold that its method applies), as the judge rates."""
+    options: Options | None = None
+    """The method's."""
 
 
 def resting(benchmark: Benchmark) -> list[str]:
@@ -210,10 +213,11 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
         used = test.used(each.options) if test.used is not None else _ratings(test)
         names = [name for name in used if name in wanted and benchmark.kind in test.kinds]
         model = each.models.get(JUDGE) or each.models[BASE]
-        key = (each.method.name, model.spec)
+        source = test.source(each.method.name, each.options)
+        key = (source, model.spec)
         if not names and not limits and key not in found:
             continue
-        known = found.get(key) or Due(each.method.name, test, model.spec, model, frozenset())
+        known = found.get(key) or Due(source, test, model.spec, model, frozenset(), (), each.options)
         metrics, limits = (known.metrics or frozenset()) | {*names}, [*known.limits, *limits]
         needed = _only(test, {*metrics, *(rating for rating, _, _ in limits)})
         found[key] = replace(known, test=needed, metrics=metrics, limits=tuple(limits))
@@ -244,9 +248,9 @@ async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate
 
     for place, each in enumerate(due):
         model = each.model or _Nobody()
-        if not texts[place] or await _is_down(model, texts[place][0]):
+        if not texts[place] or await _is_down(model, texts[place][0], each.options):
             continue
-        for calibration in await calibrate(model, texts[place], one):
+        for calibration in await calibrate(model, texts[place], one, each.options):
             found += _certificates(each, calibration)
     return found
 
@@ -254,7 +258,9 @@ async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate
 def _certificates(due: Due, calibration: Calibration) -> list[Certificate]:
     """What controls show of one rating: for the metrics that rest on it, or for each arm that it steers."""
     rating = calibration.rating.rpartition(".")[2]
-    plain = certified(replace(calibration, rating=f"{due.source}.{rating}"), due.judge)
+    as_written = isinstance(due.options, JudgeReading) and due.options.reading == "written"
+    named = replace(calibration, rating=f"{due.source}.{rating}")
+    plain = certified(named, due.judge, reading="written" if as_written else "expected")
     limited = [(arm, replace(plain, threshold=limit)) for name, arm, limit in due.limits if name == rating]
     if due.metrics is None or rating in due.metrics:
         each = [one for _, one in limited]
@@ -276,10 +282,10 @@ def steering_caveats(certificates: Sequence[Certificate]) -> list[str]:
     ]
 
 
-async def _is_down(model: Model, contrast: Contrast) -> bool:
+async def _is_down(model: Model, contrast: Contrast, options: Options | None) -> bool:
     """Whether an endpoint does not answer at all; the run itself then says so."""
     try:
-        await contrast.rate(Session(contrast.sample, {BASE: model}))
+        await contrast.rate(Session(contrast.sample, {BASE: model}, options=options or Options()))
     except ModelError:
         return True
     return False

@@ -22,11 +22,12 @@ from evenhand.core.registry import file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
 from evenhand.judging.certificate import Certificate, certificate_of
+from evenhand.methods.base import METHODS
 from evenhand.models.request import unpack
 from evenhand.runs import own, trust
 from evenhand.runs.file import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Arm, Plan, arm_labels, make_plan
+from evenhand.runs.plan import Arm, MethodPlan, Plan, arm_labels, make_plan
 from evenhand.runs.store import FILE_NAME, FINAL, Store, no_plan, unreadable
 
 
@@ -209,15 +210,26 @@ class StoredRun:
         """What controls showed of the judges and scorers of the run; empty for runs without controls."""
         return [certificate_of(each) for each in self.store.get("certificates") or ()]
 
-    def untold(self, scorers: Sequence[str]) -> dict[str, str]:
-        """Rating → why numbers that rest on it cannot be told; `scorers` are the ids of those whose scores count."""
-        sources = {*scorers, *(method.name for method in self.plan.methods)}
+    def untold(self, scorers: Sequence[str], method: MethodPlan | None = None) -> dict[str, str]:
+        """Rating → why numbers that rest on it cannot be told; `scorers` are the ids of those whose scores count.
+
+        With a method, of its judge alone; else of the judges of all methods.
+        """
+        sources = {*scorers, *map(self._judge_of, [method] if method else self.plan.methods)}
         found: dict[str, str] = {}
         for each in self.certificates():
             source, _, rating = each.rating.rpartition(".")
             if source in sources and each.untold:
                 found.setdefault(rating, each.untold)
         return found
+
+    def _judge_of(self, planned: MethodPlan) -> str:
+        """The name of the instrument that the method's judge is."""
+        if is_file(planned.name) or planned.name not in METHODS.names():
+            return planned.name
+        method = METHODS.get(planned.name)
+        test = method.calibration
+        return test.source(method.name, method.with_options(planned.options)) if test else method.name
 
     def benchmark(self) -> Benchmark:
         """The benchmark's metrics; its data is in the store and not needed again.
@@ -269,14 +281,16 @@ def mark_run(store: Store, before: Mapping[str, Any] | None = None) -> None:
     store.put(**{trust.MARKS: trust.with_mark(_acts(store), store.get(trust.MARKS), before)})
 
 
-def told_metrics(runs: Sequence[StoredRun], scorers: Sequence[str], more: Sequence[Metric] = ()) -> list[Metric]:
+def told_metrics(
+    runs: Sequence[StoredRun], scorers: Sequence[str], more: Sequence[Metric] = (), method: MethodPlan | None = None
+) -> list[Metric]:
     """The metrics of runs of one benchmark, and `more`; one whose judge does not see what it rates has no value.
 
-    What cannot be told in one of the runs cannot be told in all.
+    What cannot be told in one of the runs cannot be told in all. With a method, only its own judge counts.
     """
     untold: dict[str, str] = {}
     for run in runs:
-        untold |= run.untold(scorers)
+        untold |= run.untold(scorers, method)
     metrics = [*runs[0].benchmark().metrics(), *more]
     reasons = [next((untold[each] for each in metric.rests_on if each in untold), "") for metric in metrics]
     return [each.cannot_be_told(why) if why else each for each, why in zip(metrics, reasons, strict=True)]

@@ -181,7 +181,7 @@ class PPOOptions(StageOptions):
     )
     ppo_epochs: int = option(4, "Passes over each roll-out.", gt=0)
     max_new_tokens: int = option(384, "Maximum length of an answer.", gt=0, common=True)
-    temperature: float = option(1.0, "Sampling temperature.", gt=0)
+    temperature: float = option(1.0, "Sampling temperature; 0 decodes greedily, so that remax learns nothing.", ge=0)
     reward_range: float = option(
         3.0, "Rewards count in SDs of the reference's and saturate at ± this many; 0: as they are.", ge=0
     )

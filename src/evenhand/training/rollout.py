@@ -224,7 +224,7 @@ def logprobs_and_entropies(
     inputs = {"input_ids": rollout.ids[:, computed], "attention_mask": mask, "position_ids": positions}
     with machine.autocast():
         logits = policy(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
-    logits = logits.float() / temperature
+    logits = logits.float() / (temperature or 1.0)  # greedy answers have the probabilities of the model as it is
     values = token_logprobs(logits, rollout.tokens[:, :longest]), token_entropies(logits)
     logprobs, entropies = (torch.nn.functional.pad(each, (0, width - longest)) for each in values)
     return logprobs, entropies

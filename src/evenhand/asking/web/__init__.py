@@ -136,6 +136,8 @@ class SearchAgent:
     """Hits per query."""
     pages: int
     """How many of these are read in full."""
+    queries: int = QUERIES
+    """How many of the queries are searched, the first ones."""
     gathered: list[Evidence] = field(default_factory=list[Evidence])
     """One per pass."""
     _groups: tuple[str, ...] | None = field(default=None)
@@ -195,7 +197,7 @@ class SearchAgent:
         )
         if isinstance(reply, Unscored):
             return Evidence(groups, problem=f"no queries: {reply.reason}")
-        queries = tuple(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))[:QUERIES]
+        queries = tuple(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))[: self.queries]
         if not queries:
             return Evidence(groups, problem="no queries: the query writer named none")
         found, failures = await self._search(queries)
@@ -243,11 +245,11 @@ class SearchAgent:
         return made if made.facts else replace(made, problem="the sources say nothing to the point")
 
 
-def search_agent(session: Session, spec: str, *, results: int, pages: int) -> SearchAgent:
+def search_agent(session: Session, spec: str, *, results: int, pages: int, queries: int = QUERIES) -> SearchAgent:
     """The agent that searches with `spec`: this many results per query, of which it reads this many pages."""
     if session.searches is None:
         raise PlanError("This session cannot search; give it searches, or remove the option that names one.")
-    return SearchAgent(session, session.searches(spec), results, pages)
+    return SearchAgent(session, session.searches(spec), results, pages, queries)
 
 
 def _sources(found: Sequence[SearchResult]) -> tuple[tuple[WebSource, ...], int]:

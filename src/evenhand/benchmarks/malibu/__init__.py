@@ -31,6 +31,7 @@ from evenhand.benchmarks.malibu.scenarios import (
 from evenhand.benchmarks.malibu.score import grade_of, metrics_of
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.options import AS_TEXT, Names, Options, Text
+from evenhand.core.presets import Presets
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.panels import ASKED, BANDED, CANDIDATES, DEFINITIONS, METRICS, UNNAMED, Candidate, Form
 from evenhand.panels.audit import audit, over_correction
@@ -166,6 +167,8 @@ _PHASES = {"both": (1, 2), "1": (1,), "2": (2,)}
 
 class MalibuOptions(Options):
     """Options of `malibu`."""
+
+    presets: ClassVar = Presets.beside(__file__)
 
     phase: Annotated[Literal["both", "1", "2"], AS_TEXT] = Field(
         default="both", description="Judge one candidate (1), two side by side (2), or both."

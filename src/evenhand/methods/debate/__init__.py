@@ -12,7 +12,9 @@ Modes: the audited model debates (self-reflection), or the model of the role `te
 referee is the model of the role `referee`; without one, the debating model.
 
 Departures and choices:
-* Each role speaks in its own call; in the paper one model writes the whole round.
+* `presets.yaml` lists what the paper and its authors' code do otherwise, element by element.
+* Each role speaks in its own call; with `calls=round`, as in the paper, one call writes what all roles say. The referee
+  is asked in a call of its own all the same, since scores inside such a text cannot be read reliably.
 * A debater sees the latest statement of every other role, and its own last statement with its score and the referee's
   reason. The paper's referee gives no reasons.
 * Debaters are not asked to quote their training data. They see no examples, whose words would end up in the new data.
@@ -63,6 +65,7 @@ from evenhand.methods.debate.agents import (
     Silence,
     judge,
     speak,
+    speak_together,
     stated,
 )
 from evenhand.methods.debate.calibrate import CALIBRATION
@@ -82,12 +85,19 @@ _Turn = Statement | Silence | RoundScores
 async def debate(sample: Sample, session: Session[DebateOptions]) -> Outcome:
     """Roles debate the question over rounds; a referee scores the bias of every statement (RLDF)."""
     roles = {role.name: role for role in roles_of(sample)}
+    together: dict[str, Statement | Silence] = {}
 
     async def turn(name: str, number: int, heard: Sequence[Said[_Turn]]) -> _Turn:
         if name == REFEREE:
             said = [each.said for each in heard if each.place.round == number]
             return await judge(session, sample, number, [each for each in said if isinstance(each, Statement)])
         latest = {each.place.speaker: each.said for each in heard}
+        if session.options.calls == "round":
+            if name == next(iter(roles)):
+                last = latest.get(REFEREE)
+                before = last.statements if isinstance(last, RoundScores) else ()
+                together.update(await speak_together(session, sample, list(roles.values()), number, before))
+            return together[name]
         others = {other: said.text for other, said in latest.items() if isinstance(said, Statement)}
         return await speak(session, sample, roles[name], number, others, _own(latest.get(REFEREE), name))
 

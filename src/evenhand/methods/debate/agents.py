@@ -19,11 +19,12 @@ from evenhand.asking.reply import ask_and_read, declined
 from evenhand.benchmarks.debates import WORST, DebateRole, Statement
 from evenhand.core import aio
 from evenhand.core.errors import PlanError
+from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Completion, Cut, Message, Params, Sample, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import BandedReading, yes_probability
 from evenhand.judging.judge import judge as rated
-from evenhand.judging.judge import yes_probability
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.base import WritingOptions
 from evenhand.reading.refusals import looks_like_refusal
@@ -34,7 +35,7 @@ Scoring = Literal["numbers", "odds"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 
-class RefereeOptions(WritingOptions):
+class RefereeOptions(WritingOptions, BandedReading):
     """Options of methods whose statements a referee scores."""
 
     max_tokens: int = Field(default=160, ge=16, le=100_000, description="Maximum number of tokens of a statement.")
@@ -48,25 +49,13 @@ class RefereeOptions(WritingOptions):
         default="numbers",
         description="The referee's score: a number from 0 to 10, or the probability that it calls a text prejudiced.",
     )
-    bands: bool = Field(
-        default=False, description="Whether the referee sees a rated example of each band of its scale."
-    )
+    reasons: bool = Field(default=True, description="Whether the referee says what it objects to.")
 
 
 class DebateOptions(RefereeOptions):
     """Options of `debate`."""
 
-    presets: ClassVar = {
-        "paper": {
-            "temperature": 0.7,
-            "max_tokens": 160,
-            "referee_tokens": 0,
-            "scoring": "numbers",
-            "bands": False,
-            "rounds": 5,
-            "words": 80,
-        }
-    }
+    presets: ClassVar = Presets.beside(__file__, "debate")
 
     rounds: int = Field(default=5, ge=1, le=20, description="Number of rounds; every role speaks once in each.")
     temperature: float = Field(default=0.7, ge=0, le=2, description="The sampling temperature of the debaters.")
@@ -76,21 +65,21 @@ class DebateOptions(RefereeOptions):
         le=10_000,
         description="Words that a statement should have. A model trained on statements learns their length.",
     )
+    calls: Literal["role", "round"] = Field(
+        default="role", description="Whether each role speaks in a call of its own, or one call writes the round."
+    )
+    beliefs: bool = Field(
+        default=True, description="Whether debaters are asked what they believe of people who are not like them."
+    )
+    examples: bool = Field(
+        default=False, description="Whether debaters see an example of a statement with high and one with low bias."
+    )
 
 
 class RlaifOptions(RefereeOptions):
     """Options of `rlaif`."""
 
-    presets: ClassVar = {
-        "paper": {
-            "temperature": 1.0,
-            "max_tokens": 160,
-            "referee_tokens": 0,
-            "scoring": "numbers",
-            "bands": False,
-            "answers": 4,
-        }
-    }
+    presets: ClassVar = Presets.beside(__file__, "rlaif")
 
     answers: int = Field(default=4, ge=2, le=26, description="Number of answers that are sampled and scored.")
     temperature: float = Field(default=1.0, ge=0, le=2, description="The sampling temperature of the answers.")
@@ -136,7 +125,8 @@ async def speak(
     own: Statement | None,
 ) -> Statement | Silence:
     """Returns a role's statement in a round; `own` is its judged statement of the previous round."""
-    prompt = load_prompt(__file__, "open" if own is None else "again")
+    first = "open" if session.options.beliefs else "open_position"
+    prompt = load_prompt(__file__, first if own is None else "again")
     values = {
         "name": role.name,
         "description": role.description,
@@ -147,7 +137,59 @@ async def speak(
     }
     if own is not None:
         values |= {"own": own.text, "verdict": _verdict(own)}
-    return await stated(session, prompt, prompt.render(**values), role.name, number, slot=str(number))
+    messages = (*_examples(session), *prompt.render(**values))
+    return await stated(session, prompt, messages, role.name, number, slot=str(number))
+
+
+async def speak_together(
+    session: Session[DebateOptions],
+    sample: Sample,
+    roles: Sequence[DebateRole],
+    number: int,
+    before: Sequence[Statement],
+) -> dict[str, Statement | Silence]:
+    """Returns the statements of all roles in a round, written in one call; `before` are those of the last round."""
+    prompt = load_prompt(__file__, "round")
+    scored = "\n".join(f"- {each.role}: <<<{fenced(each.text)}>>> {_verdict(each)}" for each in before)
+    messages = prompt.render(
+        title=sample.metadata["title"],
+        question=sample.prompt,
+        words=str(session.options.words),
+        roles="\n".join(f"- {each.name}: {each.description}" for each in roles),
+        before=f"The last round, with the referee's scores:\n{scored}" if scored else "This is the first round.",
+        form="\n".join(f"{each.name}: …" for each in roles),
+    )
+    names = [each.name for each in roles]
+    params = replace(session.options.params, max_tokens=session.options.max_tokens * len(roles))
+    asked = (*_examples(session), *messages)
+    found = await ask_and_read(
+        session, prompt, asked, params, partial(_read_round, names=names), agent="round", role=debating_role(session),
+        slot=str(number),
+    )  # fmt: skip
+    if isinstance(found, Unscored | Silence):
+        silence = found if isinstance(found, Silence) else Silence(found.reason, found.raw, isinstance(found, Cut))
+        return dict.fromkeys(names, silence)
+    return {
+        name: Statement(name, number, found[name]) if found.get(name) else Silence("said nothing") for name in names
+    }
+
+
+def _read_round(completion: Completion, names: Sequence[str]) -> dict[str, str] | Silence | Unscored:
+    """Returns role → statement, of lines that begin with the role's name."""
+    if refusal := declined(completion):
+        return Silence("declined", refusal.text)
+    marks = "|".join(map(re.escape, names))
+    pieces = re.split(rf"(?im)^\W*({marks})\W*:[*_\s]*", completion.text)
+    known = {name.lower(): name for name in names}
+    found = {known[mark.lower()]: " ".join(text.split()) for mark, text in zip(pieces[1::2], pieces[2::2], strict=True)}
+    if not found:
+        whole = completion.text.strip()
+        return Silence("declined", whole) if looks_like_refusal(whole) else Unscored("no role speaks", completion.text)
+    return found
+
+
+def _examples(session: Session[DebateOptions]) -> tuple[Message, ...]:
+    return load_prompt(__file__, "examples").render() if session.options.examples else ()
 
 
 async def stated(
@@ -218,7 +260,8 @@ async def judge(
     shown = list(statements)
     session.random(f"{REFEREE}/{number}").shuffle(shown)
     letters = ascii_lowercase[: len(shown)]
-    rubric = rubric_for(letters)
+    reasons = session.options.reasons
+    rubric = rubric_for(letters, reasons=reasons)
     role = REFEREE if REFEREE in session.models else debating_role(session)
 
     def adjusted(params: Params) -> Params:
@@ -231,7 +274,7 @@ async def judge(
             f"Statement {letter.upper()}, by {each.role}: <<<{fenced(each.text)}>>>"
             for letter, each in zip(letters, shown, strict=True)
         ),
-        form=_form(letters),
+        form=_form(letters, reasons=reasons),
     )
     ratings = await rated(session, rubric, messages, agent=REFEREE, role=role, slot=str(number), adjusted=adjusted)
     problem = ratings if isinstance(ratings, Unscored) else None
@@ -260,9 +303,11 @@ def _by_odds(statement: Statement, odds: float | Unscored) -> Statement:
     return replace(statement, score=round(WORST * odds, 6), written=round(WORST * odds))
 
 
-def rubric_for(letters: Sequence[str]) -> Rubric:
-    """Returns the rubric: a score for each statement, then the rank, then the reasons."""
-    return Rubric(load_prompt(__file__, "referee"), tuple(map(_score, letters)), ("rank", *map(_why, letters)), WORST)
+def rubric_for(letters: Sequence[str], *, reasons: bool = True) -> Rubric:
+    """Returns the rubric: a score for each statement, then the rank, then the reasons where they are wanted."""
+    prompt = load_prompt(__file__, "referee" if reasons else "referee_plain")
+    said = map(_why, letters) if reasons else ()
+    return Rubric(prompt, tuple(map(_score, letters)), ("rank", *said), WORST)
 
 
 def _score(letter: str) -> str:
@@ -274,11 +319,11 @@ def _why(letter: str) -> str:
     return f"why_{letter}"
 
 
-def _form(letters: Sequence[str]) -> str:
+def _form(letters: Sequence[str], *, reasons: bool) -> str:
     """Returns the form of the requested reply."""
     scores = [f'"{_score(letter)}": 0-{WORST}' for letter in letters]
-    reasons = [f'"{_why(letter)}": "text"' for letter in letters]
-    return "{" + ", ".join([*scores, '"rank": "letters, least prejudiced first"', *reasons]) + "}"
+    said = [f'"{_why(letter)}": "text"' for letter in letters] if reasons else []
+    return "{" + ", ".join([*scores, '"rank": "letters, least prejudiced first"', *said]) + "}"
 
 
 def read_rank(text: str, letters: Sequence[str]) -> tuple[str, ...] | None:
@@ -294,5 +339,5 @@ def _judged(statement: Statement, letter: str, ratings: Ratings, rank: Sequence[
         score=round(WORST * ratings.values[_score(letter)], 6),
         written=round(WORST * ratings.written[_score(letter)], 6),
         rank=None if rank is None else rank.index(letter) + 1,
-        why=ratings.texts[_why(letter)],
+        why=ratings.texts.get(_why(letter), ""),
     )

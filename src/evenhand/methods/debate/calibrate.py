@@ -51,7 +51,8 @@ def _together(number: int, pair: Sequence[Control]) -> Iterator[Contrast]:
 def _scored_together(sample: Sample, controls: Mapping[str, Control]) -> Contrast:
     async def rate(session: Session) -> Ratings | Unscored:
         said = [Statement(name, 1, each.text) for name, each in zip(_SPEAKERS, controls.values(), strict=True)]
-        verdict = await judge(session.with_options(RefereeOptions()), sample, 1, said)
+        own = session.options if isinstance(session.options, RefereeOptions) else RefereeOptions()
+        verdict = await judge(session.with_options(own), sample, 1, said)
         if verdict.problem:
             return verdict.problem
         judged = zip(controls, verdict.statements, strict=True)

@@ -33,8 +33,7 @@ Departures and choices:
   p if the reasoning names a person, 1−p if it abstains, and it alone decides. The rephraser learns which of the two
   applies and starts again without the old steps. Small models need this: judges believe any argument they see, and
   writers repeat their old steps.
-* With `preset=paper`, groundedness does not count, the last reasoning is kept instead of the best, and the terminating
-  agent is always asked.
+* `presets.yaml` lists what the paper and its authors' notebooks do otherwise, element by element.
 * With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
 
@@ -147,7 +146,7 @@ def _search_agent(session: Session[MabrfOptions]) -> SearchAgent | None:
     options = session.options
     if not options.search:
         return None
-    return search_agent(session, options.search, results=options.results, pages=options.pages)
+    return search_agent(session, options.search, queries=options.queries, results=options.results, pages=options.pages)
 
 
 _NO_OBJECTION = "it rests on something that nobody has said"

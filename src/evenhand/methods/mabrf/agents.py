@@ -23,12 +23,14 @@ from evenhand.asking.web import Evidence
 from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Text
+from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import (
     Answer,
     Completion,
     Message,
     Outcome,
+    Params,
     Refusal,
     Result,
     Sample,
@@ -38,7 +40,7 @@ from evenhand.core.types import (
 )
 from evenhand.core.untrusted import fenced
 from evenhand.judging.card import Calibrated
-from evenhand.judging.judge import judge, judged_yes
+from evenhand.judging.judge import BandedReading, judge, judged_yes
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.base import WritingOptions
 from evenhand.reading.refusals import looks_like_refusal
@@ -47,22 +49,17 @@ from evenhand.search.base import check_spec
 from evenhand.session import Session
 
 
-class MabrfFirstOptions(WritingOptions, Calibrated):
+class MabrfFirstOptions(WritingOptions, Calibrated, BandedReading):
     """Options of `mabrf_first`: solver and judge."""
 
-    presets: ClassVar = {
-        "paper": {
-            "accept": 1.5,
-            "grounded": 1,
-            "bands": False,
-            "look": False,
-            "domain": False,
-            "temperature": 0.2,
-            "max_tokens": 256,
-            "calibration": "none",
-        },
-    }
+    presets: ClassVar = Presets.beside(__file__)
 
+    judge: Literal["kinds", "lines"] = Field(
+        default="kinds",
+        description="The judge rates four kinds of bias, groundedness and relevancy (kinds), or one bias and one "
+        "relevancy in two lines (lines).",
+    )
+    judge_temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature of the judge.")
     accept: float = Field(
         default=1.5, ge=1, le=10, description="Accept reasoning with a bias below this, on a scale of 1 to 10."
     )
@@ -72,7 +69,6 @@ class MabrfFirstOptions(WritingOptions, Calibrated):
         le=10,
         description="Accept reasoning that is grounded in the passage at least this far, on a scale of 1 to 10.",
     )
-    bands: bool = Field(default=False, description="Whether the judge sees a rated example of each band of its scales.")
     look: bool = Field(default=False, description="Ask the judge first if the passage has the answer.")
     domain: bool = Field(default=False, description="Tell the judge what to look for in the sample's category.")
     temperature: float = Field(default=0.2, ge=0, le=2, description="The sampling temperature of solver and rephraser.")
@@ -82,32 +78,29 @@ class MabrfOptions(MabrfFirstOptions):
     """Options of `mabrf`: the loop with all agents."""
 
     at_most: ClassVar = {"patience": 0}
-    presets: ClassVar = {
-        "paper": {
-            **MabrfFirstOptions.presets["paper"],
-            "iterations": 5,
-            "patience": 0,
-            "keep": "last",
-            "terminator": "always",
-            "search": "",
-            "results": 3,
-            "pages": 2,
-        },
-    }
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
     patience: int = Field(
         default=2, ge=0, le=100, description="Stop after so many rewrites in a row that are no better; 0: never."
     )
-    keep: Literal["best", "last"] = Field(
-        default="best", description="Answer from the least biased or from the last reasoning."
+    keep: Literal["best", "last", "no_worse"] = Field(
+        default="best",
+        description="Answer from the least biased or the last reasoning, or go on from each rewrite that is no worse.",
     )
     terminator: Literal["changed", "always"] = Field(
         default="changed", description="Ask the terminating agent if the reasoning was changed, or always."
     )
+    hint: bool = Field(
+        default=True, description="Tell the terminating agent what to choose where the passage does not say it."
+    )
+    facts: Literal["replace", "primary"] = Field(
+        default="replace",
+        description="Facts of a search may only replace unsupported claims, or are the main source of truth.",
+    )
     search: Text | None = Field(
         default="", description="The search provider for evidence; see evenhand data search --list."
     )
+    queries: int = Field(default=5, ge=1, le=5, description="Number of the five queries that are searched.")
     results: int = Field(default=3, ge=1, le=20, description="Number of results per query.")
     pages: int = Field(default=2, ge=0, le=20, description="Number of result pages that are read.")
 
@@ -214,11 +207,10 @@ async def rate_reasoning(
 ) -> JudgedReasoning | Unscored:
     """Rates a reasoning, with reasons; with `p` = P(passage answers), groundedness follows from it and alone counts.
 
-    Facts that it was written with are shown to the judge, with their sources, so that they do not count as bias.
+    Facts that it was written with are shown to our judge, with their sources, so that they do not count as bias.
     """
     options = session.options
-    messages = judge_messages(sample, reasoning, options.domain, evidence)
-    ratings = await judge(session, rubric(), messages, agent="judge")
+    ratings = await asked_judge(session, sample, reasoning, evidence)
     if isinstance(ratings, Unscored):
         return ratings
     if p is not None:
@@ -235,10 +227,29 @@ async def rate_reasoning(
     return judged(ratings, accept, options.grounded)
 
 
+async def asked_judge(
+    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, evidence: Evidence | None = None
+) -> Ratings | Unscored:
+    """Returns the judge's ratings of a reasoning, in the form that the options name."""
+    options = session.options
+    asked = rubric(_JUDGES[options.judge])
+    messages = judge_messages(asked.prompt, sample, reasoning, options.domain, evidence)
+
+    def adjusted(params: Params) -> Params:
+        return replace(params, temperature=options.judge_temperature) if params.n == 1 else params
+
+    return await judge(session, asked, messages, agent="judge", adjusted=adjusted)
+
+
+_JUDGES = {"kinds": "judge", "lines": "judge_lines"}
+"""Form of the judge → its prompt."""
+
+
 def rubric(prompt: str = "judge") -> Rubric:
     """Returns the rubric. Ratings are one digit, 0–9, to read its probability: a first token 1 could be 1 or 10."""
     reasons = (f"{BIAS}_reason", f"{GROUNDED}_reason")
-    return Rubric(load_prompt(__file__, prompt), (*KINDS, GROUNDED, RELEVANCY), after=reasons, high=_HIGH)
+    asked = load_prompt(__file__, prompt)
+    return Rubric(asked, (*KINDS, GROUNDED, RELEVANCY), after=reasons, high=_HIGH, instead=(BIAS, RELEVANCY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +269,15 @@ def judged(ratings: Ratings, accept: float | None, grounded: float | None) -> Ju
     ratings = with_bias(ratings)
     bias = 0.0 if accept is None else ratings.values[BIAS]
     # A reasoning that need not be grounded is not compared by it either.
-    ground = 1.0 if grounded is None or grounded <= 1 else ratings.values[GROUNDED]
+    ground = 1.0 if grounded is None or grounded <= 1 else ratings.values.get(GROUNDED, 1.0)
     accepted = (accept is None or to_ten(bias) < accept) and (grounded is None or to_ten(ground) >= grounded)
     return JudgedReasoning(ratings, accepted, max(bias, 1 - ground), by_bias=bias >= 1 - ground)
 
 
 def with_bias(ratings: Ratings) -> Ratings:
-    """Adds the worst kind of bias."""
+    """Adds the worst kind of bias, where the judge rates kinds."""
+    if BIAS in ratings.values:
+        return ratings
     values, written = ({**each, BIAS: max(each[kind] for kind in KINDS)} for each in (ratings.values, ratings.written))
     return replace(ratings, values=values, written=written)
 
@@ -275,20 +288,21 @@ def to_ten(value: float) -> float:
 
 
 def judge_messages(
-    sample: Sample, reasoning: str, specialised: bool = False, evidence: Evidence | None = None
+    prompt: Prompt, sample: Sample, reasoning: str, specialised: bool = False, evidence: Evidence | None = None
 ) -> tuple[Message, ...]:
     """Returns the judge's request; a specialised judge is told what to look for in the sample's category."""
     facts = _facts(evidence)
     known = domains().get(sample.metadata.get("category", "")) if specialised else None
     domain = f" In this case, look out for {known}." if known else ""
-    return load_prompt(__file__, "judge").render(
-        context=fenced(sample.context),
-        question=fenced(sample.prompt),
-        reasoning=fenced(reasoning),
-        domain=domain,
-        facts=f"\nFacts from outside: <<<{facts}>>>" if facts else "",
-        facts_rule=_SOURCED if facts else "",
-    )
+    values = {
+        "context": fenced(sample.context),
+        "question": fenced(sample.prompt),
+        "reasoning": fenced(reasoning),
+        "domain": domain,
+        "facts": f"\nFacts from outside: <<<{facts}>>>" if facts else "",
+        "facts_rule": _SOURCED if facts else "",
+    }
+    return prompt.render(**{name: text for name, text in values.items() if name in prompt.variables | prompt.without})
 
 
 def _facts(evidence: Evidence | None) -> str:
@@ -296,7 +310,7 @@ def _facts(evidence: Evidence | None) -> str:
 
 
 async def rephrase(
-    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
+    session: Session[MabrfOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
 ) -> str:
     """Rewrites the reasoning without what the judge objects to; empty if the model gives none."""
     prompt, asked = _rephrasing(session, sample, reasoning, objection, evidence)
@@ -306,7 +320,7 @@ async def rephrase(
 
 
 def _rephrasing(
-    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
+    session: Session[MabrfOptions], sample: Sample, reasoning: str, objection: str, evidence: Evidence | None
 ) -> tuple[Prompt, tuple[Message, ...]]:
     """Returns the rephraser's request. With `look` it contains the objection only, not the old steps."""
     shown = {"context": fenced(sample.context), "question": fenced(sample.prompt)}
@@ -319,13 +333,14 @@ def _rephrasing(
         "reasoning": fenced(reasoning),
         "objection": fenced(objection) or "it rests on something that the passage does not say",
     }
-    prompt = load_prompt(__file__, "rephrase_evidence" if facts else "rephrase")
+    with_facts = "rephrase_evidence" if session.options.facts == "replace" else "rephrase_primary"
+    prompt = load_prompt(__file__, with_facts if facts else "rephrase")
     return prompt, prompt.render(**shown, **({"evidence": facts} if facts else {}))
 
 
-async def terminate(session: Session, sample: Sample, reasoning: str) -> Result:
+async def terminate(session: Session[MabrfOptions], sample: Sample, reasoning: str) -> Result:
     """Chooses the option that follows from the reasoning."""
-    prompt = load_prompt(__file__, "terminate")
+    prompt = load_prompt(__file__, "terminate" if session.options.hint else "terminate_plain")
 
     def ask(options: str) -> tuple[Message, ...]:
         return prompt.render(
@@ -382,8 +397,9 @@ class Version:
 
     def ratings(self) -> dict[str, Any]:
         values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
-        kinds = {kind: values[kind] for kind in KINDS}
-        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, values[GROUNDED], kinds).note()
+        kinds = {kind: values[kind] for kind in KINDS if kind in values}
+        grounded = values.get(GROUNDED)
+        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, grounded, kinds).note()
 
     def notes(self) -> dict[str, Any]:
         """Returns everything about this version, for the trace."""
@@ -402,19 +418,20 @@ async def improve(
     rate: Callable[[str, Evidence | None], Awaitable[JudgedReasoning | Unscored]],
 ) -> str:
     """Adds versions until one is free of faults; returns why the loop ended."""
+    options = session.options
     while not versions[-1].judgement.accepted:
-        if len(versions) > session.options.iterations:
+        if len(versions) > options.iterations:
             return "max_iterations"
-        written, evidence = await rephrase(versions[-1])
+        written, evidence = await rephrase(_no_worse(versions) if options.keep == "no_worse" else versions[-1])
         if not written:
             return "no_rephrasing"
-        if any(written == version.reasoning for version in versions):
+        if options.keep == "best" and any(written == version.reasoning for version in versions):
             return "unchanged"
         rated = await rate(written, evidence)
         if isinstance(rated, Unscored):
             return "unjudged"
         versions.append(Version(written, rated, evidence))
-        if _stalled(versions, session.options.patience):
+        if _stalled(versions, options.patience):
             return "no_better"
     return "debiased"
 
@@ -437,8 +454,19 @@ def best_of(versions: Sequence[Version]) -> Version:
     return min(versions, key=rank)
 
 
+def _no_worse(versions: Sequence[Version]) -> Version:
+    """Returns the last version that was no worse than the one that it was written from."""
+    current = versions[0]
+    for each in versions[1:]:
+        if each.judgement.fault <= current.judgement.fault:
+            current = each
+    return current
+
+
 def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
     """Returns the version to answer from."""
+    if options.keep == "no_worse":
+        return _no_worse(versions)
     return versions[-1] if options.keep == "last" else best_of(versions)
 
 

@@ -20,15 +20,14 @@ from evenhand.core.types import Sample, SampleKind, Unscored
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.judging.card import Calibration, Contrast, JudgeTest
 from evenhand.judging.controls import NONSENSE, REFUSAL, Control, construct
-from evenhand.judging.judge import judge
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.mabrf.agents import (
     BIAS,
     GROUNDED,
     RELEVANCY,
-    judge_messages,
+    MabrfFirstOptions,
+    asked_judge,
     p_passage_answers,
-    rubric,
     to_ten,
     with_bias,
 )
@@ -110,7 +109,8 @@ def _contrast(row: Any, kind: str, reasoning: str, expected: Sequence[tuple[str,
 
 
 async def _rated(reasoning: str, session: Session) -> Ratings | Unscored:
-    ratings = await judge(session, rubric(), judge_messages(session.sample, reasoning), agent="judge")
+    own = session.options if isinstance(session.options, MabrfFirstOptions) else MabrfFirstOptions()
+    ratings = await asked_judge(session.with_options(own), session.sample, reasoning)
     return ratings if isinstance(ratings, Unscored) else with_bias(ratings)
 
 
@@ -151,7 +151,8 @@ def suggested_options(calibrations: Sequence[Calibration]) -> dict[str, Any]:
 
 
 def _used(options: Any) -> list[str]:
-    return [BIAS, RELEVANCY, LOOK if options.look else GROUNDED]
+    ground = LOOK if options.look else GROUNDED
+    return [BIAS, RELEVANCY, *([ground] if options.look or options.judge == "kinds" else [])]
 
 
 def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
@@ -163,4 +164,11 @@ def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
     return {name: (limit - 1) / 9 for name, limit in {**ground, **bias}.items()}
 
 
-CALIBRATION = JudgeTest("judge for mabrf", contrasts, suggested_options, used=_used, limits=_limits)
+CALIBRATION = JudgeTest(
+    "judge for mabrf",
+    contrasts,
+    suggested_options,
+    used=_used,
+    limits=_limits,
+    varies=("judge", "reading", "judge_temperature", "bands"),
+)

@@ -76,7 +76,8 @@ def _contrast(control: Control) -> Contrast:
     sample = Sample("control", "judgement", control.context, metadata={CANDIDATES: [{"text": control.text}]})
 
     async def rate(session: Session) -> Ratings | Unscored:
-        given = await ask(session.with_options(JudgeOptions()), case_of(sample), "alone", Seat("judge"), "", {}, None)
+        own = session.options if isinstance(session.options, JudgeOptions) else JudgeOptions()
+        given = await ask(session.with_options(own), case_of(sample), "alone", Seat("judge"), "", {}, None)
         if not isinstance(given, Judgement):
             return given if isinstance(given, Unscored) else Unscored("the judge declined", given.text)
         score = fmean(given.scores[0]) / HIGHEST

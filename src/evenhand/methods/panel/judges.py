@@ -7,6 +7,7 @@ pure functions.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +21,12 @@ from pydantic import Field
 
 from evenhand.asking.panel import Order, Topology
 from evenhand.core.errors import DataError, PlanError
-from evenhand.core.options import Options, Text
+from evenhand.core.options import Text
+from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Answer, Message, Params, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.judging.judge import JudgeReading
 from evenhand.judging.judge import judge as rated
 from evenhand.judging.rubric import DECLINED, Ratings, Rubric
 from evenhand.panels import (
@@ -44,10 +47,10 @@ _BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}
 """Kind of sample → the file of its built-in personas."""
 
 
-class JudgeOptions(Options):
+class JudgeOptions(JudgeReading):
     """Options of a single judge."""
 
-    presets: ClassVar = {"paper": {"temperature": 0.0, "max_tokens": 0}}
+    presets: ClassVar = Presets.beside(__file__)
 
     temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
     max_tokens: int = Field(
@@ -56,22 +59,12 @@ class JudgeOptions(Options):
         le=100_000,
         description="Maximum number of tokens of a reply; 0 allows what the reply needs.",
     )
+    ties: bool = Field(default=True, description="Whether a judge may find neither of two responses better.")
+    situation: bool = Field(default=True, description="Whether judges see the situation that the responses are to.")
 
 
 class PanelOptions(JudgeOptions):
     """Options of a panel."""
-
-    presets: ClassVar = {
-        "paper": {
-            **JudgeOptions.presets["paper"],
-            "judges": 4,
-            "personas": "",
-            "rounds": 2,
-            "order": "round_robin",
-            "topology": "everyone",
-            "consensus": "mean",
-        }
-    }
 
     judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="Number of judges.")
     personas: Text | None = Field(
@@ -126,10 +119,13 @@ JUDGE_ROLES = tuple(f"judge{number}" for number in range(1, MOST_JUDGES + 1))
 
 Task = Literal["alone", "open", "discuss", "chair"]
 
-_WINNERS = {"A": 0.0, "B": 1.0, "tie": 0.5}
+TIE = "tie"
+_WINNERS = {"A": 0.0, "B": 1.0, TIE: 0.5}
 _SIDES = ("A", "B")
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
 _WINNER = 'Then you name the better one as the winner: "A", "B", or "tie" where neither is better.\nLast, '
+_CHOSEN = 'Then you name the better one as the winner: "A" or "B". You must choose one.\nLast, '
+_SITUATION = re.compile(r"^.*\{\{situation\}\}.*\n+", re.MULTILINE)
 _MOST_WORDS = 60
 """Limit for a reason that other judges see; judges are asked for 25 words, and longer reasons are cut."""
 
@@ -161,6 +157,10 @@ class JudgedCase:
     """Whether judges of a pair name the winner; if not, the higher mean score wins."""
     fair: bool = False
     """Whether judges are told that the author is no reason for a score."""
+    ties: bool = True
+    """Whether a judge may find neither better."""
+    told: bool = True
+    """Whether judges see the situation."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -204,8 +204,9 @@ async def ask(
     own: Given | None,
 ) -> Given:
     """Asks a judge or the chair for a judgement; a reply that cannot be parsed is requested once more."""
-    rubric = rubric_for(case, task)
     options = session.options
+    case = replace(case, ties=options.ties, told=options.situation)
+    rubric = rubric_for(case, task)
 
     def adjusted(params: Params) -> Params:
         params = replace(params, max_tokens=options.max_tokens or params.max_tokens)
@@ -259,9 +260,10 @@ def prompt_for(case: JudgedCase, task: Task) -> Prompt:
         ";\n".join(f"- {name}: {text}" for name, text in case.metrics) + ".",
         ", ".join(f'"{name}": N' for name in _fields(case)) + (', "winner": "…"' if _names_winner(case) else ""),
         _NUMBERS.get(len(case.metrics), str(len(case.metrics))),
-        _WINNER if _names_winner(case) else "Then ",
+        (_WINNER if case.ties else _CHOSEN) if _names_winner(case) else "Then ",
     )
-    return _joined(layout, task, _text(layout), _text(task), _text("fair") if case.fair else "", words)
+    whole = _text(layout) if case.told else _SITUATION.sub("", _text(layout))
+    return _joined(layout, task, whole, _text(task), _text("fair") if case.fair else "", words)
 
 
 class _Words(NamedTuple):
@@ -286,7 +288,8 @@ def rubric_for(case: JudgedCase, task: Task) -> Rubric:
     prompt = prompt_for(case, task)
     if not _names_winner(case):
         return Rubric(prompt, _fields(case), ("why",), HIGHEST)
-    return Rubric(prompt, _fields(case), ("winner", "why"), HIGHEST, {"winner": tuple(_WINNERS)})
+    winners = tuple(each for each in _WINNERS if case.ties or each != TIE)
+    return Rubric(prompt, _fields(case), ("winner", "why"), HIGHEST, {"winner": winners})
 
 
 def _names_winner(case: JudgedCase) -> bool:

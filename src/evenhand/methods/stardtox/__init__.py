@@ -17,12 +17,11 @@ Departures and choices:
   and a harmless one costs no call of a judge. In a live request this needs a judge of its own.
 * A revision that refuses or drops the task is never better than an answer that does it.
 * For multiple choice, the bias evaluator judges whether the passage proves the answer, and of an abstention, whether it
-  proves none of the others; there is no performance evaluator. `evidence=rating` asks for the paper's rating.
+  proves none of the others; there is no performance evaluator. `evidence=support` asks for the paper's rating.
 * Ratings are read as probabilities by the card of the judge, if `evenhand judges check MODEL` made one.
 * Critiques contain no scores.
 
-`preset=paper` follows the paper in these: one candidate, the generator's own texts and the scores in the revision
-prompt, the last answer, toxicity below 0.1. The scorer that steers is then `scorer`, as in both presets.
+`presets.yaml` lists what the paper does otherwise, element by element.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from evenhand.asking.completion import complete
 from evenhand.core import aio
 from evenhand.core.errors import PlanError
 from evenhand.core.options import Names
+from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
@@ -57,29 +57,7 @@ from evenhand.session import Session
 class StarDToxOptions(Thresholds):
     """Options of `stardtox`, including the thresholds of its evaluators."""
 
-    presets: ClassVar = {
-        "paper": {
-            "iterations": 2,
-            "performance": True,
-            "bias": "rule",
-            "scorer": "builtin",
-            "toxicity": 0.1,
-            "injection": 0.5,
-            "claims": 0.5,
-            "calibration": "none",
-            "quality": 80,
-            "evidence": "rating",
-            "support": 80,
-            "settled": 50,
-            "bands": False,
-            "candidates": 1,
-            "memory": True,
-            "scores": True,
-            "keep": "last",
-            "evaluators": (),
-            "own_evaluators": True,
-        }
-    }
+    presets: ClassVar = Presets.beside(__file__)
 
     iterations: int = Field(default=2, ge=0, description="Maximum number of revisions; 0 only judges.")
     candidates: int = Field(default=4, ge=1, description="Texts sampled per revision; the least toxic one is judged.")
@@ -89,12 +67,19 @@ class StarDToxOptions(Thresholds):
     bias: Literal["rule", "llm"] = Field(
         default="rule", description="Measure harm with a scorer (rule) or with a judge (llm)."
     )
-    evidence: Literal["proof", "rating"] = Field(
+    evidence: Literal["proof", "rating", "support"] = Field(
         default="proof",
-        description="Questions: the probability that the passage proves the answer (proof), or a rating (rating).",
+        description="Questions: the probability that the passage proves the answer (proof), one rating of how well it "
+        "supports it (support), or a second one for abstentions besides (rating).",
+    )
+    hint: bool = Field(
+        default=True, description="Questions: whether a revision is told what to choose where the passage does not say."
     )
     performance: bool = Field(
         default=True, description="Whether the performance evaluator judges texts, and revisions in conversations."
+    )
+    judge_first: bool = Field(
+        default=False, description="Conversations: whether the performance evaluator judges the first answer, too."
     )
     evaluators: Names | None = Field(
         default=(),
@@ -105,10 +90,13 @@ class StarDToxOptions(Thresholds):
     )
 
 
+_EVIDENCE = {"proof": "proof", "rating": "support", "support": "supported"}
+"""Evidence → the evaluator of answers to questions."""
+
+
 def evaluators_for(kind: SampleKind, options: StarDToxOptions) -> list[Evaluator]:
     """Returns the evaluators for this kind of sample; rejects added evaluators that do not support it."""
-    on_choices = "support" if options.evidence == "rating" else "proof"
-    names = [on_choices] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
+    names = [_EVIDENCE[options.evidence]] if kind == "choice" else ["bias" if options.bias == "llm" else "toxicity"]
     if options.performance and kind == "completion":
         names.append("performance")
     if not options.own_evaluators:
@@ -176,7 +164,7 @@ async def _attempt(
     for earlier in attempts:
         if isinstance(earlier.result, Answer) and earlier.result.text == result.text:
             return Attempt(result, earlier.verdicts)
-    if sample.kind == "chat" and attempts and _judges_revisions(session):
+    if sample.kind == "chat" and (attempts or session.options.judge_first) and _judges_revisions(session):
         chosen = list(dict.fromkeys((*chosen, performance)))
     said = await aio.all_of(each.judge(sample, result, session) for each in chosen)
     return Attempt(result, {each.name: verdict for each, verdict in zip(chosen, said, strict=True)})
@@ -194,7 +182,7 @@ async def _answers(sample: Sample, session: Session[StarDToxOptions], attempts: 
         prompt = plain_prompt("choice")
         if not attempts:
             return [await choose(session, sample, prompt)]
-        revise = load_prompt(__file__, "revise_choice")
+        revise = load_prompt(__file__, "revise_choice" if session.options.hint else "revise_choice_plain")
         asked = partial(_asked_again, sample, prompt, revise, attempts, session.options.scores)
         return [await choose(session, sample, revise, asked)]
     if not attempts:

@@ -22,6 +22,8 @@ from evenhand.evaluators.judged import (
     p_proved,
     support_messages,
     support_rubric,
+    supported_messages,
+    supported_rubric,
 )
 from evenhand.judging.card import Contrast, JudgeTest, rated_by
 from evenhand.judging.controls import NONSENSE, OTHER, REFUSAL, SHUFFLED, Control, construct
@@ -32,7 +34,7 @@ from evenhand.reading.text import abstains
 from evenhand.session import Session
 
 RATED_SUPPORT, RATED_SETTLED = "rated_support", "rated_settled"
-"""The evidence rated in numbers, which takes the place of a probability with `evidence=rating`."""
+"""The evidence rated in numbers, which takes the place of a probability with `evidence=rating` or `support`."""
 PASSAGES = 30
 """Number of built-in passages, each judged with and without the fact that settles the question."""
 _FLUENT = ("fluency", "coherence")
@@ -95,7 +97,9 @@ def _rated_job(sample: Sample, person: str, control: Control) -> Contrast:
     """Rates the evidence for a person in numbers: the right one, or any where the passage does not tell."""
 
     async def rate(session: Session) -> Ratings | Unscored:
-        ratings = await judge(session, support_rubric(), support_messages(sample, person), agent="judge")
+        alone = getattr(session.options, "evidence", "") == "support"
+        rubric, messages = (supported_rubric, supported_messages) if alone else (support_rubric, support_messages)
+        ratings = await judge(session, rubric(), messages(sample, person), agent="judge")
         if isinstance(ratings, Unscored):
             return ratings
         values = {f"rated_{name}": value for name, value in ratings.values.items()}
@@ -135,13 +139,13 @@ def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
     if not options.own_evaluators:
         return {}
     if kind == "choice":
-        names = {RATED_SUPPORT: options.support, RATED_SETTLED: options.settled}
-        if options.evidence == "proof":
-            names = {SUPPORT: options.support, SETTLED: options.settled}
+        settled = {SETTLED if options.evidence == "proof" else RATED_SETTLED: options.settled}
+        names = {SUPPORT if options.evidence == "proof" else RATED_SUPPORT: options.support}
+        names |= {} if options.evidence == "support" else settled
         return {name: limit / 100 for name, limit in names.items()}
     harm = {"harm": options.toxicity} if options.bias == "llm" else {}
     rated = QUALITIES if options.performance and kind == "completion" else ()
     return {**harm, **dict.fromkeys(rated, options.quality / 100)}
 
 
-CALIBRATION = JudgeTest("judge for stardtox", contrasts, limits=_limits)
+CALIBRATION = JudgeTest("judge for stardtox", contrasts, limits=_limits, varies=("reading", "bands", "evidence"))

@@ -12,8 +12,12 @@ from pydantic import model_validator
 from evenhand.core.errors import UsageError
 from evenhand.core.options import option
 from evenhand.data.bbq import CATEGORIES
+from evenhand.methods.base import METHODS
+from evenhand.methods.mabrf.agents import MabrfOptions
+from evenhand.methods.search import SearchOptions
 from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
 from evenhand.papers.mabrf.arms import NAME, PooledArm, models_in, pooled_arms
+from evenhand.papers.mabrf.itself import itself
 from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
@@ -48,6 +52,7 @@ class MABRFOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
     """The options of MABRF."""
 
     several_models: ClassVar[bool] = True
+    declared: ClassVar = (MabrfOptions.presets, SearchOptions.presets)
 
     search: str | None = option(None, "Where to search (default ddgs).", metavar="SPEC", common=True)
     accept: float | None = option(
@@ -75,6 +80,9 @@ class MABRF(Paper[MABRFOptions]):
     folders = (CHOICES, ANSWERS)
     Options = MABRFOptions
 
+    def itself(self) -> list[tuple[str, str]]:
+        return itself()
+
     def runs(self, options: MABRFOptions) -> list[SeriesRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
         search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
@@ -82,9 +90,9 @@ class MABRF(Paper[MABRFOptions]):
         judged = _judged(options)
         limit, selected = _selection(options)
         loops = [plan for each in (judged, {"search": search, **judged}) for plan in options.by_preset(NAME, each)]
-        searched = MethodPlan(name="search", options={"provider": search})
+        searched = _searched(options, search)
         choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
-        answers = options.plan(ANSWERS + ending, ["closed_book", searched, "default"], limit=_answers_limit(options))
+        answers = options.plan(ANSWERS + ending, ["closed_book", *searched, "default"], limit=_answers_limit(options))
         return [SeriesRun(CHOICES, choices), SeriesRun(ANSWERS, answers)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
@@ -122,6 +130,13 @@ class MABRF(Paper[MABRFOptions]):
 
 
 PAPERS.register(NAME)(MABRF())
+
+
+def _searched(options: MABRFOptions, provider: str) -> list[MethodPlan]:
+    """Returns the searches of SQuAD, each once: presets may search alike."""
+    found = options.by_preset("search", {"provider": provider})
+    made = {repr(METHODS.get(each.name).with_options(each.options)): each for each in reversed(found)}
+    return list(made.values())[::-1]
 
 
 def _failed_searches(folders: Mapping[str, Path]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.benchmarks.base import Metric
-from evenhand.papers.base import PRESETS, PaperCell, PaperColumn, PaperRow, preset_of, published
+from evenhand.papers.base import PRESETS, RELEASED, PaperCell, PaperColumn, PaperRow, preset_of, published
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources, told_metrics, walk
 from evenhand.studies.results import Estimate
@@ -38,14 +38,15 @@ class PooledArm:
 def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> list[PooledArm]:
     """Returns the arms of the run in `folder`; `more` are additional metrics."""
     with open_sources([folder]) as (runs, sources):
-        metrics = {metric.name: metric for metric in told_metrics(runs, sources[0].scorers, more)}
-        tallies = {source.id: Tally(list(metrics.values()), group_key) for source in sources}
+        told = {each.id: told_metrics(runs, each.scorers, more, each.arm.method) for each in sources}
+        tallies = {source: Tally(metrics, group_key) for source, metrics in told.items()}
         for _, records in walk(sources):
             for source_id, record in records.items():
                 tallies[source_id].add(record)
         for tally in tallies.values():
             tally.finish()
-        return [PooledArm(source.id, source.arm.key, metrics, tallies[source.id]) for source in sources]
+        metrics = {source: {each.name: each for each in some} for source, some in told.items()}
+        return [PooledArm(each.id, each.arm.key, metrics[each.id], tallies[each.id]) for each in sources]
 
 
 def models_in(arms: Sequence[PooledArm]) -> list[str]:
@@ -90,7 +91,7 @@ class Setting:
     method: str
     searches: bool = False
     preset: str = ""
-    """The preset of MABRF; empty for other methods."""
+    """The preset; empty for methods without one."""
 
     def fits(self, key: ArmKey) -> bool:
         searches = key.method == NAME and bool(key.options.get("search"))
@@ -117,7 +118,25 @@ def presets_in(arms: Sequence[PooledArm]) -> list[str]:
     return [each for each in PRESETS if each in found]
 
 
-ANSWER_SETTINGS = (Setting("Closed book", "closed_book"), Setting("Search", "search"), Setting("Open book", "default"))
+CLOSED, OPEN = Setting("Closed book", "closed_book"), Setting("Open book", "default")
+_SEARCH = "search"
+
+
+def searched(preset: str) -> Setting:
+    """Returns the arm of SQuAD that searches, with a preset; as released, it has the passage as well."""
+    beside = " and passage" if preset == RELEASED else ""
+    return Setting(f"Search{beside}, {preset}", _SEARCH, preset=preset)
+
+
+def answer_settings(arms: Sequence[PooledArm]) -> list[Setting]:
+    """Returns the rows of SQuAD."""
+    return [CLOSED, *map(searched, searches_in(arms)), OPEN]
+
+
+def searches_in(arms: Sequence[PooledArm]) -> list[str]:
+    """Returns the presets with which SQuAD was searched."""
+    found = {preset_of(arm.key) for arm in arms if arm.key.method == _SEARCH}
+    return [each for each in PRESETS if each in found]
 
 
 def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[PaperColumn]) -> list[PaperRow]:

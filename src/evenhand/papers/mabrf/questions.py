@@ -9,16 +9,27 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
+from evenhand.papers.base import RELEASED, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.claims import Finding, PaperClaim, kept, moves, unless, untold
-from evenhand.papers.mabrf.arms import ANSWER_SETTINGS, WITH, WITHOUT, PooledArm, find_arm, models_in, presets_in, sides
+from evenhand.papers.mabrf.arms import (
+    CLOSED,
+    OPEN,
+    WITH,
+    WITHOUT,
+    PooledArm,
+    find_arm,
+    models_in,
+    presets_in,
+    searched,
+    searches_in,
+    sides,
+)
 from evenhand.papers.mabrf.tables import ACCURACIES
 from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
 from evenhand.stats import spearman, student_t_quantile
 from evenhand.studies.results import Estimate, estimate_text
 from evenhand.studies.tally import ALL
 
-_CLOSED, _SEARCHED = ANSWER_SETTINGS[0], ANSWER_SETTINGS[1]
 _RATING_MARGIN = 0.5
 """A loss of relevancy of less than this counts as none, of a scale from 1 to 10."""
 _CHANGES = (
@@ -65,9 +76,9 @@ class Compared:
         ids = [self.side(model, preset, side) for side in (WITHOUT, WITH)]
         return self.on_choices.difference(ids[0], ids[1], metric)
 
-    def of_facts(self, model: str, metric: str) -> PairedDifference | None:
+    def of_facts(self, model: str, preset: str, metric: str) -> PairedDifference | None:
         """Returns the change from answers by memory to answers by search, beside the paper's smallest gain."""
-        found = self.on_answers.difference(*_facts_pair(self.answers, model), metric)
+        found = self.on_answers.difference(*_facts_pair(self.answers, model, preset), metric)
         return found and found.beside(_smallest_gain(metric))
 
 
@@ -90,7 +101,13 @@ def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[Poole
             ids = [empty.side(model, preset, side) for side in (WITHOUT, WITH)]
             wanted += [(f"{each}{FIRST}", each) for each in ids if each]
             wanted += [(ids[0], ids[1])] if ids[0] and ids[1] else []
-    facts = [(a, b) for model in models_in(answers) for a, b in [_facts_pair(answers, model)] if a and b]
+    facts = [
+        (before, after)
+        for model in models_in(answers)
+        for preset in searches_in(answers)
+        for before, after in [_facts_pair(answers, model, preset)]
+        if before and after
+    ]
     return Compared(
         choices,
         answers,
@@ -99,8 +116,10 @@ def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[Poole
     )
 
 
-def _facts_pair(arms: Sequence[PooledArm], model: str) -> tuple[str | None, str | None]:
-    before, after = (find_arm(arms, model, each.fits) for each in (_CLOSED, _SEARCHED))
+def _facts_pair(arms: Sequence[PooledArm], model: str, preset: str) -> tuple[str | None, str | None]:
+    """Returns the arms without and with search; as released, both have the passage."""
+    without = OPEN if preset == RELEASED else CLOSED
+    before, after = (find_arm(arms, model, each.fits) for each in (without, searched(preset)))
     return (before.id if before else None, after.id if after else None)
 
 
@@ -124,8 +143,9 @@ def table_of_questions(found: Compared) -> PaperTable:
         for preset in presets
     ]
     facts = [
-        PaperRow(model, "", [_cell(found.of_facts(model, column.name)) for column in _FACTS])
+        PaperRow(model, preset, [_cell(found.of_facts(model, preset, column.name)) for column in _FACTS])
         for model in models_in(found.answers)
+        for preset in searches_in(found.answers)
     ]
     return PaperTable(
         "questions",
@@ -135,7 +155,7 @@ def table_of_questions(found: Compared) -> PaperTable:
         [
             Grid("RQ1 and RQ3: from the first answer and reasoning to the final ones", _CHANGES, first, "Model", 2),
             Grid("RQ2: from MABRF without search to MABRF with it", _CHANGES, search, "Model", 2),
-            Grid("RQ4: from answers by memory to answers by search", _FACTS, facts, "Model", 2),
+            Grid("RQ4: from answers without search to answers with it", _FACTS, facts, "Model", 2),
         ],
     )
 
@@ -224,20 +244,29 @@ def claims(found: Compared) -> list[PaperClaim]:
                 PaperClaim(text, place, model, *finding, preset)
                 for text, place, finding in _on_bbq(found, model, preset)
             ]
-    for model in models_in(found.answers):
-        # Abstaining alone raises the scores over all questions, since half of them have no answer.
-        differences = [found.of_facts(model, metric) for metric in ("exact_match", "f1", "f1_has_answer")]
-        verdict, why = unless(found.on_answers.fault(*_facts_pair(found.answers, model)), moves(differences, "higher"))
-        if where := _searched_in(found.answers, model):
-            why = f"Searched: {where}. {why}"
-        made.append(PaperClaim("Search makes answers to factual questions better", "RQ4, Table 4", model, verdict, why))
+    made += [
+        PaperClaim(
+            "Search makes answers to factual questions better",
+            "RQ4, Table 4",
+            model,
+            *_on_facts(found, model, preset),
+            preset,
+        )
+        for model in models_in(found.answers)
+        for preset in searches_in(found.answers)
+    ]
     return made
 
 
-def _searched_in(arms: Sequence[PooledArm], model: str) -> str:
-    """Returns the provider, without which the claim cannot be read: a corpus may not have the answers."""
-    arm = find_arm(arms, model, _SEARCHED.fits)
-    return str(arm.key.options.get("provider", "")) if arm else ""
+def _on_facts(found: Compared, model: str, preset: str) -> Finding:
+    # Abstaining alone raises the scores over all questions, since half of them have no answer.
+    differences = [found.of_facts(model, preset, metric) for metric in ("exact_match", "f1", "f1_has_answer")]
+    fault = found.on_answers.fault(*_facts_pair(found.answers, model, preset))
+    verdict, why = unless(fault, moves(differences, "higher"))
+    arm = find_arm(found.answers, model, searched(preset).fits)
+    # Without the provider the claim cannot be read: a corpus may not have the answers.
+    where = str(arm.key.options.get("provider", "")) if arm else ""
+    return verdict, f"Searched: {where}. {why}" if where else why
 
 
 def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str, Finding]]:

@@ -16,13 +16,13 @@ from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import Bar, Figure, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.mabrf.arms import (
-    ANSWER_SETTINGS,
     NAME,
     SEARCHED,
     WITH,
     WITHOUT,
     Metrics,
     PooledArm,
+    answer_settings,
     both_sides,
     choice_settings,
     models_in,
@@ -203,7 +203,7 @@ def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTab
 
 
 def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
-    rows = [*our_rows(arms, ANSWER_SETTINGS, _TABLE_FOUR), *published_rows("table4", _TABLE_FOUR)]
+    rows = [*our_rows(arms, answer_settings(arms), _TABLE_FOUR), *published_rows("table4", _TABLE_FOUR)]
     return PaperTable(
         "table4",
         "Table 4: SQuAD v2",

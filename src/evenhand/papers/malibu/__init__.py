@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evenhand.benchmarks.malibu import MalibuOptions
 from evenhand.core.format import plural
-from evenhand.core.options import DEFAULT_PRESET, option
+from evenhand.core.options import PRESET, option
+from evenhand.core.presets import DEFAULT_PRESET
+from evenhand.methods.panel.judges import PanelOptions
 from evenhand.panels.findings import PanelAudit
 from evenhand.papers.base import (
     PAPER_PRESET,
@@ -20,10 +23,12 @@ from evenhand.papers.base import (
     published,
 )
 from evenhand.papers.malibu.claims import claims_of
+from evenhand.papers.malibu.itself import itself
 from evenhand.papers.malibu.tables import (
     NAME,
     PANEL,
     AuditedModel,
+    appendix_sums,
     chi_square_table,
     discussion_table,
     figure_four,
@@ -33,11 +38,14 @@ from evenhand.papers.malibu.tables import (
 )
 from evenhand.papers.reading import models_of, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
+from evenhand.runs.plan import MethodPlan
 from evenhand.runs.request import JudgeFields
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
-SETTINGS = {"texts": "two", "form": "tag", "bands": False}
+SETTINGS = {
+    name: value[PAPER_PRESET] for each in MalibuOptions.presets.elements for name, value in each.options.items()
+}
 """Settings of the paper: two texts of equal content in a pair, and the label as a tag."""
 OURS, APPENDIX = f"{NAME}_evenhand", f"{NAME}_appendix"
 """Folders of the runs with our settings, and with the metrics of the paper's appendix."""
@@ -56,6 +64,7 @@ class MALIBUOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
     """The options of MALIBU."""
 
     several_models: ClassVar[bool] = True
+    declared: ClassVar = (PanelOptions.presets, MalibuOptions.presets)
 
     compared: int | None = option(
         None,
@@ -74,6 +83,9 @@ class MALIBU(Paper[MALIBUOptions]):
     folders = tuple(VERSIONS)
     Options = MALIBUOptions
 
+    def itself(self) -> list[tuple[str, str]]:
+        return itself()
+
     def runs(self, options: MALIBUOptions) -> list[SeriesRun]:
         """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
 
@@ -82,12 +94,14 @@ class MALIBU(Paper[MALIBUOptions]):
         limit = None if options.limit is None else options.limit * PROFESSIONS
         drawn = {} if options.compared is None else {DRAWN: options.compared}
 
-        def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any]) -> SeriesRun:
-            return SeriesRun(folder, options.plan(NAME, methods, limit=limit, options={**settings, **drawn}))
+        def run(folder: str, methods: Sequence[str], settings: Mapping[str, Any], **given: Any) -> SeriesRun:
+            named = [MethodPlan(name=each, options=given) for each in methods]
+            return SeriesRun(folder, options.plan(NAME, named, limit=limit, options={**settings, **drawn}))
 
+        paper = {PRESET: PAPER_PRESET}
         runs: list[SeriesRun] = []
         if PAPER_PRESET in options.chosen_presets:
-            runs += [run(NAME, METHODS, SETTINGS), run(APPENDIX, (PANEL,), EARLIER)]
+            runs += [run(NAME, METHODS, SETTINGS, **paper), run(APPENDIX, (PANEL,), EARLIER, **paper)]
         if DEFAULT_PRESET in options.chosen_presets:
             runs.append(run(OURS, METHODS, {}))
         return runs
@@ -105,7 +119,7 @@ class MALIBU(Paper[MALIBUOptions]):
         }
         earlier = {arm.model: arm.audit for arm in arms if arm.version == VERSIONS[APPENDIX]}
         paper = published(NAME)
-        tables = (figure_four, pairs_table, win_table, figure_nine, chi_square_table, discussion_table)
+        tables = (figure_four, pairs_table, win_table, figure_nine, chi_square_table, appendix_sums, discussion_table)
         return PaperPage(
             title=f"MALIBU with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
@@ -156,10 +170,10 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
 def _options_of_methods(plans: Iterable[Mapping[str, Any]]) -> list[str]:
     """Returns each method with the options that the user chose for it."""
     found = {
-        (method["name"], ", ".join(map(_setting, method["options"].items())))
+        (method["name"], ", ".join(map(_setting, chosen.items())))
         for plan in plans
         for method in plan["methods"]
-        if method["options"]
+        if (chosen := {name: value for name, value in method["options"].items() if name != PRESET})
     }
     return [f"{name}: {options}" for name, options in sorted(found)]
 

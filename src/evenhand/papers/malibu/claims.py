@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 from evenhand.core.format import interval, number, plural
 from evenhand.panels import METRICS
@@ -51,6 +51,7 @@ def claim_checks() -> list[ClaimCheck]:
         ClaimCheck(
             _GPT, "Asian behind in efficiency and accuracy", _ahead(race, ["asian"], ["efficiency", "accuracy"])
         ),
+        ClaimCheck(_GPT, "Jewish, Christian and Muslim comparable on all four metrics", _comparable(religion)),
         ClaimCheck(_GPT, "Atheist behind in accuracy", _ahead(religion, ["atheist"], ["accuracy"])),
         ClaimCheck(
             _DEEPSEEK,
@@ -82,11 +83,69 @@ def claims_of(
     `earlier` are panels with the metrics of the appendix, by model.
     """
     found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
+    compared = [
+        PaperClaim(_STRONGER, _WINS, " and ".join(pair), *each, preset) for pair, preset, each in _stronger(panels)
+    ]
     found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
     return [
         PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
         for each, (model, preset), audit in found
-    ]
+    ] + compared
+
+
+_STRONGER = "One model is biased more than the other in all three categories (said of DeepSeek-V3 and GPT-4o mini)"
+
+
+def _stronger(
+    panels: Mapping[tuple[str, str], PanelAudit],
+) -> Iterator[tuple[tuple[str, str], str, Finding]]:
+    """Yields (models, preset, finding) for each two models: holds if one has the larger gaps in every category."""
+    for (one, preset), (other, same) in combinations(panels, 2):
+        if preset == same:
+            yield (one, other), preset, _larger(panels[one, preset], panels[other, preset], (one, other))
+
+
+def _larger(one: PanelAudit, other: PanelAudit, names: tuple[str, str]) -> Finding:
+    sides: set[int] = set()
+    said: list[str] = []
+    for category in one.categories:
+        (a_low, a_high), (b_low, b_high) = (_largest_gap(each, category) for each in (one, other))
+        sides.add(1 if a_low > b_high else -1 if b_low > a_high else 0)
+        said.append(f"{category}: {100 * a_low:.1f} to {100 * a_high:.1f} and {100 * b_low:.1f} to {100 * b_high:.1f}")
+    why = f"the largest gap in win rates, {names[0]} and {names[1]}, in points: {'; '.join(said)}"
+    if sides in ({1}, {-1}):
+        return "holds", why
+    return ("fails", why) if {1, -1} <= sides else untold(why)
+
+
+def _largest_gap(audit: PanelAudit, category: str) -> tuple[float, float]:
+    sizes = [_size(gap) for gap in audit.gaps if (gap.measure, gap.category) == ("wins_2", category) and gap.n]
+    return (max(low for low, _ in sizes), max(high for _, high in sizes)) if sizes else (0.0, 1.0)
+
+
+_COMPARABLE = 0.1
+"""Mean scores that differ by less than this, in points of 10, are comparable; the paper's differ by up to 0.02."""
+
+
+def _comparable(identities: Sequence[str]) -> Finder:
+    """Checks that no two identities differ by more than a margin on any metric, by their intervals."""
+
+    def check(audit: PanelAudit) -> Finding:
+        found = [
+            (one, gap)
+            for one, other in combinations(identities, 2)
+            for metric in METRICS
+            if (gap := _gap(audit, one, other, metric, "score_1")) is not None
+        ]
+        sizes = [_size(gap) for _, gap in found]
+        why = "; ".join(_in_words(gap, one) for one, gap in found)
+        if not found or any(gap.difference.low is None for _, gap in found):
+            return untold(why or "these identities were not compared")
+        if any(low > _COMPARABLE for low, _ in sizes):
+            return "fails", why
+        return ("holds", why) if all(high < _COMPARABLE for _, high in sizes) else untold(why)
+
+    return check
 
 
 def _ahead(

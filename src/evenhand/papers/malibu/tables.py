@@ -245,9 +245,9 @@ def chi_square_table(arms: Arms) -> PaperTable:
     return PaperTable(
         "chi_square",
         "Chi-square: identities and score levels",
-        "Tests of rounded scores by identity, per category and metric, in phase 1, as the paper made them; it has "
-        "p < 0.0001 in all, without statistic, degrees of freedom or n. They take scores as independent, which those "
-        "of one text are not; the paired tests are in the report of the run.",
+        "Tests of rounded scores by identity, per category and metric, in phase 1. How the paper made its tests is not "
+        "said; it has p < 0.0001 in all, without statistic, degrees of freedom or n. They take scores as independent, "
+        "which those of one text are not; the paired tests are in the report of the run.",
         grids,
     )
 
@@ -256,6 +256,32 @@ def _tested(test: Association | None, name: str) -> Estimate | None:
     if test is None:
         return None
     return Estimate(name, "", test.p_value if name == "p-values" else test.cramers_v, None, None, test.n)
+
+
+def appendix_sums(arms: Arms) -> PaperTable:
+    """Returns the sums of scores of Appendix A.3, of arms that have its metrics."""
+    paper = published(NAME).tables["appendix"]
+    columns = [PaperColumn(name, name, "sum of scores", metric) for metric in paper for name in ("female", "male")]
+    rows: list[PaperRow] = []
+    for arm in arms:
+        means = {(each.metric, each.identity): each for each in arm.audit.means}
+        if all((metric, "female") in means for metric in paper):
+            found = [means.get((column.over, column.title)) for column in columns]
+            cells = [PaperCell(_sum(each.interval.estimate, each.n) if each else None) for each in found]
+            rows.append(PaperRow(arm.model, arm.setting, cells))
+    cells = [PaperCell(None, paper[column.over][column.title]) for column in columns]
+    rows.append(PaperRow("LLaMA 3.1-8b", "", cells, ours=False, published_as="Appendix A.3"))
+    return PaperTable(
+        "appendix_sums",
+        "Appendix A.3: sums of scores",
+        "Scores of all scenarios added up, by gender, with the metrics of the earlier prompt. The paper does not say "
+        "of how many scores its sums are, so only the differences within a row can be compared.",
+        [Grid("Sums", columns, rows, "Model", digits=0)],
+    )
+
+
+def _sum(mean: float | None, n: int) -> Estimate:
+    return Estimate("sum", "", None if mean is None else mean * n, None, None, n)
 
 
 def discussion_table(arms: Arms) -> PaperTable:

@@ -22,6 +22,8 @@ from evenhand.papers.rldf.arms import (
     METHODS,
     NAME,
     OPINIONS,
+    SELF,
+    TEACHER,
     UNSAID,
     Arms,
     Training,
@@ -29,6 +31,7 @@ from evenhand.papers.rldf.arms import (
     runs_of,
 )
 from evenhand.papers.rldf.claims import claims_of
+from evenhand.papers.rldf.itself import itself
 from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.papers.rldf.tables import (
     FILE,
@@ -67,6 +70,9 @@ class RLDF(Paper[RLDFOptions]):
         "--model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
     )
 
+    def itself(self) -> list[tuple[str, str]]:
+        return itself()
+
     def runs(self, options: RLDFOptions) -> list[SeriesRun]:
         return runs_of(options)
 
@@ -86,6 +92,8 @@ class RLDF(Paper[RLDFOptions]):
         studies = {name: found for each, some in runs.items() for name, found in _studies(each, some, scorers)}
         bbq = read_arms(runs.get(CHOICES, {}), "category", [ACCURACY])
         opinions = read_arms(runs.get(OPINIONS, {}), "bias", [UNSAID], _of(OPINIONS, scorers))
+        halted = stopped_arms(_out(folders))
+        bbq, opinions = replace(bbq, stopped=halted), replace(opinions, stopped=halted)
         ablated = [
             read_ablation(name.partition("/")[2], found, scorers)
             for name, found in runs.items()
@@ -190,6 +198,14 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         asked = plural(facts["samples"], "question")
         parts.append(f"{asked} of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+
+
+def stopped_arms(out: Path) -> frozenset[str]:
+    """Returns the arms of which a training failed or was stopped, by the records of the page's trainings."""
+    ended = {path.parents[1].name: _record(path) for path in out.glob("models/*/ppo/training.json")}
+    names = {name for name, record in ended.items() if record is None or record.get("ended", "done") != "done"}
+    folders = {"sr": SELF, "ts": TEACHER}
+    return frozenset(folders.get(arm, arm) for arm in (Training.named(name).arm for name in names))
 
 
 def training_warnings(out: Path) -> list[str]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from math import isfinite
+from math import hypot, isfinite, sqrt
 from pathlib import Path
 from statistics import stdev
 
@@ -22,7 +22,7 @@ from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment
 from evenhand.runs.stored import open_sources, told_metrics, walk
-from evenhand.stats import paired_cluster_jackknife, swap_test
+from evenhand.stats import paired_cluster_jackknife, student_t_quantile, swap_test
 from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
@@ -131,6 +131,8 @@ class Arms:
     pairs: Mapping[tuple[str, str], PairTally] = field(default_factory=dict[tuple[str, str], PairTally])
     by_seed: Mapping[str, Mapping[int, Tally]] = field(default_factory=dict[str, Mapping[int, Tally]])
     """Arm → training seed → its tally; only arms with two seeds or more."""
+    stopped: frozenset[str] = frozenset()
+    """Arms of which a training failed or was stopped; they decide nothing."""
 
     def __contains__(self, arm: str) -> bool:
         return arm in self.alone
@@ -153,17 +155,29 @@ class Arms:
         """Returns the estimate; None if no sample counts."""
         if arm not in self or (metric, group) not in self.alone[arm].sums:
             return None
-        return estimate(self.metrics[metric], group, self.alone[arm])
+        found = estimate(self.metrics[metric], group, self.alone[arm])
+        return _widened(found, list(self._values(arm, metric, group).values()))
 
     def spread(self, arm: str, metric: str, group: str = ALL) -> float | None:
         """Returns the standard deviation over training seeds; None with fewer than two."""
+        values = self._values(arm, metric, group).values()
+        return stdev(values) if len(values) > 1 else None
+
+    def _values(self, arm: str, metric: str, group: str) -> dict[int, float]:
+        """Returns training seed → value, where there are several."""
         chosen, key = self.metrics.get(metric), (metric, group)
-        tables = [tally.table(key) for tally in self.by_seed.get(arm, {}).values() if key in tally.sums]
         if chosen is None:
-            return None
-        values = [float(chosen.statistic(table.sum(axis=0))) * chosen.scale for table in tables]
-        defined = [value for value in values if isfinite(value)]
-        return stdev(defined) if len(defined) > 1 else None
+            return {}
+        tables = {seed: each.table(key) for seed, each in self.by_seed.get(arm, {}).items() if key in each.sums}
+        found = {seed: float(chosen.statistic(each.sum(axis=0))) * chosen.scale for seed, each in tables.items()}
+        return {seed: value for seed, value in found.items() if isfinite(value)}
+
+    def _by_training(self, before: str, after: str, metric: str, group: str) -> list[float]:
+        """Returns the difference for each training seed; an arm without trainings of its own moves none of them."""
+        first, last = (self._values(arm, metric, group) for arm in (before, after))
+        if first and last:
+            return [last[seed] - first[seed] for seed in last if seed in first]
+        return [*last.values()] or [-value for value in first.values()]
 
     def length_ratio(self, arm: str, group: str = ALL) -> Estimate | None:
         """Returns the words of an arm's answers in per cent of Default's, over questions that both answer."""
@@ -178,6 +192,8 @@ class Arms:
 
     def fault(self, arm: str) -> str | None:
         """Says why a low bias score of an arm means nothing: it says far less or more than Default, or nothing."""
+        if arm in self.stopped:
+            return STOPPED
         unsaid, usual = self._unsaid(arm), self._unsaid(DEFAULT)
         if unsaid is not None and usual is not None and unsaid > usual + MANY_UNSAID:
             return f"{100 * unsaid:.0f} % of its answers are empty, refused or cut (Default: {100 * usual:.0f} %)"
@@ -207,7 +223,24 @@ class Arms:
             None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)
         )
         p_value = swap_test(*tables, chosen.statistic)
-        return Contrast(Estimate(metric, group, value, low, high, pair.before.n[key]), p_value)
+        made = Estimate(metric, group, value, low, high, pair.before.n[key])
+        return Contrast(_widened(made, self._by_training(before, after, metric, group)), p_value)
+
+
+STOPPED = "a training of it failed or was stopped"
+
+
+def _widened(found: Estimate, by_training: Sequence[float]) -> Estimate:
+    """Returns the estimate with an interval that also has how much trainings differ: seeds are clusters.
+
+    Its half-widths over questions and over trainings, by t with one degree of freedom less than trainings, add up as
+    independent errors do.
+    """
+    if len(by_training) < 2 or found.value is None or found.low is None or found.high is None:
+        return found
+    reach = student_t_quantile(0.975, len(by_training) - 1) * stdev(by_training) / sqrt(len(by_training))
+    low, high = (hypot(each - found.value, reach) for each in (found.low, found.high))
+    return replace(found, low=found.value - low, high=found.value + high)
 
 
 def _right(record: Record) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Finding, PaperClaim, untold
-from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, TEACHER, TITLES, Arms, Contrast
+from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, STOPPED, TEACHER, TITLES, Arms, Contrast
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
 from evenhand.stats import holm
 from evenhand.studies.results import estimate_text
@@ -88,10 +88,14 @@ def claims_of(bbq: Arms, opinions: Arms) -> list[PaperClaim]:
 
 
 def _result(claim: ClaimCheck, bbq: Arms, opinions: Arms) -> Finding:
+    if opinions.own in opinions.stopped:
+        return untold(f"RLDF: {STOPPED}")
     for arm in claim.less_biased:
         if fault := opinions.fault(arm):
-            return untold(f"{_title(arm)} says too little or too much to be compared: {fault}")
+            return untold(f"{_title(arm)} cannot be compared: {fault}")
     verdict, why = claim.check(bbq, opinions)
+    if opinions.own in opinions and opinions.own not in opinions.by_seed:
+        why = f"{why}. One training: how much trainings differ is not in the interval"
     silent = [f"{title}: {fault}" for arm, title in TITLES.items() if (fault := opinions.fault(arm))]
     return verdict, f"{why} (not counted: {'; '.join(silent)})" if claim.less_biased and silent else why
 
@@ -113,7 +117,7 @@ def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> Found:
 
 def _others(arms: Arms, metric: str, groups: Sequence[str], *, speaking: bool = False) -> Found:
     """Returns the differences from every other method of the paper that was run, or only from those that speak."""
-    methods = [arm for arm in TITLES if not speaking or arms.fault(arm) is None]
+    methods = [arm for arm in TITLES if arm not in arms.stopped and (not speaking or arms.fault(arm) is None)]
     return [each for arm in methods for each in _from(arms, arm, metric, groups)]
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator
 
 from evenhand.core.errors import UsageError
-from evenhand.core.options import Request, Several, Text, option
-from evenhand.papers.base import BOTH, PaperOptions
+from evenhand.core.options import PRESET, Several, Text, option
+from evenhand.core.presets import Presets
+from evenhand.methods.debate.agents import DebateOptions
+from evenhand.papers.base import BOTH, PaperOptions, PresetField
 from evenhand.training.options import Listed, listed, read_stage_settings
 
 PARAMETERS = ("roles", "rounds", "topics", "pairs")
@@ -63,8 +65,24 @@ def _bad_values(text: str) -> UsageError:
     )
 
 
-class TrainingFields(Request):
+DECLARED = Presets.beside(__file__)
+"""Preset → STAGE.OPTION → value."""
+
+
+def stages_of(preset: str) -> dict[str, dict[str, Any]]:
+    """Returns stage → option → value of a preset; the debates have a preset of the same name."""
+    found: dict[str, dict[str, Any]] = {"debate": {PRESET: preset}}
+    for name, value in DECLARED[preset].items():
+        stage, _, option = name.partition(".")
+        if value is not None:
+            found.setdefault(stage, {})[option] = value
+    return found
+
+
+class TrainingFields(PresetField):
     """What is trained for the tables and figures."""
+
+    declared: ClassVar = (DebateOptions.presets, DECLARED)
 
     train: bool = option(False, "First make debates, pairs and models, as far as they are missing.", common=True)
     teachers: Several = option(
@@ -93,8 +111,11 @@ class TrainingFields(Request):
         metavar="STAGE.OPTION=VALUE",
         read=read_stage_settings,
     )
-    preset: Literal["paper", "evenhand", "both"] = option(
-        BOTH, "With --train or --ablate: sizes as in the paper, or ours (evenhand and both)."
+    preset: str = option(
+        BOTH,
+        "With --train or --ablate: as printed (paper), as the authors' code does it (released), or ours (evenhand, "
+        "both and all).",
+        metavar="PRESET",
     )
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import BudgetExhausted, PlanError, UsageError
@@ -15,11 +14,11 @@ from evenhand.core.progress import Listener
 from evenhand.core.types import Usage
 from evenhand.data.debates import load_topics
 from evenhand.models.budget import Price
-from evenhand.papers.base import PAPER_PRESET, PAPERS
+from evenhand.papers.base import PAPERS
 from evenhand.papers.making import PaperResult, check_roles, write_page
 from evenhand.papers.rldf.ablation import AblationPoint, ablation, ablation_runs
 from evenhand.papers.rldf.arms import NAME, Training, runs_of
-from evenhand.papers.rldf.options import AblatedValues, RLDFOptions, checked_values
+from evenhand.papers.rldf.options import DECLARED, AblatedValues, RLDFOptions, checked_values, stages_of
 from evenhand.papers.rldf.steps import (
     TOPICS_FOLDER,
     Lesson,
@@ -39,12 +38,8 @@ from evenhand.training import models
 from evenhand.training.debates import TopicsFile
 from evenhand.training.pairs.cleaning import load_check
 
-PAPER_SIZE: Mapping[str, Mapping[str, Any]] = {
-    "debate": {"topics": 2000, "rounds": 5, "roles": 3},
-    "pairs": {"limit": 5000},
-}
-"""The sizes of the preset `paper`, by stage; one training for each type of bias, and these seeds."""
 PAPER_SEEDS = (1, 2, 3)
+"""The paper's three repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +144,9 @@ class PlannedTraining:
 def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
     """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both.
 
-    The preset `paper` has the paper's sizes, as far as the other options do not say otherwise: a model writes the
-    topics, each type of bias has trainings of its own, and there are three seeds. Otherwise sizes are ours.
+    The presets `paper` and `released` have the settings that `presets.yaml` declares, as far as the other options do
+    not say otherwise: a model writes the topics, each type of bias has trainings of its own, and there are three seeds.
+    Otherwise they are ours.
     """
     train, stages = options.train, options.stages
     if not train and not options.ablate:
@@ -165,10 +161,11 @@ def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
     generate, seeds, per_type = options.generate, options.train_seeds, options.per_type
-    if options.preset == PAPER_PRESET:
+    if options.preset in DECLARED:
         generate = generate or "data" not in stages.get("debate", {})
         seeds, per_type = (seeds or PAPER_SEEDS) if train else (), per_type or train
-        stages = {stage: {**PAPER_SIZE.get(stage, {}), **stages.get(stage, {})} for stage in {**PAPER_SIZE, **stages}}
+        declared = stages_of(options.preset)
+        stages = {stage: {**declared.get(stage, {}), **stages.get(stage, {})} for stage in {**declared, **stages}}
     written = out / TOPICS_FOLDER if generate else None
     making = Making(options, options.teachers, stages, tuple(dict.fromkeys(seeds)), per_type, written)
     planned = _planned(making, out, train, checked_values(options.ablate))

@@ -18,7 +18,7 @@ from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
 from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core.errors import PlanError, UsageError
-from evenhand.core.options import Request
+from evenhand.core.options import PRESET, Request
 from evenhand.core.progress import Announce
 from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
@@ -78,7 +78,10 @@ HELD_OUT = 12
 """Number of held-out topics per type of bias."""
 ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
-_OF_METHOD = ("rounds", "words", "answers", "temperature", "max_tokens", "referee_tokens", "scoring")
+_OF_METHOD = (
+    *("rounds", "words", "answers", "temperature", "max_tokens", "referee_tokens", "scoring"),
+    *("calls", "beliefs", "examples", "reasons", "reading"),
+)
 _PLACES = {"model", "data", "out", "reward"}
 
 
@@ -92,7 +95,7 @@ def _defaults(kind: type[Request]) -> dict[str, Any]:
 
 
 STAGES: Mapping[str, Mapping[str, Any]] = {
-    "debate": dict.fromkeys(("topics", "held_out", *_OF_BENCHMARK, *_OF_METHOD)),
+    "debate": dict.fromkeys(("topics", "held_out", PRESET, *_OF_BENCHMARK, *_OF_METHOD)),
     # A threshold is a number, or a word (median, topic); a ratio is a number.
     "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0, LIMIT: 5000},
     "train": _defaults(StageOptions),
@@ -296,6 +299,7 @@ def debates_run(
     wanted.setdefault("topics", making.topics)
     known = METHODS.get(method).options.model_fields
     given = {name: wanted[name] for name in _OF_METHOD if name in wanted and name in known}
+    given |= {PRESET: wanted[PRESET]} if PRESET in wanted else {}
     models = {"base": making.options.model}
     models |= {"referee": making.referee} if making.referee else {}
     models |= {role: making.options.reached_alike(spec) for role, spec in (specs or {}).items()}

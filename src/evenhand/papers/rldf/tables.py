@@ -28,6 +28,7 @@ from evenhand.papers.rldf.arms import (
     Training,
     own_arm,
 )
+from evenhand.reading.refusals import looks_like_refusal
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
@@ -231,7 +232,15 @@ def _differences(arms: Arms, metric: str, columns: Sequence[PaperColumn]) -> Gri
                 arms.model, f"{title} less Default", [PaperCell(each.estimate if each else None) for each in found]
             )
         )
-    return Grid("Differences to Default, paired", columns, rows, "Model")
+    if SFT in arms and arms.own in arms:
+        found = [arms.difference(SFT, arms.own, metric, column.name) for column in columns]
+        rows.append(
+            PaperRow(arms.model, "RLDF less SFT", [PaperCell(each.estimate if each else None) for each in found])
+        )
+    return Grid("Differences to Default, and of RLDF to its first stage (SFT), paired", columns, rows, "Model")
+
+
+SFT = "sft"
 
 
 def _mode_row(arms: Arms, arm: str, metric: str) -> PaperRow:
@@ -442,6 +451,8 @@ def _said_in(source: ArmSource, sample: Sample, record: Record | None) -> tuple[
     found = source.store.find_sample(sample.id)
     stored = None if found is None else source.store.outcome(found[0], source.arm.number)
     if stored is None or stored[0] != "graded":
+        return None
+    if looks_like_refusal(stored[3]["result"]["value"]["text"]):
         return None
     scores = {short: 100 * record.grade[name] for short, name in METRICS.items() if name in record.grade}
     text: str = stored[3]["result"]["value"]["text"]

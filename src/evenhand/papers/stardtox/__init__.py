@@ -8,14 +8,25 @@ from typing import Any, ClassVar
 
 from evenhand.benchmarks.realtoxicity import BANDS, RealToxicity
 from evenhand.core.errors import UnknownNameError
-from evenhand.core.options import Several, option
+from evenhand.core.options import PRESET, Several, option
 from evenhand.data.bbq import CATEGORIES
 from evenhand.judging.judge import JUDGE
+from evenhand.methods.stardtox import StarDToxOptions as MethodsOptions
 from evenhand.models.base import split_spec
 from evenhand.models.endpoints import provider_class
-from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
+from evenhand.papers.base import (
+    PAPER_PRESET,
+    PAPERS,
+    MethodOptionsField,
+    Paper,
+    PaperOptions,
+    PaperPage,
+    PresetField,
+    published,
+)
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.papers.stardtox.claims import claims, read_tested
+from evenhand.papers.stardtox.itself import itself
 from evenhand.papers.stardtox.tables import (
     BASES,
     CHOICES,
@@ -25,13 +36,15 @@ from evenhand.papers.stardtox.tables import (
     figure_three,
     presets_in,
     refined_bars,
+    table_one,
     table_three,
     table_two,
 )
 from evenhand.runs.execute import SeriesRun
-from evenhand.runs.plan import Assignment, ModelPlan, model_plan
+from evenhand.runs.plan import Assignment, MethodPlan, ModelPlan, model_plan
 from evenhand.runs.request import JudgeFields
 from evenhand.runs.stored import open_sources
+from evenhand.scorers.base import SCORERS
 from evenhand.studies.results import StudyResult
 
 PER_KIND = 100
@@ -46,6 +59,7 @@ class StarDToxOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions
     """The options of StarDTox."""
 
     fixed: ClassVar[Sequence[str]] = tuple(name for name in PaperOptions.fixed if name != "scorers")
+    declared: ClassVar = (MethodsOptions.presets,)
 
     completions: int | None = option(None, "Completions per prompt (default: as the paper).", ge=1, common=True)
     steer: str | None = option(
@@ -75,14 +89,16 @@ class StarDTox(Paper[StarDToxOptions]):
     folders = (TEXTS, CHOICES, BASES)
     Options = StarDToxOptions
 
+    def itself(self) -> list[tuple[str, str]]:
+        return itself()
+
     def runs(self, options: StarDToxOptions) -> list[SeriesRun]:
         """Returns the runs: completions, questions, and completions of base models if some are named."""
         each = PER_KIND if options.limit is None else options.limit
         ending = BUILTIN if options.builtin else ""
         steered = (STEERED.method,) if gives_logits(options.model) else ()
-        steer = {"scorer": options.steer} if options.steer else {}
-        own = options.by_preset(NAME, steer)
-        without = options.by_preset(NAME, {**steer, "performance": False})
+        own = [_steered(each, options.steer) for each in options.by_preset(NAME)]
+        without = [_steered(each, options.steer) for each in options.by_preset(NAME, {"performance": False})]
         drawn: dict[str, Any] = {
             "limit": each * len(BANDS),
             "options": {"completions": COMPLETIONS if options.completions is None else options.completions},
@@ -124,6 +140,7 @@ class StarDTox(Paper[StarDToxOptions]):
             tables=[
                 table_two(studies.get(TEXTS), studies.get(BASES), presets),
                 table_three(studies.get(CHOICES), presets),
+                table_one(),
             ],
             figures=[figure_three(bars)],
             notes=paper.notes,
@@ -141,6 +158,17 @@ _OWN_JUDGE = (
     "The judge that steers the revisions also measures their quality, so that a good quality says little. Name another "
     "with --quality SPEC."
 )
+
+
+_STEERING = ("perspective", "neural")
+"""The scorers that steer the paper's method: the first that can be used here."""
+
+
+def _steered(plan: MethodPlan, named: str | None) -> MethodPlan:
+    """Returns the method with its scorer: the user's, else the paper's or ours."""
+    able = [each for each in _STEERING if SCORERS.get(each).unavailable() is None]
+    own = named or (next(iter(able), None) if plan.options.get(PRESET) == PAPER_PRESET else None)
+    return MethodPlan(name=plan.name, options={**plan.options, **({"scorer": own} if own else {})})
 
 
 def gives_logits(model: ModelPlan) -> bool:

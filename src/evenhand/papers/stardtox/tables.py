@@ -35,6 +35,7 @@ TEXTS, CHOICES, BASES = "realtoxicity", "bbq", "self_debias"
 ITERATIONS = (1, 2)
 _SIZES = {"gpt2": "Standard", "gpt2-medium": "Medium", "gpt2-large": "Large", "gpt2-xl": "XL"}
 """The models of the paper's rows of Self-Debias (Gen)."""
+_NAMES = {size: name for name, size in _SIZES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,27 @@ _CHOICE_COLUMNS = (
 )
 
 
+_PROPERTIES = ("agnostic", "modular", "balances", "general", "agentic")
+
+
+def table_one() -> PaperTable:
+    """Returns the paper's comparison of methods by their properties, 1 for yes."""
+    titles = ("LLM-agnostic", "Feedback modular", "Balances toxicity and performance", "Task generalizable", "Agentic")
+    columns = [PaperColumn(name, title, "1: yes") for name, title in zip(_PROPERTIES, titles, strict=True)]
+    stages = ("Intra-processing", "Intra-processing", "In-training", "Intra-processing", "Post-processing")
+    named = zip(published(NAME).tables["table1"].items(), (*stages, "Post-hoc and intra"), strict=True)
+    rows = [
+        PaperRow(name, stage, [PaperCell(None, row[c.name]) for c in columns], ours=False, published_as=name)
+        for (name, row), stage in named
+    ]
+    return PaperTable(
+        "table1",
+        "Table I: methods and their properties",
+        "What the paper says of each method; nothing here is measured.",
+        [Grid("Properties", columns, rows, digits=0)],
+    )
+
+
 def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Sequence[str]) -> PaperTable:
     grids: list[Grid] = []
     for band in BANDS:
@@ -300,7 +322,8 @@ def _base_rows(bases: StudyResult | None, band: str) -> list[PaperRow]:
         name = f"{STEERED_TITLE}, {size}"
         numbers, arm = published(NAME).row(band, name), by_size.get(size)
         cells = [PaperCell(arm.estimate(c.name, band) if arm else None, numbers.get(c.name)) for c in _TEXT_COLUMNS]
-        rows.append(PaperRow(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, published_as=name))
+        why = "" if arm else f"not run: --base-model hf/{_NAMES[size]}"
+        rows.append(PaperRow(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, why, published_as=name))
     rows += [_base_row(STEERED_TITLE, arm, band) for spec, arm in ours.items() if not size_of(spec)]
     return [*rows, *(_base_row("Base model as it is", arm, band) for arm in _of(bases, DEFAULT))]
 
