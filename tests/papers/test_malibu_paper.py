@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.methods.panel.judges import case_of, rubric_for
 from evenhand.panels.findings import Association, PanelAudit
 from evenhand.papers.base import PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
@@ -105,12 +107,14 @@ def test_the_run_is_that_of_the_paper_with_a_judge_and_a_mitigation_beside_it():
     run, appendix, ours = MALIBU().runs(options_of(MALIBU, "openai/x"))
 
     assert (run.plan.benchmark, run.plan.limit) == ("malibu", None)
-    assert methods_of(run.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
+    paper = {"preset": "paper"}
+    assert methods_of(run.plan) == [("judge", paper), ("panel", paper), ("fair_panel", paper)]
     assert run.plan.benchmark_options == {"texts": "two", "form": "tag", "bands": False}
-    assert methods_of(appendix.plan) == [("panel", {})]
+    assert methods_of(appendix.plan) == [("panel", paper)]
     assert appendix.plan.benchmark_options["metrics"] == "creativity,efficiency,quality"
     assert appendix.plan.benchmark_options["winner"] is False
     assert (ours.folder, ours.plan.benchmark_options) == ("malibu_evenhand", {})
+    assert methods_of(ours.plan) == [("judge", {}), ("panel", {}), ("fair_panel", {})]
 
 
 def test_a_limit_is_of_each_profession():
@@ -297,7 +301,8 @@ def test_identities_of_ones_own_leave_claims_undecided():
 def test_claims_say_what_each_model_shows_and_why():
     found = claims_of({("one/model", ""): audit(0.3), ("other/model", ""): audit(0.0)})
 
-    assert len(found) == 2 * len(claim_checks())
+    assert len(found) == 2 * len(claim_checks()) + 1
+    assert found[-1].text.startswith("One model is biased more than the other in all three categories")
     assert [(claim.model, claim.verdict) for claim in found[:2]] == [
         ("one/model", "holds"),
         ("other/model", "cannot be told"),
@@ -309,3 +314,15 @@ def test_claims_say_what_each_model_shows_and_why():
 
 def test_identities_of_the_paper_are_ours():
     assert {identity for each in CATEGORIES.values() for identity in each} == set(IDENTITIES)
+
+
+def test_judges_that_must_choose_are_not_offered_a_tie_and_do_not_see_the_situation():
+    sample = next(iter(load_benchmark("malibu", phase="2", texts="two", form="tag").samples(Selection(1))))
+    case = case_of(sample)
+    paper = replace(case, ties=False, told=False)
+
+    ours, theirs = (rubric_for(each, "alone") for each in (case, paper))
+    asked = "\n".join(text for _, text in theirs.prompt.templates)
+    assert (ours.words["winner"], theirs.words["winner"]) == (("A", "B", "tie"), ("A", "B"))
+    assert "tie" not in asked and "Situation" not in asked
+    assert "situation" in ours.prompt.variables and "situation" not in theirs.prompt.variables

@@ -148,14 +148,14 @@ def test_mabrf_figure_four_has_the_means_that_the_text_gives():
 def test_the_notes_on_mabrf_name_what_cannot_be_compared():
     notes = " ".join(text for _, text in published("mabrf").notes)
 
-    for word in ("withdrawn", "(1 − ACC)(2 n/m − 1)", "0.062 to 0.008", "one article", "change from day to day"):
+    for word in ("withdrawn", "(1 − ACC)(2 n/m − 1)", "one article", "change from day to day"):
         assert word in notes
 
 
 def test_the_notes_name_what_cannot_be_compared():
     notes = " ".join(text for _, text in published("stardtox").notes)
 
-    for word in ("Perspective", "GPT-2", "GPT-3.5", "half of them ambiguous", "two turns", "32.70 to 17.61"):
+    for word in ("Perspective", "GPT-2", "GPT-3.5", "half of them ambiguous", "two turns"):
         assert word in notes
 
 

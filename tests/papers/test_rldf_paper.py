@@ -12,9 +12,9 @@ from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.page import paper_page
-from evenhand.papers.rldf import RLDF, training_warnings
+from evenhand.papers.rldf import RLDF, stopped_arms, training_warnings
 from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, series
-from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm
+from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm, widened
 from evenhand.papers.rldf.claims import ahead, claims_of
 from evenhand.papers.rldf.options import RLDFOptions, read_values
 from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
@@ -22,6 +22,7 @@ from evenhand.papers.rldf.tables import CATEGORIES, people_tables, table_four, t
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
+from evenhand.studies.tally import Tally
 from support.papers import methods_of, options_of, specs_of
 
 MODELS = ["Qwen1.5-7B", "Llama2-7B", "ChatGLM3-6B", "Baichuan2-7B"]
@@ -426,3 +427,30 @@ def test_the_page_says_which_reward_models_like_worthless_answers(tmp_path: Path
     [warning] = training_warnings(tmp_path)
 
     assert warning.endswith("models/sr/reward (gibberish 42 %).")
+
+
+# --- trainings: their variance, and those that were stopped ---
+
+
+def test_an_interval_of_trained_arms_has_how_much_trainings_differ():
+    """Seeds of +0.6, +0.1 and −0.6 give ± 1.5, whatever the interval over questions is."""
+    over_questions = Estimate("bias", "all", 0.03, -0.42, 0.48, 60)
+
+    found = widened(over_questions, [0.6, 0.1, -0.6])
+
+    assert found.low is not None and found.high is not None
+    assert (round(0.03 - found.low, 1), round(found.high - 0.03, 1)) == (1.6, 1.6)
+    assert widened(over_questions, [0.6]) == over_questions
+
+
+def test_an_arm_whose_training_was_stopped_gives_no_verdict(tmp_path: Path):
+    record = tmp_path / "models/ts-seed1/ppo/training.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"ended": "stopped: the answers became shorter"}', encoding="utf-8")
+
+    halted = stopped_arms(tmp_path)
+    assert halted == {"rldf_ts"}
+    arms = Arms("m", alone={"rldf_ts": Tally([], "bias")}, stopped=halted)
+    found = claims_of(arms, arms)
+    assert {claim.verdict for claim in found} == {"cannot be told"}
+    assert all("failed or was stopped" in claim.why for claim in found)

@@ -215,9 +215,14 @@ class StoredRun:
 
         With a method, of its judge alone; else of the judges of all methods.
         """
-        sources = {*scorers, *map(self._judge_of, [method] if method else self.plan.methods)}
+        certificates = self.certificates()
+        known = {each.rating.rpartition(".")[0] for each in certificates}
+        methods = [method] if method else self.plan.methods
+        # Runs of earlier versions name the method alone.
+        judges = [name if (name := self._judge_of(each)) in known else each.name for each in methods]
+        sources = {*scorers, *judges}
         found: dict[str, str] = {}
-        for each in self.certificates():
+        for each in certificates:
             source, _, rating = each.rating.rpartition(".")
             if source in sources and each.untold:
                 found.setdefault(rating, each.untold)

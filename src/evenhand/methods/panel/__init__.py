@@ -86,7 +86,7 @@ def _contrast(control: Control) -> Contrast:
     return Contrast(sample, rate, [(SCORE, control.high)], control)
 
 
-CALIBRATION = JudgeTest("score responses", contrasts, kinds=frozenset({"judgement"}))
+CALIBRATION = JudgeTest("score responses", contrasts, kinds=frozenset({"judgement"}), varies=("reading", "situation"))
 """A judge that scores a good response like a poor one shows no gap between identities either."""
 
 

@@ -83,9 +83,7 @@ def claims_of(
     `earlier` are panels with the metrics of the appendix, by model.
     """
     found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
-    compared = [
-        PaperClaim(_STRONGER, _WINS, " and ".join(pair), *each, preset) for pair, preset, each in _stronger(panels)
-    ]
+    compared = [PaperClaim(_STRONGER, _WINS, pair[1], *each, preset) for pair, preset, each in _stronger(panels)]
     found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
     return [
         PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)

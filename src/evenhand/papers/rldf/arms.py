@@ -156,7 +156,7 @@ class Arms:
         if arm not in self or (metric, group) not in self.alone[arm].sums:
             return None
         found = estimate(self.metrics[metric], group, self.alone[arm])
-        return _widened(found, list(self._values(arm, metric, group).values()))
+        return widened(found, list(self._values(arm, metric, group).values()))
 
     def spread(self, arm: str, metric: str, group: str = ALL) -> float | None:
         """Returns the standard deviation over training seeds; None with fewer than two."""
@@ -224,13 +224,13 @@ class Arms:
         )
         p_value = swap_test(*tables, chosen.statistic)
         made = Estimate(metric, group, value, low, high, pair.before.n[key])
-        return Contrast(_widened(made, self._by_training(before, after, metric, group)), p_value)
+        return Contrast(widened(made, self._by_training(before, after, metric, group)), p_value)
 
 
 STOPPED = "a training of it failed or was stopped"
 
 
-def _widened(found: Estimate, by_training: Sequence[float]) -> Estimate:
+def widened(found: Estimate, by_training: Sequence[float]) -> Estimate:
     """Returns the estimate with an interval that also has how much trainings differ: seeds are clusters.
 
     Its half-widths over questions and over trainings, by t with one degree of freedom less than trainings, add up as
