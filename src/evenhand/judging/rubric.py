@@ -36,6 +36,8 @@ _TOKENS_OF_TEXT = 48
 _ALTERNATIVES = 20
 _LONGEST = 20_000
 DECLINED = "the judge declined"
+AGAIN = "That cannot be read. Reply with this JSON object and nothing else: "
+AGAIN_IN_FORM = "That cannot be read. Reply in this form and nothing else:\n"
 
 Reading = Literal["logprobs", "samples", "written"]
 """A rating is an expected value by logprobs, the mean of sampled replies, or the number that the judge wrote."""
@@ -258,8 +260,8 @@ async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], 
     if isinstance(ratings, Ratings | Cut) or ratings.reason == DECLINED:
         return ratings
     reply = Message("assistant", ratings.raw[:2000] or "(nothing)")
-    asked = "this JSON object" if rubric.reply.form == "json" else "this form"
-    retry = Message("user", f"That cannot be read. Reply with {asked} and nothing else: {rubric.form()}")
+    asked = AGAIN if rubric.reply.form == "json" else AGAIN_IN_FORM
+    retry = Message("user", f"{asked}{rubric.form()}")
     return _pooled(await read_replies(partial(generate, (*messages, reply, retry)), params, rubric.read))
 
 

@@ -236,17 +236,34 @@ def _table(shown: base.PaperTable) -> Html:
 def _named(shown: base.PaperTable, grid: Grid) -> Html:
     table = grid_table(f"{shown.title}, {grid.name}", grid)
     reasons = [each.reproducible for each in grid.rows]
-    if any(reasons):
+    below: Html | None = None
+    if any(reasons) and len(grid.columns) > _NARROW:
+        below = _reasons(grid)  # a further column would be cut
+    elif any(reasons):
         # In the terminal, sentences need too much width, so they are a table of their own.
         named = zip(table.rows, reasons, strict=True)
         rows = [[*row, Cell(why, look="" if why else "empty")] for row, why in named]
         table = replace(table, columns=[*table.columns, Column(REPRODUCIBLE, look="reason")], rows=rows)
-    content: Node = [_lanes(grid), html_of(table)]
+    content: Node = [_lanes(grid), html_of(table), below]
     if _is_ours(shown) and grid.full is None and not any(row.ours for row in grid.rows):
         # Grids that only repeat the paper are collapsed; matrices are compared by their colours.
         return details(_titled(grid.name), content)
     heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
     return tag("div", heading, content)
+
+
+_NARROW = 6
+"""With more columns than this, reasons stand below the table."""
+
+
+def _reasons(grid: Grid) -> Html:
+    """Returns each reason once, with the rows that it is about."""
+    by_reason: dict[str, list[str]] = {}
+    for row in grid.rows:
+        if row.reproducible:
+            by_reason.setdefault(row.reproducible, []).append(", ".join(filter(None, [row.method, row.setting])))
+    items = [tag("div", tag("dt", "; ".join(rows)), tag("dd", why)) for why, rows in by_reason.items()]
+    return tag("div", tag("p", REPRODUCIBLE, class_="footnote"), tag("dl", items, class_="facts"))
 
 
 def _is_ours(shown: base.PaperTable) -> bool:
@@ -290,7 +307,7 @@ def _cell(grid: Grid, row: PaperRow, cell: base.PaperCell) -> Cell:
     """Returns our number and below it the paper's; a dash only in rows with our numbers."""
     ours = estimate_cell(cell.estimate, grid.digits) if row.ours else Cell()
     spread = () if cell.spread is None else (f"± {number(cell.spread, grid.digits)} SD",)
-    published = "" if cell.published is None else f"paper {number(cell.published, 2)}"
+    published = "" if cell.published is None else f"paper {number(cell.published, 2 if grid.digits else 0)}"
     value = cell.published if cell.estimate is None else cell.estimate.value
     look = "" if grid.full is None else shade(value, grid.full)
     found = replace(ours, notes=[*ours.notes, *spread], reference=published, look=look)

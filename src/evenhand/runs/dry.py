@@ -17,6 +17,7 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.options import Options
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
+from evenhand.judging.rubric import AGAIN_IN_FORM
 from evenhand.methods.base import Method
 from evenhand.models.base import Feature, Model, estimate_tokens, split_spec
 from evenhand.models.budget import FREE, Price
@@ -38,7 +39,7 @@ TRIED = 24
 UNBOUNDED_REPLY = 512
 _CRITIQUE = 48
 """Words of a critique: as many as a judge has room for."""
-_MORE_IS_WORSE = ("stereotyping", "harm", "breach")
+_MORE_IS_WORSE = ("stereotyping", "harm", "breach", "bias")
 """Ratings for which the highest value is the worst; for all others it is the lowest."""
 
 
@@ -243,6 +244,8 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
         # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
         words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))
         return Completion(orjson.dumps(_instance(params.schema, " ".join(["text"] * max(1, words)))).decode())
+    if AGAIN_IN_FORM in messages[-1].content:
+        return Completion(_in_form(messages[-1].content.partition(AGAIN_IN_FORM)[2]))
     # No two answers are alike, so that none counts as judged before; each is long enough to look like one, and begins
     # with a letter for those who read letters.
     mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
@@ -251,6 +254,16 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
     # "No" answers yes-or-no questions.
     logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0), ("No", -1.0))),) if params.logprobs else None
     return Completion(text, logprobs=logprobs)
+
+
+def _in_form(form: str) -> str:
+    """The worst reply in a form that is not JSON: lines `NAME: 1-10`, or a scale alone."""
+    lines: list[str] = []
+    for line in form.splitlines():
+        name, colon, scale = line.rpartition(": ")
+        low, _, high = scale.partition("-")
+        lines.append(f"{name}{colon}{high if name in _MORE_IS_WORSE and high else low.partition(' or ')[0]}")
+    return "\n".join(lines)
 
 
 def _texts(schema: Mapping[str, Any]) -> int:
