@@ -50,7 +50,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
 from evenhand.core.errors import PlanError, UnknownNameError
-from evenhand.core.presets import DEFAULT_PRESET
+from evenhand.core.presets import DEFAULT_PRESET, Presets
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -166,7 +166,7 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    presets: ClassVar[Presets] = Presets()
     at_most: ClassVar[Mapping[str, Any]] = {}
     """Options under which the method makes all calls that it can make, for an upper bound of its cost."""
 

@@ -464,9 +464,9 @@ def _rows(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Returns the rows of a table, multiplied by its scale."""
     scale: float = table.get("scale", 1)
     # Rounded, since 0.29 × 100 is not 29 in floating point.
-    rows: dict[str, Any] = table["rows"]
+    rows: dict[str, dict[str, float] | list[float]] = table["rows"]
     named = {
-        row: values if isinstance(values, dict) else dict(zip(table["columns"], values, strict=True))
+        row: values if isinstance(values, dict) else dict(zip(cast("list[str]", table["columns"]), values, strict=True))
         for row, values in rows.items()
     }
     return {row: {column: round(scale * value, 6) for column, value in each.items()} for row, each in named.items()}
