@@ -79,6 +79,18 @@ def test_a_number_reads_the_same_in_sentence_table_and_page(value: float, writte
         assert f"[{written}, {written}]" in text
 
 
+def test_the_line_of_a_run_begins_with_its_verdict_and_names_an_arm_without_a_value() -> None:
+    study = sample_study.study()
+    first = replace(
+        study.arms[0], estimates=[replace(e, value=None, low=None, high=None) for e in study.arms[0].estimates]
+    )
+
+    line = headline_of(replace(study, arms=[first, *study.arms[1:]]))
+
+    assert line.startswith("Worse: fair_prompt is wrong in 21 % of the cases")
+    assert f"{first.label} undefined; {study.arms[1].label} " in line
+
+
 def test_text_is_neither_markup_nor_an_escape_sequence() -> None:
     study: StudyResult = poisoned(replace(sample_study.study(), benchmark="[bold red]title[/]"))
     text = printed(arm_table(study)) + printed(effect_table(study))

@@ -446,16 +446,20 @@ def _value(estimate: Estimate | None, digits: int) -> str:
 
 
 def headline_of(result: StudyResult) -> str:
-    """The headline of every arm in a few words, for lists of runs."""
+    """The first verdict and the headline metric of every arm, for lists of runs; an arm without a value is named."""
     metric = next(each for each in result.metrics if each.name == result.headline)
     found = [(arm, arm.estimate(metric.name)) for arm in _whole(result)]
     values = [
         (f"{arm.label} " if len(found) > 1 else "")
-        + interval(each.value, each.low, each.high, result.digits(metric.name))
+        + (
+            "undefined"
+            if each is None or finite(each.value) is None
+            else interval(each.value, each.low, each.high, result.digits(metric.name))
+        )
         for arm, each in found
-        if each is not None and finite(each.value) is not None
     ]
-    return f"{metric.title}: {'; '.join(values)}" if values else ""
+    verdict = "".join(f"{finding.sentence} " for finding in result.findings[:1])
+    return f"{verdict}{metric.title}: {'; '.join(values)}" if values else ""
 
 
 def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
