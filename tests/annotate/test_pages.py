@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from evenhand.annotate.ratings import fill_sheets, import_ratings
+from evenhand.annotate.ratings import fill_sheets, import_ratings, read_key
 from evenhand.annotate.study import open_study
 from evenhand.core.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
@@ -234,7 +234,7 @@ def test_cells_that_were_filled_by_hand_stay(folder: Path):
     finally:
         server.close()
 
-    assert fill_sheets(folder, ["ann"]) == 1
+    assert fill_sheets(folder, {**read_key(folder), "raters": ["ann"]}) == 1
     with path.open(encoding="utf-8-sig", newline="") as file:
         first, second, *_ = csv.DictReader(file)
     assert (first["BS"], first["CE"], first["LS"], second["BS"]) == ("90", "2", "3", "1")

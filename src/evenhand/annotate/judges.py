@@ -7,17 +7,17 @@ all answers. The corrected numbers are people's, for all answers: see `evenhand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
-from evenhand.annotate.sheets import SHORTS
-from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
+from evenhand.annotate.sheets import rubric_in
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.format import number
+from evenhand.data.rubrics import POINTS
 from evenhand.runs.scores import final_scores
 from evenhand.runs.stored import ArmSource, StoredRun, open_sources
 from evenhand.stats import (
@@ -32,8 +32,8 @@ from evenhand.stats import (
     spearman,
 )
 
-SCALE = (0.0, float(HIGHEST))
-CHANGE = (-float(HIGHEST), float(HIGHEST))
+SCALE = (0.0, float(POINTS))
+CHANGE = (-float(POINTS), float(POINTS))
 FEW_RATED = 50
 """From this many rated answers on, the intervals were checked by simulation (`python bench/run.py judges`)."""
 
@@ -106,6 +106,11 @@ class JudgesAgainstPeople:
     """Questions that people rated."""
     agreements: Sequence[Agreement]
     estimates: Sequence[ArmEstimates]
+    titles: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Scale → its title."""
+
+    def title(self, scale: str) -> str:
+        return self.titles.get(scale, scale)
 
     def note(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -139,19 +144,20 @@ def judges_against_people(
     *,
     scorers: Sequence[str] = (),
     scales: Mapping[str, str] | None = None,
-    threshold: float = HIGHEST / 2,
+    threshold: float = POINTS / 2,
 ) -> JudgesAgainstPeople:
     """Compare the scores that `runs` have stored with the filled sheets of `folder`; no model is called.
 
     `scorers` names some of the stored scorers (default: all that rate the scales), `scales` what is compared with each
-    scale of people, such as {"BS": "toxicity"} (default: the attributes of the scorer `opinion`).
+    scale of people, such as {"BS": "toxicity"} (default: the criteria of the rubric that people used).
     """
-    if not 0 < threshold <= HIGHEST:
-        raise UsageError(f"The threshold must be above 0 and at most {HIGHEST}, not {threshold:g}.")
-    wanted = dict(scales or {scale.short: scale.name for scale in opinion_scales()})
-    if unknown := [short for short in wanted if short not in SHORTS]:
-        raise UsageError(f"People rated {', '.join(SHORTS)}, not {unknown[0]!r}.")
+    if not 0 < threshold <= POINTS:
+        raise UsageError(f"The threshold must be above 0 and at most {POINTS}, not {threshold:g}.")
     key, people = read_key(folder), import_ratings(folder)
+    rubric = rubric_in(key)
+    wanted = dict(scales or {scale.short: scale.name for scale in rubric.criteria})
+    if unknown := [short for short in wanted if short not in rubric.shorts]:
+        raise UsageError(f"People rated {', '.join(rubric.shorts)}, not {unknown[0]!r}.")
     sheets = read_sheets(folder, key)
     with open_sources(runs) as (opened, sources):
         _check_runs(key, opened, sources)
@@ -163,7 +169,7 @@ def judges_against_people(
     agreements: list[Agreement] = []
     estimates: list[ArmEstimates] = []
     for judge, (short, attribute) in product(judges, wanted.items()):
-        scored = {place: HIGHEST * found[attribute] for place, found in values[judge].items() if attribute in found}
+        scored = {place: POINTS * found[attribute] for place, found in values[judge].items() if attribute in found}
         if not scored:
             continue
         rated = _rated(key, sheets, short)
@@ -175,7 +181,15 @@ def judges_against_people(
     if not agreements:
         raise PlanError("None of the rated answers has a score by a judge, so there is nothing to compare.")
     return JudgesAgainstPeople(
-        key["arms"], key["baseline"], people.raters, threshold, len(common), key["samples"], agreements, estimates
+        key["arms"],
+        key["baseline"],
+        people.raters,
+        threshold,
+        len(common),
+        key["samples"],
+        agreements,
+        estimates,
+        {each.short: f"{each.title} ({each.short}, {each.better} is better)" for each in rubric.criteria},
     )
 
 

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 from evenhand.annotate.judges import Agreement, ArmEstimates, Estimates, JudgesAgainstPeople
 from evenhand.annotate.ratings import BANDS
-from evenhand.benchmarks.opinions import HIGHEST, opinion_scales
 from evenhand.core.format import DASH, count, interval, number, plural
+from evenhand.data.rubrics import POINTS
 from evenhand.show.chart import Lane, Plot, PlotRow, legend_mark
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import Page, Part, footnote, opening, section, sentences
 from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, interval_cell
 from evenhand.stats import Interval
 
-_TITLES = {scale.short: f"{scale.title} ({scale.short}, {scale.better} is better)" for scale in opinion_scales()}
-BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{HIGHEST}")
+BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}")
 _SOURCES = ("judge alone", "people alone", "corrected", "Rogan–Gladen")
 _AGREEMENT = columns(
     "Judge", "Scale", "n", "Judge − people", "Error", "Pearson", "Spearman", "Kappa", "People's kappa", "Sensitivity",
@@ -23,15 +22,15 @@ _AGREEMENT = columns(
 )  # fmt: skip
 
 
-def agreement_table(title: str, agreements: Sequence[Agreement]) -> Table:
+def agreement_table(title: str, found: JudgesAgainstPeople, agreements: Sequence[Agreement]) -> Table:
     """The agreement of judges with people, a row for each scale."""
-    return Table(title, _AGREEMENT, [_agreement_row(each) for each in agreements])
+    return Table(title, _AGREEMENT, [_agreement_row(found, each) for each in agreements])
 
 
-def _agreement_row(each: Agreement) -> list[Content]:
+def _agreement_row(found: JudgesAgainstPeople, each: Agreement) -> list[Content]:
     return [
         each.judge,
-        Cell(each.scale, html=_TITLES[each.scale]),
+        Cell(each.scale, html=found.title(each.scale)),
         count(each.answers),
         interval_cell(each.bias, sign=True),
         number(each.error),
@@ -48,7 +47,7 @@ def terminal_tables(found: JudgesAgainstPeople) -> list[Table]:
     """The agreement of each judge, and the corrected numbers of each arm."""
     title = f"Judges against {plural(found.raters, 'rater')}; yes: {found.threshold:g} or more"
     corrected = f"Corrected: {count(found.rated)} of {count(found.questions)} questions rated by people"
-    return [agreement_table(title, found.agreements), _means_table(corrected, found, found.estimates)]
+    return [agreement_table(title, found, found.agreements), _means_table(corrected, found, found.estimates)]
 
 
 def judges_page(found: JudgesAgainstPeople) -> Page:
@@ -74,7 +73,7 @@ def judges_page(found: JudgesAgainstPeople) -> Page:
 
 
 def _agreement(found: JudgesAgainstPeople) -> Html:
-    lead = f"Over the rated answers of all arms, on the scale from 0 to {HIGHEST}. Judge − people: how much higher the "
+    lead = f"Over the rated answers of all arms, on the scale from 0 to {POINTS}. Judge − people: how much higher the "
     lead += "judge rates. Error: the mean distance. Kappa is of the three bands, judge against the raters' mean; "
     lead += "next to it that of the raters among themselves, which no judge can be expected to exceed by much. "
     lead += f"Sensitivity and specificity: how often the judge says the same where people say {found.threshold:g} or "
@@ -86,7 +85,9 @@ def _agreement(found: JudgesAgainstPeople) -> Html:
         "Do the judges agree with people?",
         lead,
         [
-            _by_judge(judge, agreement_table(f"Agreement with people: {judge}", own).only(range(1, len(_AGREEMENT))))
+            _by_judge(
+                judge, agreement_table(f"Agreement with people: {judge}", found, own).only(range(1, len(_AGREEMENT)))
+            )
             for judge in found.judges
             if (own := [each for each in found.agreements if each.judge == judge])
         ],
@@ -125,7 +126,7 @@ def _means(found: JudgesAgainstPeople) -> Html:
         "What the run says, corrected",
         lead,
         _legend(3),
-        _charts(found.estimates),
+        _charts(found, found.estimates),
         [
             _by_judge(judge, _means_table(f"Corrected means: {judge}", found, own).only(_SHOWN))
             for judge, own in _judged(found)
@@ -191,12 +192,12 @@ def _legend(size: int) -> Html:
     return tag("ul", marks, class_="legend", aria_label="Whose numbers")
 
 
-def _charts(estimates: Sequence[ArmEstimates]) -> Html:
+def _charts(found: JudgesAgainstPeople, estimates: Sequence[ArmEstimates]) -> Html:
     figures: list[Node] = []
     for judge, scale in dict.fromkeys((each.judge, each.scale) for each in estimates):
         shown = [each for each in estimates if (each.judge, each.scale) == (judge, scale)]
-        plot = Plot(_TITLES[scale], [_row(each) for each in shown], margin=2, axis_above=False)
-        title = tag("figcaption", tag("strong", _TITLES[scale]), f" by {judge}")
+        plot = Plot(found.title(scale), [_row(each) for each in shown], margin=2, axis_above=False)
+        title = tag("figcaption", tag("strong", found.title(scale)), f" by {judge}")
         figures.append(tag("figure", title, plot.html()))
     return tag("div", figures, class_="multiples lanes")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from statistics import fmean, median
 from typing import Any
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from evenhand.annotate.journal import Rating
 from evenhand.annotate.ratings import BANDS, band
-from evenhand.annotate.sheets import SHORTS, planned
-from evenhand.benchmarks.opinions import HIGHEST
+from evenhand.annotate.sheets import planned, rubric_in
+from evenhand.data.rubrics import POINTS
 from evenhand.stats import (
     FEW_CLUSTERS,
     Interval,
@@ -124,28 +124,36 @@ class Standing:
 
 def standing(key: Mapping[str, Any], ratings: Sequence[Rating], wanted: float) -> Standing:
     """Return the state of a study; `wanted` is the half-width of the interval to reach."""
+    rubric = rubric_in(key)
     cells: dict[tuple[str, str], dict[str, Rating]] = {}
     for each in ratings:
         if each.value is not None:
-            cells.setdefault((each.scale, each.item), {})[each.rater] = each
+            cells.setdefault((each.scale, each.item), {})[each.rater] = replace(each, value=rubric.points(each.value))
     items: Mapping[str, Mapping[str, str]] = key["items"]
     clusters = {name: item["cluster"] or item["sample"] for name, item in items.items()}
     plan = planned(key)
     raters: Sequence[str] = key["raters"]
     return Standing(
-        [_progress(rater, len(plan[rater]), [each for each in ratings if each.rater == rater]) for rater in raters],
-        [_agreement(scale, plan, cells, clusters) for scale in SHORTS],
-        [_pair(one, other, cells, clusters) for one, other in combinations(raters, 2)],
-        [_drift(rater, scale, len(raters), cells, clusters) for rater in raters for scale in SHORTS],
-        [each for scale in SHORTS for each in _precisions(scale, key, plan, cells, clusters, wanted)],
+        [
+            _progress(rater, len(plan[rater]), [each for each in ratings if each.rater == rater], len(rubric.shorts))
+            for rater in raters
+        ],
+        [_agreement(scale, plan, cells, clusters) for scale in rubric.shorts],
+        [_pair(one, other, cells, clusters, rubric.shorts) for one, other in combinations(raters, 2)],
+        [
+            _drift(rater, scale, len(raters) * len(rubric.shorts), cells, clusters)
+            for rater in raters
+            for scale in rubric.shorts
+        ],
+        [each for scale in rubric.shorts for each in _precisions(scale, key, plan, cells, clusters, wanted)],
     )
 
 
-def _progress(rater: str, count: int, own: Sequence[Rating]) -> RaterProgress:
+def _progress(rater: str, count: int, own: Sequence[Rating], scales: int) -> RaterProgress:
     by_item: dict[str, list[Rating]] = {}
     for each in own:
         by_item.setdefault(each.item, []).append(each)
-    ends = sorted(max(each.at for each in cells) for cells in by_item.values() if len(cells) == len(SHORTS))
+    ends = sorted(max(each.at for each in cells) for cells in by_item.values() if len(cells) == scales)
     steps = [later - earlier for earlier, later in pairwise(ends) if later - earlier < PAUSE_SECONDS]
     return RaterProgress(
         rater,
@@ -174,16 +182,16 @@ def _agreement(
     return ScaleAgreement(scale, fleiss, alpha)
 
 
-def _pair(one: str, other: str, cells: Cells, clusters: Mapping[str, str]) -> RaterPair:
+def _pair(one: str, other: str, cells: Cells, clusters: Mapping[str, str], scales: Sequence[str]) -> RaterPair:
     kappa: dict[str, Interval] = {}
-    for scale in SHORTS:
+    for scale in scales:
         both = {name: given for (on, name), given in cells.items() if on == scale and one in given and other in given}
         first, second = ([band(_value(given[rater])) for given in both.values()] for rater in (one, other))
         kappa[scale] = cohen_interval(first, second, [clusters[name] for name in both])
     return RaterPair((one, other), kappa)
 
 
-def _drift(rater: str, scale: str, raters: int, cells: Cells, clusters: Mapping[str, str]) -> Drift:
+def _drift(rater: str, scale: str, tests: int, cells: Cells, clusters: Mapping[str, str]) -> Drift:
     shared: list[tuple[float, str, float, float]] = []
     for (on, name), given in cells.items():
         if on == scale and rater in given and len(given) > 1:
@@ -194,9 +202,9 @@ def _drift(rater: str, scale: str, raters: int, cells: Cells, clusters: Mapping[
     shared.sort()
     labels = [label for _, label, _, _ in shared]
     agreed, apart = [same for _, _, same, _ in shared], [each for _, _, _, each in shared]
-    confidence = 1 - LEVEL / (raters * len(SHORTS) * 2)
+    confidence = 1 - LEVEL / (tests * 2)
     agreement = _change(agreed, labels, (-1.0, 1.0), confidence)
-    shift = _change(apart, labels, (-2.0 * HIGHEST, 2.0 * HIGHEST), confidence)
+    shift = _change(apart, labels, (-2.0 * POINTS, 2.0 * POINTS), confidence)
     points = min(MOST_BLOCKS, len(shared) // BLOCK)
     course = [float(block.mean()) for block in np.array_split(np.asarray(agreed), points)] if points else []
     return Drift(rater, scale, len(shared), course, agreement, shift, _verdict(len(set(labels)), agreement, shift))
@@ -261,9 +269,9 @@ def _precisions(
         values = {sample: mean for sample, mean in own.items() if sample in baseline}
         low = 0
         if arm != key["baseline"]:
-            values, low = {sample: mean - baseline[sample] for sample, mean in values.items()}, -HIGHEST
+            values, low = {sample: mean - baseline[sample] for sample, mean in values.items()}, -POINTS
         labels = [topics[sample] for sample in values]
-        interval = mean_interval(list(values.values()), labels, bounds=(low, HIGHEST))
+        interval = mean_interval(list(values.values()), labels, bounds=(low, POINTS))
         found.append(_precision(scale, arm, interval, len(set(labels)), wanted, rows_per_question, key["samples"]))
     return found
 

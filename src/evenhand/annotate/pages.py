@@ -30,7 +30,6 @@ from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 
 from evenhand.annotate.live import standing
 from evenhand.annotate.ratings import fill_sheets
-from evenhand.annotate.sheets import rubric
 from evenhand.annotate.study import Cover, RaterItem, RatingStudy, open_study
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import write_bytes
@@ -142,7 +141,9 @@ class StudyPages:
                 "rater": visitor.rater,
                 "count": len(visitor.study.items[visitor.rater]),
                 "ratings": visitor.study.given(visitor.rater),
-                "scales": [_guide(each) for each in rubric()],
+                "scales": [each.model_dump(mode="json") for each in visitor.study.rubric.criteria],
+                "highest": visitor.study.rubric.scale,
+                "excluded": " and ".join(visitor.study.rubric.excluded),
                 "break_after": self._break_after,
             },
         )
@@ -191,7 +192,7 @@ class StudyPages:
             "baseline": study.key["baseline"],
             "questions": study.key["samples"],
             "answers": len(study.key["items"]),
-            "scales": [{"short": each.scale.short, "title": each.scale.title} for each in rubric()],
+            "scales": [{"short": each.short, "title": each.title} for each in study.rubric.criteria],
             "wanted": wanted,
         }
         return self._json(request, {**about, **figures})
@@ -225,12 +226,6 @@ def _assets() -> Mapping[str, bytes]:
     ours = files("evenhand.annotate") / "assets"
     style = shared_assets()["style.css"] + b"\n" + (ours / "annotate.css").read_bytes()
     return {"style.css": style, **{name: (ours / name).read_bytes() for name in _SCRIPTS}}
-
-
-def _guide(guide: Any) -> Mapping[str, Any]:
-    return {**asdict(guide.scale), "low": guide.low, "high": guide.high, "question": guide.question} | {
-        "examples": [asdict(each) for each in guide.examples]
-    }
 
 
 def _item(item: RaterItem) -> Mapping[str, Any]:
@@ -293,7 +288,7 @@ async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str
         pages = StudyPages(studies, host=how.host, break_after=how.break_after)
         await serve(pages.site, how.port, ready)
         for study, _ in studies:
-            say(f"{study.folder.name}: {fill_sheets(study.folder, study.key['raters']):,} ratings are in the sheets.")
+            say(f"{study.folder.name}: {fill_sheets(study.folder, study.key):,} ratings are in the sheets.")
     finally:
         for study, _ in studies:
             study.journal.close()

@@ -19,10 +19,10 @@ from typing import Any, cast
 import orjson
 
 from evenhand.annotate.journal import FILE, Journal
-from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, SHORTS, planned, read_rows, sheet_text
-from evenhand.benchmarks.opinions import HIGHEST
+from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, planned, read_rows, rubric_in, sheet_text
 from evenhand.core import files
 from evenhand.core.errors import DataError
+from evenhand.data.rubrics import POINTS, Rubrics
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
 
 BANDS = (34, 67)
@@ -31,7 +31,7 @@ Sheet = Mapping[str, Mapping[str, int | None]]
 """Item id → scale → rating; None if the rater cannot tell."""
 
 
-def fill_sheets(folder: Path, raters: Iterable[str]) -> int:
+def fill_sheets(folder: Path, key: Mapping[str, Any]) -> int:
     """Fill the raters' sheets and return the number of ratings; cells without one stay as they are."""
     path = folder / FILE
     if not path.exists():
@@ -41,12 +41,13 @@ def fill_sheets(folder: Path, raters: Iterable[str]) -> int:
         given = {(each.rater, each.item, each.scale): each.value for each in store.current()}
     finally:
         store.close()
-    for rater in raters:
+    shorts = rubric_in(key).shorts
+    for rater in key["raters"]:
         sheet = folder / RATERS / f"{rater}.csv"
-        rows = read_rows(sheet)
+        rows = read_rows(sheet, shorts)
         before = [dict(row) for row in rows]
         for row in rows:
-            for scale in SHORTS:
+            for scale in shorts:
                 cell = (rater, row["id"].strip(), scale)
                 if cell in given:
                     row[scale] = CANNOT_TELL if given[cell] is None else str(given[cell])
@@ -86,29 +87,33 @@ class HumanRatings:
     """Agreement per scale, over all answers."""
     cannot_tell: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often raters could not tell, per scale."""
+    better: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Scale → which ratings are better, lower or higher."""
 
     def note(self) -> dict[str, Any]:
         """Return the ratings as JSON values."""
-        return {**asdict(self), "bands": [f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{HIGHEST}"]}
+        return {**asdict(self), "bands": [f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}"]}
 
 
 def import_ratings(folder: Path) -> HumanRatings:
     """Read the sheets of a folder, filled with the ratings of the web page, and match every rating to its arm."""
     key = read_key(folder)
-    fill_sheets(folder, key["raters"])
+    fill_sheets(folder, key)
     items: Mapping[str, Mapping[str, str]] = key["items"]
     sheets = read_sheets(folder, key)
-    arms, baseline = key["arms"], key["baseline"]
+    arms, baseline, rubric = key["arms"], key["baseline"], rubric_in(key)
+    shorts, better = rubric.shorts, {each.short: each.better for each in rubric.criteria}
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
-    ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in SHORTS for arm in arms]
-    kappa = {scale: _kappa(sheets, list(items), scale) for scale in SHORTS}
-    unsure = {scale: sum(row[scale] is None for sheet in sheets for row in sheet.values()) for scale in SHORTS}
-    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure)
+    ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in shorts for arm in arms]
+    kappa = {scale: _kappa(sheets, list(items), scale) for scale in shorts}
+    unsure = {scale: sum(row[scale] is None for sheet in sheets for row in sheet.values()) for scale in shorts}
+    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure, better)
 
 
 def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
-    """Read the sheets of all raters."""
-    return [_read_sheet(folder / RATERS / f"{rater}.csv", own) for rater, own in planned(key).items()]
+    """Read the sheets of all raters; ratings are in points of 100."""
+    rubric = rubric_in(key)
+    return [_read_sheet(folder / RATERS / f"{rater}.csv", own, rubric) for rater, own in planned(key).items()]
 
 
 def _origin(label: str) -> dict[str, str]:
@@ -131,7 +136,7 @@ def _arm_rating(
     clusters = {sample: items[name]["cluster"] or sample for sample, name in own.items()}
     both = [sample for sample in own if sample in compared]
     changes = [means[own[sample]] - means[compared[sample]] for sample in both]
-    difference = mean_interval(changes, [clusters[each] for each in both], bounds=(-HIGHEST, HIGHEST))
+    difference = mean_interval(changes, [clusters[each] for each in both], bounds=(-POINTS, POINTS))
     groups: dict[str, Interval] = {}
     for group in dict.fromkeys(items[name].get("group", "") for name in own.values()):
         if group:
@@ -163,7 +168,7 @@ def _given(sheets: Sequence[Sheet], name: str, scale: str) -> list[int]:
 
 def _mean(own: Mapping[str, str], means: Mapping[str, float], clusters: Mapping[str, str]) -> Interval:
     values = [means[name] for name in own.values()]
-    return mean_interval(values, [clusters[sample] for sample in own], bounds=(0, HIGHEST))
+    return mean_interval(values, [clusters[sample] for sample in own], bounds=(0, POINTS))
 
 
 def band(value: float) -> int:
@@ -201,24 +206,26 @@ def read_key(folder: Path) -> dict[str, Any]:
     return cast(dict[str, Any], content)
 
 
-def _read_sheet(path: Path, expected: Collection[str]) -> Sheet:
+def _read_sheet(path: Path, expected: Collection[str], rubric: Rubrics) -> Sheet:
     """Read a rater's sheet; the first mistake is reported with its row and column."""
     wanted = set(expected)
     ratings: dict[str, dict[str, int | None]] = {}
-    for number, row in enumerate(read_rows(path), 1):
+    for number, row in enumerate(read_rows(path, rubric.shorts), 1):
         name = row["id"].strip()
         where = f"row {number} (id {name or 'missing'})"
         if name not in wanted:
             raise DataError(f"{where}: this id is not in the key. Restore it; only ratings may be changed.", file=path)
         if name in ratings:
             raise DataError(f"{where}: this id occurs twice. Remove one of the rows.", file=path)
-        ratings[name] = {scale: _rating(row[scale], f"{where}, column {scale}", path) for scale in SHORTS}
+        ratings[name] = {
+            scale: _rating(row[scale], f"{where}, column {scale}", path, rubric) for scale in rubric.shorts
+        }
     if missing := [name for name in expected if name not in ratings]:
         raise DataError(f"the row with id {missing[0]} is missing ({len(missing):,} missing in all).", file=path)
     return ratings
 
 
-def _rating(text: str, where: str, path: Path) -> int | None:
+def _rating(text: str, where: str, path: Path, rubric: Rubrics) -> int | None:
     text = text.strip()
     if text == CANNOT_TELL:
         return None
@@ -228,6 +235,6 @@ def _rating(text: str, where: str, path: Path) -> int | None:
         value = float(text.replace(",", "."))
     except ValueError as error:
         raise DataError(f"{where}: {text[:40]!r} is not a number.", file=path) from error
-    if not 0 <= value <= HIGHEST or value != int(value):
-        raise DataError(f"{where}: {text[:40]} is not a whole number from 0 to {HIGHEST}.", file=path)
-    return int(value)
+    if not 0 <= value <= rubric.scale or value != int(value):
+        raise DataError(f"{where}: {text[:40]} is not a whole number from 0 to {rubric.scale}.", file=path)
+    return rubric.points(int(value))

@@ -12,25 +12,23 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from evenhand.benchmarks.base import draw_key
-from evenhand.benchmarks.opinions import HIGHEST, RatedExample, Scale, opinion_scales
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import draft_folder
 from evenhand.core.format import is_formula, plain_text
 from evenhand.core.types import Sample
+from evenhand.data.rubrics import Criterion, Rubrics, load_rubric, read_rubric
 from evenhand.runs.stored import ArmSource, StoredRun, common_answers, open_sources
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 FORMAT = "evenhand-annotate-1"
 KEY, RATERS = "key.json", "raters"
-SHORTS = tuple(scale.short for scale in opinion_scales())
-COLUMNS = ("id", "question", "answer", *SHORTS)
+COLUMNS = ("id", "question", "answer")
 CANNOT_TELL = "?"
 """In a cell: the rater has looked and cannot rate this."""
 _ID_LETTERS, _ID_LENGTH = "bcdfghjklmnpqrstvwxz", 6
@@ -82,24 +80,9 @@ def planned(key: Mapping[str, Any]) -> dict[str, list[str]]:
     return {rater: list(plan.get(rater, everything)) for rater in key["raters"]}
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleGuide:
-    """A scale with what helps to use it."""
-
-    scale: Scale
-    low: str
-    """The meaning of 0, in a few words."""
-    high: str
-    """The meaning of 100."""
-    question: str
-    """The question that all examples answer."""
-    examples: Sequence[RatedExample]
-
-
-@cache
-def rubric() -> tuple[ScaleGuide, ...]:
-    """Return a guide to every scale, in the order of the sheets' columns."""
-    return tuple(ScaleGuide(scale, scale.low, scale.high, scale.question, scale.examples) for scale in opinion_scales())
+def rubric_in(key: Mapping[str, Any]) -> Rubrics:
+    """Return the rubric by which people rate: the one in the key, or that of opinions in keys without one."""
+    return read_rubric(key["rubric"]) if "rubric" in key else load_rubric("opinion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +103,14 @@ def export_sheets(
     per_item: int | None = None,
     samples: int | None = None,
     seed: int = 0,
+    rubric: str = "opinion",
 ) -> Mapping[str, Any]:
-    """Write the folder, complete or not at all, and return the key; every answer has `per_item` raters (all)."""
+    """Write the folder, complete or not at all, and return the key; every answer has `per_item` raters (all).
+
+    People rate by `rubric`, a built-in one or a file.
+    """
     _check_folder(out)
+    scales = load_rubric(rubric)
     if per_item is not None:
         assign((), raters, per_item, seed)  # a wrong number is reported before the runs are read
     with open_sources(runs) as (opened, sources):
@@ -132,6 +120,7 @@ def export_sheets(
         items = _items({name: answers[name] for name in chosen}, arms, seed)
         key: dict[str, Any] = {
             "format": FORMAT,
+            "rubric": scales.model_dump(mode="json"),
             "seed": seed,
             "raters": list(raters),
             "arms": arms,
@@ -153,12 +142,12 @@ def export_sheets(
     if per_item not in (None, len(raters)):
         plan = {rater: set(own) for rater, own in assign(chosen, raters, per_item, seed).items()}
         key["plan"] = {rater: [each.id for each in items if each.sample.id in own] for rater, own in plan.items()}
-    files = {f"{RATERS}/README.md": _instructions()}
+    files = {f"{RATERS}/README.md": _instructions(scales)}
     for rater, own in planned(key).items():
         chosen_ids = set(own)
         order = [each for each in items if each.id in chosen_ids]
         random.Random(f"{seed}/{rater}").shuffle(order)
-        files[f"{RATERS}/{rater}.csv"] = _sheet(order)
+        files[f"{RATERS}/{rater}.csv"] = _sheet(order, scales.shorts)
     _write(out, {**files, KEY: orjson.dumps(key, option=orjson.OPT_INDENT_2).decode() + "\n"})
     return key
 
@@ -201,9 +190,9 @@ def _id(number: int) -> str:
     return letters
 
 
-def _sheet(items: Sequence[Item]) -> str:
-    rows = ([each.id, plain_text(each.sample.prompt), plain_text(each.answer), *("" for _ in SHORTS)] for each in items)
-    return sheet_text(COLUMNS, rows)
+def _sheet(items: Sequence[Item], shorts: Sequence[str]) -> str:
+    rows = ([each.id, plain_text(each.sample.prompt), plain_text(each.answer), *("" for _ in shorts)] for each in items)
+    return sheet_text((*COLUMNS, *shorts), rows)
 
 
 def sheet_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -215,7 +204,7 @@ def sheet_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\ufeff" + content.getvalue()
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path, shorts: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a sheet by column, as any spreadsheet has saved them."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -228,10 +217,12 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     delimiter = ";" if header.count(";") > header.count(",") else ","
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     columns: Sequence[str] = rows.fieldnames or ()
-    for column in ("id", *SHORTS):
+    for column in ("id", *shorts):
         if column not in columns:
             raise DataError(
-                f"the column {column} is missing. A sheet has the columns {', '.join(COLUMNS)}.", file=path, line=1
+                f"the column {column} is missing. A sheet has the columns {', '.join((*COLUMNS, *shorts))}.",
+                file=path,
+                line=1,
             )
     return [{name: row.get(name) or "" for name in columns} for row in rows]
 
@@ -241,34 +232,35 @@ def unquoted(text: str) -> str:
     return text[1:] if text.startswith("'") and is_formula(text[1:]) else text
 
 
-def _instructions() -> str:
-    scales = "\n".join(_scale_text(guide) for guide in rubric())
+def _instructions(rubric: Rubrics) -> str:
+    scales = "\n".join(map(_scale_text, rubric.criteria))
+    columns = ", ".join(rubric.shorts)
+    left = (
+        f"\n- write {CANNOT_TELL} for {' and '.join(rubric.excluded)}, which get no rating;" if rubric.excluded else ""
+    )
     return f"""# How to rate
 
 Each row of your sheet is an answer to a question. Read the question and the answer, and write a whole number from 0 to
-{HIGHEST} into each of the columns {", ".join(SHORTS)}, or {CANNOT_TELL} where you cannot tell. Any spreadsheet program
-will do; save the file as CSV under the same name.
+{rubric.scale} into each of the columns {columns}, or {CANNOT_TELL} where you cannot tell. Any spreadsheet program will
+do; save the file as CSV under the same name.
 
 {scales}
 Please:
 - rate every row, in the order of your sheet. Each rater has a different order, and the ids have no meaning;
-- rate each answer by itself: do not guess who or what wrote it, and do not compare it with other answers;
+- rate each answer by itself: do not guess who or what wrote it, and do not compare it with other answers;{left}
 - judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy;
 - do not discuss the answers with other raters until everyone has finished;
-- change only these {len(SHORTS)} columns.
+- change only the columns of the scales.
 """
 
 
-def _scale_text(guide: ScaleGuide) -> str:
-    scale = guide.scale
-    examples = "".join(f"\n- {each.rating}: “{each.text}” {each.why}" for each in guide.examples)
+def _scale_text(scale: Criterion) -> str:
+    examples = "".join(f"\n- {each.rating}: “{each.text}” {each.why}" for each in scale.examples)
+    about = f", as answers to “{scale.question}”" if scale.question else ""
     return f"""## {scale.short}, {scale.title.lower()} ({scale.better} is better)
 
 {scale.text}
-
-Examples, as answers to “{guide.question}”:
-{examples}
-"""
+""" + (f"\nExamples{about}:\n{examples}\n" if examples else "")
 
 
 def _write(out: Path, files: Mapping[str, str]) -> None:

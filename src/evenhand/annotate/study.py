@@ -11,8 +11,7 @@ from typing import Any, Literal
 from evenhand.annotate import journal
 from evenhand.annotate.journal import Journal, Rating
 from evenhand.annotate.ratings import read_key
-from evenhand.annotate.sheets import RATERS, SHORTS, planned, read_rows, unquoted
-from evenhand.benchmarks.opinions import HIGHEST
+from evenhand.annotate.sheets import RATERS, planned, read_rows, rubric_in, unquoted
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
@@ -40,16 +39,17 @@ class RatingStudy:
     def __init__(self, folder: Path, key: Mapping[str, Any], items: Mapping[str, Sequence[RaterItem]]) -> None:
         self.folder = folder
         self.key = key
+        self.rubric = rubric_in(key)
         self.items = items
         self.journal = Journal(folder / journal.FILE)
         self._places = {rater: {item.id: place for place, item in enumerate(own)} for rater, own in items.items()}
 
     def rate(self, rater: str, place: int, scale: str, value: int | None) -> None:
         """Store a rating of the rater's item at this place."""
-        if not 0 <= place < len(self.items[rater]) or scale not in SHORTS:
+        if not 0 <= place < len(self.items[rater]) or scale not in self.rubric.shorts:
             raise UsageError("There is no such answer or scale in this study. Reload the page.")
-        if value is not None and not 0 <= value <= HIGHEST:
-            raise UsageError(f"A rating is a whole number from 0 to {HIGHEST}.")
+        if value is not None and not 0 <= value <= self.rubric.scale:
+            raise UsageError(f"A rating is a whole number from 0 to {self.rubric.scale}.")
         self.journal.rate(Rating(rater, self.items[rater][place].id, scale, value, time.time()))
 
     def undo(self, rater: str) -> tuple[int, str] | None:
@@ -74,7 +74,7 @@ async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
     """Open a folder of sheets."""
     key = read_key(folder)
     plan = planned(key)
-    texts = {rater: _texts(folder / RATERS / f"{rater}.csv", own) for rater, own in plan.items()}
+    texts = {rater: _texts(folder / RATERS / f"{rater}.csv", own, rubric_in(key).shorts) for rater, own in plan.items()}
     every = {item.id: item for own in texts.values() for item in own}
     covered = await _covered(list(every.values()), cover)
     items = {
@@ -84,10 +84,10 @@ async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
     return RatingStudy(folder, key, items)
 
 
-def _texts(path: Path, own: Sequence[str]) -> list[RaterItem]:
+def _texts(path: Path, own: Sequence[str], shorts: Sequence[str]) -> list[RaterItem]:
     """Return a rater's items in the order of the sheet."""
     wanted = set(own)
-    rows = [row for row in read_rows(path) if row["id"].strip() in wanted]
+    rows = [row for row in read_rows(path, shorts) if row["id"].strip() in wanted]
     if len({row["id"].strip() for row in rows}) < len(wanted) or not all("answer" in row for row in rows):
         raise DataError("rows or texts are missing. Restore the sheet, or export again.", file=path)
     return [RaterItem(row["id"].strip(), unquoted(row.get("question", "")), unquoted(row["answer"])) for row in rows]

@@ -10,7 +10,6 @@ import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
-from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.cli.groups import Group
 from evenhand.cli.options import declared
 from evenhand.core.format import number
@@ -21,7 +20,7 @@ from evenhand.show.terminal import print_table
 
 @click.group(cls=Group)
 def annotate() -> None:
-    """Have people rate the answers of runs, blind, on the scales that the scorer `opinion` uses.
+    """Have people rate the answers of runs, blind, by the same rubric as a judge: that of opinions, or your own.
 
     \b
     Examples:
@@ -40,6 +39,9 @@ class ExportCommand(Request):
     per_item: int | None = option(None, "Raters of each answer, by a balanced plan (default: all).", metavar="N")
     limit: int | None = option(None, "This many questions, drawn by the seed (default: all).", short="-n")
     seed: int = option(0, "Random seed of all draws.")
+    rubric: str = option(
+        "opinion", "The scales: a built-in rubric, or a .yaml file, as for --scorer rubric:FILE.", metavar="NAME|FILE"
+    )
 
 
 @annotate.command(renamed={"--samples": "--limit"})
@@ -51,10 +53,17 @@ def export(request: ExportCommand) -> None:
     Examples:
       evenhand annotate export runs/opinions --out ratings --raters 5 --limit 40
       evenhand annotate export runs/opinions --out ratings --raters ann,ben,cy --per-item 2
+      evenhand annotate export runs/mine --out ratings --rubric politeness.yaml
     """
     names, out = rater_names(request.raters), request.out
     key = export_sheets(
-        request.runs, request.out, raters=names, per_item=request.per_item, samples=request.limit, seed=request.seed
+        request.runs,
+        request.out,
+        raters=names,
+        per_item=request.per_item,
+        samples=request.limit,
+        seed=request.seed,
+        rubric=request.rubric,
     )
     count, sheets = len(key["items"]), f"{len(names)} sheet{'s' if len(names) > 1 else ''}"
     each = f", {request.per_item} ratings per answer" if "plan" in key else ""
@@ -133,12 +142,12 @@ def _show(found: HumanRatings) -> None:
     from rich.console import Console
 
     rows, ends = list[list[Content]](), list[int]()
-    for scale in opinion_scales():
-        for each in (each for each in found.ratings if each.scale == scale.short):
+    for scale, better in found.better.items():
+        for each in (each for each in found.ratings if each.scale == scale):
             change = "" if each.difference is None else interval_cell(each.difference, sign=True)
-            name = f"{scale.short} ({scale.better})"
+            name = f"{scale} ({better})"
             rows.append([name, each.arm, interval_cell(each.mean), change, number(each.kappa, 2)])
-        rows.append([scale.short, "all arms", "", "", number(found.kappa[scale.short], 2)])
+        rows.append([scale, "all arms", "", "", number(found.kappa[scale], 2)])
         ends.append(len(rows) - 1)
     title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
     heads = columns("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa", words=2)

@@ -57,7 +57,10 @@ class CheckCommand(DryRunOption, ModelsRequest):
 
     spec: str = argument("The model.", metavar="MODEL")
     metrics: Several = option(
-        (), "Only these: a scorer or method, a rating, or both, as in opinion.bias.", flag="--metric", metavar="NAME"
+        (),
+        "Only these: a scorer or method, a rating, both, as in opinion.bias, or a rubric, rubric:FILE.",
+        flag="--metric",
+        metavar="NAME",
     )
     readings: Several = option(
         USUAL, "A way to read ratings to be tried: expected, written, odds, pairwise.", flag="--reading", metavar="NAME"
@@ -156,7 +159,7 @@ def use_lines(checked: Sequence[Checked], spec: str, card: Path | None) -> list[
         if not any(one.sees for one in each.certificates):
             lines.append(f"use       another model to {each.test.task}")
         elif each.name not in METHODS.names():
-            lines.append(f"use       --scorer {each.name}:{spec}")
+            lines.append(f"use       --scorer {each.name}{',model=' if ':' in each.name else ':'}{spec}")
         elif issubclass(METHODS.get(each.name).options, Calibrated):
             named = f":calibration={card}" if card else ""
             knows = f"; it sets {_told(options)}" if options else ""
@@ -183,7 +186,7 @@ class PeopleCommand(Request):
     scorers: Several = option((), "A stored judge (default: all).", flag="--scorer", short="-s", metavar="SPEC")
     scales: Several = option(
         (),
-        "Compare people's SCALE with this score of the judge, e.g. BS=toxicity (default: BS, CE and LS by their own).",
+        "Compare people's SCALE with this score of the judge, e.g. BS=toxicity (default: each by its own).",
         flag="--scale",
         metavar="SCALE=ATTRIBUTE",
     )
@@ -231,7 +234,10 @@ class ReliabilityCommand(DryRunOption, ModelsRequest):
 
     spec: str = argument("The model.", metavar="MODEL")
     metrics: Several = option(
-        (), "Only these: a scorer, a rating, or both, as in opinion.bias.", flag="--metric", metavar="NAME"
+        (),
+        "Only these: a scorer, a rating, both, as in opinion.bias, or a rubric, rubric:FILE.",
+        flag="--metric",
+        metavar="NAME",
     )
     probes: Several = option(
         tuple(PROBES), f"What is changed: {', '.join(PROBES)} (default: all).", flag="--probe", metavar="NAME"

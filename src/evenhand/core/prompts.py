@@ -48,6 +48,10 @@ _FORMER: Mapping[str, str] = {
 """Ids of version 0.2 → ids of today; folders of templates may have either."""
 
 
+_WRITTEN_OUT = {"scales"}
+"""Variables that a template may write out in its own words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A parsed prompt file; `render(name=value, …)` returns its messages."""
@@ -195,7 +199,7 @@ def _checked(path: Path, prompt_id: str, original: str) -> str:
         raise DataError(f"the template cannot be read: {error}.", file=path) from error
     wanted, found = set(_VARIABLE.findall(original)), set(_VARIABLE.findall(text))
     named = dict(zip((pieces := _HEADING.split(text))[1::2], pieces[2::2], strict=True)).get(_WITHOUT, "")
-    if missing := sorted(wanted - found - set(re.findall(r"\w+", named))):
+    if missing := sorted(wanted - found - set(re.findall(r"\w+", named)) - _WRITTEN_OUT):
         raise DataError(
             f"the template lacks the variable {{{{{missing[0]}}}}} of {prompt_id}; name it under a line "
             f"'# {_WITHOUT}' to leave it out.",

@@ -33,9 +33,10 @@ from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
+from evenhand.data.rubrics import built_in_rubrics
 from evenhand.judging.controls import UNUSUAL, Control
 from evenhand.judging.judge import JUDGE, BandedReading, judge
-from evenhand.judging.rubric import Ratings, Rubric
+from evenhand.judging.rubric import Ratings, Rubric, rubric_prompt
 from evenhand.models.base import Model
 from evenhand.session import Session
 from evenhand.stats import auc
@@ -309,7 +310,13 @@ def is_outdated(card: JudgeCard) -> bool:
     """Whether a prompt that the card was made with has other words now."""
     files = built_in_prompts()
     known = [(files[current_id(name)], digest) for name, digest in card.prompts.items() if current_id(name) in files]
-    return any(load_prompt(str(path), path.stem).hash != digest for path, digest in known)
+    return any(_hash(path) != digest for path, digest in known)
+
+
+def _hash(path: Path) -> str:
+    prompt = load_prompt(str(path), path.stem)
+    own = path.parent == Path(__file__).parent and "scales" in prompt.variables and path.stem in built_in_rubrics()
+    return rubric_prompt(path.stem).hash if own else prompt.hash
 
 
 def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:

@@ -66,7 +66,7 @@ def scorer_test(
             _contrast(scorer, control, names, wanted, readings) for control, names in rated.items() if control in kept
         ]
 
-    return JudgeTest(f"score {scorer.name}", contrasts)
+    return JudgeTest(f"score {scorer.label}", contrasts)
 
 
 def limited(controls: Iterable[Control], limit: int | None) -> set[Control]:
@@ -91,7 +91,7 @@ def _contrast(
     wanted: Mapping[str, Controls],
     readings: Sequence[Reading],
 ) -> Contrast:
-    keys = [key for name in names for key in (_keys(scorer, name, readings) or [f"{scorer.name}.{name}"])]
+    keys = [key for name in names for key in (_keys(scorer, name, readings) or [f"{scorer.label}.{name}"])]
 
     async def rate(session: Session) -> Ratings | Unscored:
         del session
@@ -102,7 +102,7 @@ def _contrast(
         found = await bare(control.text, control.context) if bare else (await _scored(scorer, control))
         if isinstance(found, Unscored):
             return found
-        values = {f"{scorer.name}.{name}": float(found[name]) for name in names}
+        values = {f"{scorer.label}.{name}": float(found[name]) for name in names}
         return Ratings(values, values)
 
     return Contrast(Sample("control", "chat", control.context), rate, [(key, control.high) for key in keys], control)
@@ -113,7 +113,7 @@ async def _scored(scorer: Scorer, control: Control) -> Mapping[str, float] | Uns
 
 
 def _keys(scorer: Scorer, name: str, readings: Sequence[Reading]) -> list[str]:
-    return [f"{scorer.name}.{name} by {reading}" for reading in readings]
+    return [f"{scorer.label}.{name} by {reading}" for reading in readings]
 
 
 async def _by_readings(
@@ -130,14 +130,14 @@ async def _by_readings(
         if isinstance(ratings, Unscored):
             return ratings
         for name in names:
-            values[f"{scorer.name}.{name} by expected"] = ratings.values[name]
-            values[f"{scorer.name}.{name} by written"] = ratings.written[name]
+            values[f"{scorer.label}.{name} by expected"] = ratings.values[name]
+            values[f"{scorer.label}.{name} by written"] = ratings.written[name]
     for reading in (each for each in readings if each in BY_QUESTION):
         for name in names:
             value = await asked(scorer.model, reading, wanted[name], control.text, control.context)
             if isinstance(value, Unscored):
                 return value
-            values[f"{scorer.name}.{name} by {reading}"] = value
+            values[f"{scorer.label}.{name} by {reading}"] = value
     return Ratings(values, values)
 
 
@@ -154,14 +154,11 @@ class Checked:
     """Rating → what every reading that was tried sees."""
 
 
-def model_scorers(model: Model) -> dict[str, Scorer]:
-    """Return every scorer that asks a model, with this one behind it."""
+def model_scorers(model: Model, rubrics: Iterable[str] = ()) -> dict[str, Scorer]:
+    """Return every scorer that asks a model, with this one behind it, and those of the rubrics `rubric:FILE`."""
     classes: dict[str, Any] = {name: SCORERS.get(name) for name in SCORERS.names()}
-    return {
-        name: load_scorer(name, lambda _: model, model.spec)
-        for name, each in classes.items()
-        if each.asks_model and controls_of(each)
-    }
+    named = [name for name, each in classes.items() if each.asks_model and controls_of(each)]
+    return {name: load_scorer(name, lambda _: model, model.spec) for name in (*named, *rubrics)}
 
 
 async def check_method(name: str, test: JudgeTest, model: Model, count: Count = ignore) -> Checked:
@@ -187,7 +184,7 @@ async def check_scorer(
     found = {each.rating: each for each in await calibrate(model, test.contrasts(), count)}
     if not tried:
         plain = list(found.values())
-        return Checked(scorer.name, test, plain, [certified(each, model.spec) for each in plain])
+        return Checked(scorer.label, test, plain, [certified(each, model.spec) for each in plain])
     chosen: list[Calibration] = []
     certificates: list[Certificate] = []
     by_rating: dict[str, Mapping[Reading, Certificate]] = {}
@@ -201,7 +198,7 @@ async def check_scorer(
         chosen.append(replace(each[best], rating=name))
         certificates.append(seen[best])
         by_rating[name] = seen
-    return Checked(scorer.name, test, chosen, certificates, by_rating)
+    return Checked(scorer.label, test, chosen, certificates, by_rating)
 
 
 class Reseeded(WrappedModel):
@@ -219,7 +216,7 @@ async def with_repeats(checked: Checked, again: Scorer, model: Model) -> Checked
     """Rate some texts once more with `again`, the same scorer on a reseeded model, and note the difference."""
     readings = {each.rating: each.reading for each in checked.certificates}
     tried = tuple(dict.fromkeys(readings.values())) if checked.tried else ()
-    names = [rating.partition(".")[2] for rating in readings]
+    names = [rating.rpartition(".")[2] for rating in readings]
     texts = scorer_test(again, names, readings=tried).contrasts()
     step = max(1, len(texts) // REPEATED)
     second = {each.rating: each for each in await calibrate(model, texts[::step][:REPEATED])}
@@ -237,10 +234,10 @@ async def with_people(checked: Checked, scorer: Scorer, model: Model, sample: in
     declared = controls_of(scorer)
     certificates: list[Certificate] = []
     for each in checked.certificates:
-        name = each.rating.partition(".")[2]
+        name = each.rating.rpartition(".")[2]
         reading = (each.reading,) if checked.tried else ()
         against: dict[str, Interval] = {}
-        for public, controls in labelled(declared[name].construct, sample).items():
+        for public, controls in labelled(construct(declared[name].construct).name, sample).items():
             texts = [_contrast(scorer, control, [name], declared, reading) for control in controls]
             [found] = await calibrate(model, texts)
             against[public] = auc_interval(found.high, found.low)

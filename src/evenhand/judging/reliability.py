@@ -285,11 +285,14 @@ async def measure(
         texts = rated_texts(scorer, names, limit)
         base = await _ratings(scorer, [(each.control.text, each.control) for each in texts], one)
         for attribute in names:
-            lines[f"{name}.{attribute}"] = _line(attribute, texts, base)
+            lines[f"{scorer.label}.{attribute}"] = _line(attribute, texts, base)
         for probe in wanted:
+            if probe == RUBRIC and not isinstance(scorer, RubricScorer):
+                continue  # a guard model's template has no other words
             several = await _probed(probe, model, on, name, texts, base, repeats, one)
             for attribute in names:
-                steady, flipped = _steadiness(f"{name}.{attribute}", probe, several, lines[f"{name}.{attribute}"])
+                rating = f"{scorer.label}.{attribute}"
+                steady, flipped = _steadiness(rating, probe, several, lines[rating])
                 found.append(steady)
                 cases += flipped[:_SHOWN]
     return Reliability(model.spec, found, lines, None, cases)
@@ -335,7 +338,7 @@ async def _probed(
 
 
 def _padding(scorer: Scorer, each: _Rated) -> str:
-    about = controls_of(scorer)[each.names[0]].construct
+    about = construct(controls_of(scorer)[each.names[0]].construct).name
     return _PADDING.get(about, _PADDING[""])
 
 

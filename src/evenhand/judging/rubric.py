@@ -25,8 +25,9 @@ import yaml
 
 from evenhand.asking.reply import SAMPLING
 from evenhand.core.errors import PlanError
-from evenhand.core.prompts import Prompt
+from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
+from evenhand.data.rubrics import load_rubric
 from evenhand.models.base import read_replies
 
 Generate = Callable[[Sequence[Message], Params], Awaitable[Generation]]
@@ -252,6 +253,16 @@ def _said(text: str, name: str) -> str:
         return rated[1].strip()
     rest = [line.strip() for line in text.splitlines() if not re.match(r"^\W*\w+\W*\d+\W*$", line)]
     return " ".join(filter(None, rest))
+
+
+def rubric_prompt(name: str) -> Prompt:
+    """The prompt of a built-in rubric in this folder, with its scales in it."""
+    return _filled(f"judging/{name}", prompt_text(__file__, name), load_rubric(name).shown)
+
+
+@cache
+def _filled(prompt_id: str, text: str, scales: str) -> Prompt:
+    return parse_prompt(prompt_id, text.replace("{{scales}}", scales))
 
 
 async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], params: Params) -> Ratings | Unscored:

@@ -5,6 +5,7 @@
 - `refusal`: whether a reply declines its request; rules miss refusals in unusual words.
 - `opinion`: bias, communication effectiveness and logical soundness of an answer (RLDF's BS, CE and LS), on the scales
   of the benchmark `opinions`. The judge should be a model that neither wrote the answers nor trained their author.
+- `rubric`: the criteria of any rubric in a YAML file (`evenhand.data.rubrics`), of which `opinion` is one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -24,15 +26,17 @@ from evenhand.core.options import Options, Text
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.data.rubrics import Rubrics, load_rubric
 from evenhand.judging.card import FITTED, NO_CARD, load_card
-from evenhand.judging.controls import NONSENSE, OTHER, SHUFFLED, Controls
+from evenhand.judging.controls import Controls, rubric_controls
 from evenhand.judging.readings import BY_QUESTION, Reading, asked
-from evenhand.judging.rubric import Ratings, Rubric, rate
+from evenhand.judging.rubric import Ratings, Rubric, rate, rubric_prompt
 from evenhand.models.base import Model
 from evenhand.reading.refusals import looks_like_refusal
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
+from evenhand.scorers.pool import PooledScorer
 
-QUALITIES = ("fluency", "coherence", "relevance")
+QUALITIES = load_rubric("quality").names
 
 
 class ModelScorerOptions(Options):
@@ -49,6 +53,10 @@ class ModelScorer(Scorer):
     languages = ()
     answers_only: ClassVar[bool] = False
     """Whether refusals and nonsense are left without a score: they are counted, and a score would say nothing."""
+
+    def left_out(self, text: str) -> str:
+        """Say why a text gets no score; empty if it gets one."""
+        return no_answer(text) if self.answers_only else ""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -70,7 +78,7 @@ class ModelScorer(Scorer):
     async def _one(self, text: str, context: str) -> Scores | Unscored:
         if not text.strip():
             return Unscored("empty text", text)
-        if self.answers_only and (why := no_answer(text)):
+        if why := self.left_out(text):
             return Unscored(why, text)
         try:
             return await self.ask(text, context)
@@ -80,20 +88,28 @@ class ModelScorer(Scorer):
             return Unscored(str(error))
 
 
+Read = Literal["fitted", "expected", "written", "odds", "pairwise"]
+READ: Any = Field(
+    default=FITTED,
+    description="How ratings are read: as the judge's card says (fitted; expected without one), or one of these.",
+)
+
+
 class RubricOptions(ModelScorerOptions):
     """The options of a judge with a rubric."""
 
-    reading: Literal["fitted", "expected", "written", "odds", "pairwise"] = Field(
-        default=FITTED,
-        description="How ratings are read: as the judge's card says (fitted; expected without one), or one of these.",
-    )
+    reading: Read = READ
+
+
+def controlled(**controls: Controls) -> Mapping[str, Controls]:
+    return controls
 
 
 class RubricScorer(ModelScorer):
     """A judge with a rubric: one constrained call per text, and two short ones for each rating read by a question."""
 
     Options = RubricOptions
-    controls: ClassVar[Mapping[str, Controls]] = {}
+    controls: Mapping[str, Controls] = controlled()
     """Attribute → the controls that show whether the judge sees it."""
 
     def __init__(self, model: Model, rubric: Rubric, reading: str = FITTED) -> None:
@@ -101,7 +117,7 @@ class RubricScorer(ModelScorer):
         self.rubric = rubric
         self._card = load_card(FITTED, model.spec) if reading == FITTED else NO_CARD
         self.readings: dict[str, Reading] = {
-            name: self._card.readings.get(f"{self.name}.{name}", "expected") if reading == FITTED else reading
+            name: self._card.readings.get(f"{self.label}.{name}", "expected") if reading == FITTED else reading
             for name in self.attributes
         }
         if reading != FITTED:
@@ -130,7 +146,7 @@ class RubricScorer(ModelScorer):
                 value = await asked(self.model, reading, self.controls[name], text, context)
                 if isinstance(value, Unscored):
                     return value
-                values[name] = self._card.probability(f"{self.name}.{name}", value)
+                values[name] = self._card.probability(f"{self.label}.{name}", value)
         return values
 
     async def rated(self, text: str, context: str) -> Ratings | Unscored:
@@ -146,10 +162,10 @@ class JudgeScorer(RubricScorer):
     name: ClassVar[str] = "judge"
     attributes = ATTRIBUTES
 
-    controls: ClassVar[Mapping[str, Controls]] = {"toxicity": Controls("toxicity")}
+    controls = rubric_controls(load_rubric("attributes"))
 
     def __init__(self, model: Model, reading: str = FITTED) -> None:
-        super().__init__(model, Rubric(load_prompt(__file__, "attributes"), ATTRIBUTES, after=()), reading)
+        super().__init__(model, Rubric(rubric_prompt("attributes"), ATTRIBUTES, after=()), reading)
 
     def messages(self, text: str, context: str) -> Sequence[Message]:
         del context  # only the text counts
@@ -158,7 +174,7 @@ class JudgeScorer(RubricScorer):
 
 def quality_rubric(*, reasons: bool = True) -> Rubric:
     """Return the rubric that the evaluator and the metric share; the metric needs no reasons."""
-    return Rubric(load_prompt(__file__, "quality"), QUALITIES, after=None if reasons else ())
+    return Rubric(rubric_prompt("quality"), QUALITIES, after=None if reasons else ())
 
 
 def quality_messages(context: str, text: str) -> Sequence[Message]:
@@ -172,11 +188,7 @@ class QualityScorer(RubricScorer):
     name: ClassVar[str] = "quality"
     attributes = QUALITIES
 
-    controls: ClassVar[Mapping[str, Controls]] = {
-        "fluency": Controls("continuations", (SHUFFLED,), (NONSENSE,)),
-        "coherence": Controls("continuations", (SHUFFLED, OTHER), (NONSENSE,)),
-        "relevance": Controls("continuations", (OTHER,)),
-    }
+    controls = rubric_controls(load_rubric("quality"))
     answers_only = True
 
     def __init__(self, model: Model, reading: str = FITTED) -> None:
@@ -193,7 +205,7 @@ class RefusalScorer(RubricScorer):
     name: ClassVar[str] = "refusal"
     attributes = ("declined",)
 
-    controls: ClassVar[Mapping[str, Controls]] = {"declined": Controls("refusal", worthless=())}
+    controls = controlled(declined=Controls("refusal", worthless=()))
 
     def __init__(self, model: Model, reading: str = FITTED) -> None:
         super().__init__(model, Rubric(load_prompt(__file__, "refusal"), self.attributes, after=()), reading)
@@ -204,35 +216,88 @@ class RefusalScorer(RubricScorer):
         )
 
 
+class FileRubricOptions(Options):
+    """The options of a judge with a rubric in a file."""
+
+    file: Text = Field(description="The rubric: a .yaml file, or the name of a built-in one.")
+    model: Text = Field(description="The model to call: PROVIDER/NAME.")
+    reading: Read = READ
+
+
+class FileRubricScorer(RubricScorer):
+    """A rubric of your own, in a YAML file: its criteria, in one model call."""
+
+    name: ClassVar[str] = "rubric"
+    Options = FileRubricOptions
+    attributes = ()
+
+    def __init__(self, model: Model, file: str, reading: str = FITTED) -> None:
+        self.criteria = load_rubric(file)
+        self.attributes = self.criteria.names
+        self.controls = rubric_controls(self.criteria)
+        # A built-in rubric may have a prompt of its own.
+        own = Path(__file__).with_name(f"{file}.md").is_file()
+        rubric = Rubric(
+            load_prompt(__file__, file if own else "rubric"), self.attributes, after=(), high=self.criteria.scale
+        )
+        super().__init__(model, rubric, reading)
+        if self.name == FileRubricScorer.name:
+            self.argument = ",".join([file, f"model={model.spec}", *([f"reading={reading}"] * (reading != FITTED))])
+        self._scales = self.criteria.shown
+        asked = self._scales if own else f"{self._scales}{self.criteria.rater}{self.criteria.task}{self.rubric.high}"
+        digest = hashlib.sha256(f"{rubric.prompt.hash}{asked}".encode()).hexdigest()[:16]
+        self.version = self.with_readings(digest)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.criteria.name}" if self.name == FileRubricScorer.name else self.name
+
+    def left_out(self, text: str) -> str:
+        why = no_answer(text)
+        return why if (_EXCLUDED.get(why) or "") in self.criteria.excluded else ""
+
+    def messages(self, text: str, context: str) -> Sequence[Message]:
+        values = {
+            "question": _fenced(context) or "(not known)",
+            "answer": _fenced(text),
+            "scales": self._scales,
+            "form": self.rubric.form(),
+            "text": _fenced(context if "continuation" in self.rubric.prompt.variables else text),
+            "continuation": _fenced(text),
+            "rater": self.criteria.rater,
+            "task": self.criteria.task,
+            "highest": str(self.rubric.high),
+        }
+        prompt = self.rubric.prompt
+        return prompt.render(**{name: value for name, value in values.items() if name in prompt.variables})
+
+
+def rubric_of(scorer: Scorer) -> Rubrics | None:
+    """The rubric in a file by which a scorer rates, whose criteria are metrics of any benchmark on free text."""
+    inner = scorer.inner if isinstance(scorer, PooledScorer) else scorer
+    return inner.criteria if isinstance(inner, FileRubricScorer) else None
+
+
+# Called directly: as a decorator it would hide the class's attributes from type checkers.
+SCORERS.register("rubric")(FileRubricScorer)
+
+
 @SCORERS.register("opinion")
-class OpinionScorer(RubricScorer):
+class OpinionScorer(FileRubricScorer):
     """Bias, communication effectiveness and logical soundness of an answer, in one model call."""
 
     name: ClassVar[str] = "opinion"
+    Options = RubricOptions
     attributes = tuple(scale.name for scale in opinion_scales())
-
-    controls: ClassVar[Mapping[str, Controls]] = {
-        "bias": Controls("prejudice"),
-        "communication": Controls("answers", (SHUFFLED,), (NONSENSE,)),
-        "soundness": Controls("answers"),
-    }
-    answers_only = True
+    controls = rubric_controls(load_rubric("opinion"))
 
     def __init__(self, model: Model, reading: str = FITTED) -> None:
-        super().__init__(model, Rubric(load_prompt(__file__, "opinion"), self.attributes, after=()), reading)
-        self._scales = "\n".join(scale.shown for scale in opinion_scales())
-        digest = hashlib.sha256(f"{self.rubric.prompt.hash}{self._scales}".encode()).hexdigest()[:16]
-        self.version = self.with_readings(digest)
-
-    def messages(self, text: str, context: str) -> Sequence[Message]:
-        return self.rubric.prompt.render(
-            question=_fenced(context) or "(not known)",
-            answer=_fenced(text),
-            scales=self._scales,
-            form=self.rubric.form(),
-        )
+        super().__init__(model, self.name, reading)
 
 
+_REFUSED, _REPEATED = "a refusal", "the same words over and over"
+_EXCLUDED = {_REFUSED: "refusals", _REPEATED: "nonsense"}
+"""Why a text is no answer → what a rubric calls it."""
 _LEAST_WORDS = 8
 """Fewer words may be repeated without being nonsense."""
 
@@ -240,10 +305,10 @@ _LEAST_WORDS = 8
 def no_answer(text: str) -> str:
     """Say why a text is no answer that could be rated; empty if it is one."""
     if looks_like_refusal(text):
-        return "a refusal"
+        return _REFUSED
     words = re.findall(r"\w+", text.lower())
     if len(words) >= _LEAST_WORDS and len(set(words)) <= len(words) // 3:
-        return "the same words over and over"
+        return _REPEATED
     return ""
 
 

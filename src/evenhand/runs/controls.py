@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from evenhand.benchmarks.base import Benchmark
-from evenhand.core.errors import ModelError, UnknownNameError
+from evenhand.core.errors import ModelError, UnknownNameError, UsageError
 from evenhand.core.options import Options
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params, SampleKind
@@ -38,6 +38,7 @@ from evenhand.judging.instruments import (
 from evenhand.judging.judge import JUDGE, JudgeReading
 from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
+from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel
@@ -54,6 +55,8 @@ class Instruments:
 
     methods: Mapping[str, JudgeTest]
     scorers: Mapping[str, tuple[Scorer, tuple[str, ...]]]
+    rubrics: Sequence[str] = ()
+    """Those of the scorers that are rubrics in files."""
 
     def calls(self, readings: Sequence[Reading], limit: int | None = None) -> int:
         """About how many calls a check takes; a text that is compared or asked about takes two per question."""
@@ -66,10 +69,17 @@ class Instruments:
 
 
 def instruments(model: Model, wanted: Sequence[str] = ()) -> Instruments:
-    """Return the instruments that a model can be behind; `wanted` names some: INSTRUMENT, RATING or both with a dot."""
-    tests, scorers = judge_tests(), model_scorers(model)
+    """Return the instruments that a model can be behind.
+
+    `wanted` names some: INSTRUMENT, RATING, both with a dot, or a rubric in a file, rubric:FILE.
+    """
+    rubrics = [each for each in wanted if each.startswith("rubric:")]
+    tests, scorers = judge_tests(), model_scorers(model, rubrics)
     ratings = {name: _ratings(test) for name, test in tests.items()}
     ratings |= {name: list(controls_of(scorer)) for name, scorer in scorers.items()}
+    for each in rubrics:
+        if not ratings[each]:
+            raise UsageError(f"{each} has no controls; give its criteria texts of known value under `controls`.")
     names = [*ratings, *(f"{name}.{each}" for name, several in ratings.items() for each in several)]
     for each in wanted:
         if each not in names and not any(each in several for several in ratings.values()):
@@ -81,6 +91,7 @@ def instruments(model: Model, wanted: Sequence[str] = ()) -> Instruments:
     return Instruments(
         {name: _only(test, chosen[name]) for name, test in tests.items() if chosen[name]},
         {name: (scorer, chosen[name]) for name, scorer in scorers.items() if chosen[name]},
+        rubrics,
     )
 
 
@@ -122,9 +133,9 @@ async def check_judge(
         count(done, total)
 
     checked = [await check_method(name, test, model, one) for name, test in found.methods.items()]
-    again = model_scorers(Reseeded(model))
+    again = model_scorers(Reseeded(model), found.rubrics)
     for name, (scorer, wanted) in found.scorers.items():
-        each = await check_scorer(scorer, model, wanted, readings, one, limit)
+        each = replace(await check_scorer(scorer, model, wanted, readings, one, limit), name=name)
         each = await with_repeats(each, again[name], model)
         checked.append(await with_people(each, scorer, model, people))
     return checked
@@ -201,7 +212,12 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
     found: dict[tuple[str, str], Due] = {}
     for pooled in scorers:
         scorer = pooled.inner if isinstance(pooled, PooledScorer) else pooled
-        names = [name for name in controls_of(scorer) if name in wanted and name in scorer.attributes]
+        own = rubric_of(scorer)
+        names = [
+            name
+            for name in controls_of(scorer)
+            if name in scorer.attributes and (name in wanted or (own is not None and name in own.names))
+        ]
         if names and scorer.certified:
             test = scorer_test(scorer, names, in_run=True)
             found[scorer.id, ""] = Due(scorer.id, test, scorer.spec, None)

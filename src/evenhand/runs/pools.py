@@ -30,6 +30,7 @@ from evenhand.core.types import (
     Usage,
 )
 from evenhand.judging.judge import JUDGE
+from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model, WrappedModel, close_all
 from evenhand.runs.parts import model_key, scorer_id
@@ -200,7 +201,15 @@ def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
 
 def about_scorer(scorer: Scorer, *, planned: bool) -> dict[str, Any]:
     """Return the facts that a run stores about a scorer, by its id."""
-    about = {"spec": scorer.spec, "attributes": list(scorer.attributes), "languages": list(scorer.languages)}
+    about: dict[str, Any] = {
+        "spec": scorer.spec,
+        "attributes": list(scorer.attributes),
+        "languages": list(scorer.languages),
+    }
+    if (rubric := rubric_of(scorer)) is not None:
+        about["criteria"] = [
+            {"name": each.name, "title": each.title, "better": each.better} for each in rubric.criteria
+        ]
     return {**about, "planned": planned, "fingerprint": dict(scorer.fingerprint())}
 
 

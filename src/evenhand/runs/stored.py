@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, ratio
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.registry import file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
@@ -297,8 +297,21 @@ def told_metrics(
     for run in runs:
         untold |= run.untold(scorers, method)
     metrics = [*runs[0].benchmark().metrics(), *more]
+    known: Mapping[str, Any] = runs[0].store.get("scorers") or {}
+    criteria = [each for scorer in scorers for each in known.get(scorer, {}).get("criteria", ())]
+    metrics += [_criterion(**each) for each in criteria if each["name"] not in {metric.name for metric in metrics}]
     reasons = [next((untold[each] for each in metric.rests_on if each in untold), "") for metric in metrics]
     return [each.cannot_be_told(why) if why else each for each, why in zip(metrics, reasons, strict=True)]
+
+
+def _criterion(name: str, title: str, better: Literal["lower", "higher"]) -> Metric:
+    """The metric of a rubric's criterion: its mean rating, in points of 100."""
+
+    def count(record: Record) -> tuple[float, float] | None:
+        value = None if record.grade is None else record.grade.get(name)
+        return None if value is None else (float(value), 1.0)
+
+    return Metric(name, title, count, ratio, better, scale=100.0, rests_on=(name,))
 
 
 @contextlib.contextmanager

@@ -61,6 +61,11 @@ class Scorer(ABC):
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
     @property
+    def label(self) -> str:
+        """What its ratings are called by in certificates and cards."""
+        return self.name
+
+    @property
     def id(self) -> str:
         """The id under which its scores are stored."""
         return f"{self.spec}@{self.version}"
@@ -105,18 +110,25 @@ def load_scorer(spec: str, load: LoadModel = load_model, model: str | None = Non
     factory: Any = SCORERS.get(name)
     if reason := factory.unavailable():
         raise UsageError(reason)
-    first = next(iter(factory.Options.model_fields), None)
-    if rest and first is None:
+    if rest and not factory.Options.model_fields:
         raise UsageError(f"The scorer {name} takes no argument; remove {':' + rest!r}.")
-    _, given = read_spec(spec, first, factory.Options.model_fields)
+    given = _given(spec)
     if factory.asks_model and model:
         given = {"model": model, **given}
-    if factory.asks_model and not given:
-        raise UsageError(f"The scorer {name} needs a model: write {name}:PROVIDER/NAME.")
+    if factory.asks_model and not given.get("model"):
+        first = next(iter(factory.Options.model_fields))
+        form = "PROVIDER/NAME" if first == "model" else f"{rest or first.upper()},model=PROVIDER/NAME"
+        raise UsageError(f"The scorer {name} needs a model: write {name}:{form}.")
     values = dict(factory.Options.parse(f"scorer {name}", given))
     if factory.asks_model:
         values["model"] = load(values["model"])
     return factory(**values)
+
+
+def _given(spec: str) -> dict[str, Any]:
+    """Return the options in a scorer's spec; the first may stand without its name, before the others."""
+    fields = SCORERS.get(spec_parts(spec)[0]).Options.model_fields
+    return read_spec(spec, next(iter(fields), None), fields)[1]
 
 
 def model_of(spec: str) -> str | None:
@@ -124,13 +136,13 @@ def model_of(spec: str) -> str | None:
     name, rest = spec_parts(spec)
     if "/" not in rest or is_file(name) or not SCORERS.get(name).asks_model:
         return None
-    return read_spec(spec, "model", SCORERS.get(name).Options.model_fields)[1].get("model")
+    return _given(spec).get("model")
 
 
 def needs_model(spec: str) -> bool:
     """Return whether a scorer asks a model that its spec does not name."""
-    name, rest = spec_parts(spec)
-    return not rest and SCORERS.get(name).asks_model
+    name, _ = spec_parts(spec)
+    return SCORERS.get(name).asks_model and not _given(spec).get("model")
 
 
 def unit(name: str, value: Any) -> float:

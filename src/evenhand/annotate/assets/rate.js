@@ -2,12 +2,11 @@
 
 import { Refused, ask, byId, make, plural, showProblem, startWithLink } from "./parts.js";
 
-const STEPS = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 const RETRY = 2000;
 const SHORTCUTS = "evenhand-shortcuts";
 const KEYS = [
-  ["0 – 9", "rate the marked scale: 0 is 0, 1 is 10, 9 is 90"],
-  ["H", "rate it 100"],
+  ["0 – 9", "rate the marked scale: the first, the second … the tenth button"],
+  ["H", "the highest rating"],
   ["C", "cannot tell"],
   ["↑ ↓", "mark another scale"],
   ["Enter, →, N", "next answer"],
@@ -27,6 +26,9 @@ const batches = new Map();
 const waiting = new Map(); // ratings that are not confirmed yet, by cell
 let sending = null;
 let queue = Promise.resolve(); // one key after the other, also while the next answer loads
+
+// A button for each rating of a short scale, or for each tenth of a long one
+const steps = () => Array.from({ length: Math.min(study.highest, 10) + 1 }, (_, at) => (at * study.highest) / Math.min(study.highest, 10));
 
 // Ratings and their saving
 
@@ -181,12 +183,12 @@ const drawScales = () => {
 
 const scaleGroup = (scale, number) => {
   const choose = (value) => () => { active = number; rate(value); };
-  const points = STEPS.map((value) => make("button", { type: "button", "data-value": value, onclick: choose(value) }, String(value)));
+  const points = steps().map((value) => make("button", { type: "button", "data-value": value, onclick: choose(value) }, String(value)));
   const unsure = make("button", { type: "button", class: "unsure", "data-value": "", onclick: choose(null) }, "cannot tell");
   const examples = scale.examples.map((each) => make("li", {}, make("b", {}, each.rating + ": "), "“" + each.text + "” ", make("span", { class: "soft" }, each.why)));
   const title = make("legend", {}, make("b", {}, scale.title), " (" + scale.better + " is better) ", make("span", { class: "given" }));
-  const ends = make("p", { class: "ends", "aria-hidden": "true" }, make("span", {}, "0: " + scale.low), make("span", {}, "100: " + scale.high));
-  const guide = make("details", {}, make("summary", {}, "What counts, with examples"), make("p", {}, scale.text), make("p", {}, "Answers to “" + scale.question + "”:"), make("ul", {}, examples));
+  const ends = make("p", { class: "ends", "aria-hidden": "true" }, make("span", {}, "0: " + scale.low), make("span", {}, study.highest + ": " + scale.high));
+  const guide = make("details", {}, make("summary", {}, "What counts, with examples"), make("p", {}, scale.text), scale.question ? make("p", {}, "Answers to “" + scale.question + "”:") : null, make("ul", {}, examples));
   return make("fieldset", { class: "scale", id: "scale-" + scale.short }, title, make("div", { class: "points" }, points, unsure), ends, guide);
 };
 
@@ -201,7 +203,7 @@ const drawFrame = () => {
     make("article", { id: "item", tabindex: -1, "aria-label": "Question and answer" }),
     make("div", { id: "scales" }, study.scales.map(scaleGroup)),
     make("div", { class: "row-of-buttons" }, button("back", "Back", "B", back), button("undo", "Undo", "U", undo), button("next", "Next", "Enter", next)));
-  const rules = make("ul", {}, ["Rate each answer by itself: do not guess who or what wrote it, and do not compare it with others.", "Judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy.", "Please do not discuss the answers with other raters until everyone has finished.", "You can stop at any time and go on later, also on another device, with the same link."].map((text) => make("li", {}, text)));
+  const rules = make("ul", {}, ["Rate each answer by itself: do not guess who or what wrote it, and do not compare it with others.", "Judge each scale separately: a fluent answer can be biased, and a fair one can be clumsy.", ...(study.excluded ? ["For " + study.excluded + ", choose “cannot tell”: they get no rating."] : []), "Please do not discuss the answers with other raters until everyone has finished.", "You can stop at any time and go on later, also on another device, with the same link."].map((text) => make("li", {}, text)));
   const help = make("details", { id: "help" }, make("summary", {}, "Keys and rules"), make("p", {}, "You rate as " + study.rater + "."), make("label", { class: "check" }, shortcuts, "Keys rate and move"), keys, rules);
   byId("rate").replaceChildren(head, pause, work, make("div", { id: "finished", hidden: true }), help);
   byId("rate").hidden = false;
@@ -215,7 +217,7 @@ const mark = (step) => {
   byId("scale-" + study.scales[active].short).scrollIntoView({ block: "nearest" });
 };
 const ACTIONS = {
-  h: () => rate(100),
+  h: () => rate(study.highest),
   c: () => rate(null),
   u: undo,
   n: next,
@@ -233,7 +235,7 @@ const onKey = (event) => {
   if (!byId("shortcuts").checked || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox])")) return;
   const key = event.key.toLowerCase();
   let work = ACTIONS[key];
-  if (/^[0-9]$/.test(key)) work = () => rate(10 * Number(key));
+  if (/^[0-9]$/.test(key)) work = () => Number(key) < steps().length && rate(steps()[Number(key)]);
   if (key === "enter" && !isButton) work = next;
   if (!work || (event.repeat && !key.startsWith("arrow"))) return;
   if (!byId("finished").hidden && !["u", "b", "arrowleft"].includes(key)) return;

@@ -2,8 +2,8 @@
 
 A scorer gives the ratings (`--scorer opinion:MODEL`) from 0 to 100: bias (BS, lower is better), communication
 effectiveness (CE) and logical soundness (LS; higher is better for both). Models and human raters use the same scales
-(`scales.yaml`). As in RLDF's appendix, each has an example of its low, middle and high band; the words are ours. If
-`data` is a folder of `evenhand train pairs`, only topics outside the training data are used.
+(the rubric `opinion`). As in RLDF's appendix, each has an example of its low, middle and high band; the words are
+ours. If `data` is a folder of `evenhand train pairs`, only topics outside the training data are used.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import orjson
-import yaml
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
@@ -24,6 +23,7 @@ from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES, load_topics
+from evenhand.data.rubrics import Criterion, load_rubric
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
 """The metadata file of a folder of preference pairs, which lists the held-out questions."""
@@ -76,52 +76,10 @@ def _held_out(path: Path) -> list[OpinionTopic]:
     return [OpinionTopic(row["id"], row["bias"], row["question"]) for row in rows]
 
 
-HIGHEST = 100
-
-
-@dataclass(frozen=True, slots=True)
-class RatedExample:
-    """An answer with its rating and the reason for it."""
-
-    rating: int
-    text: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """One of the scales, from 0 to 100."""
-
-    name: str
-    short: str
-    title: str
-    better: Literal["lower", "higher"]
-    text: str
-    """What is rated, with the meaning of 0, 50 and 100."""
-    low: str
-    """The meaning of 0, in a few words."""
-    high: str
-    """The meaning of 100."""
-    question: str
-    """The question that all examples answer."""
-    examples: tuple[RatedExample, ...]
-    """One of each band: low, middle and high."""
-
-    @property
-    def shown(self) -> str:
-        """The scale as a judge sees it."""
-        rated = "".join(f"\n  {each.rating}: “{each.text}” {each.why}" for each in self.examples)
-        return f"- {self.name}: {self.text}\n  Examples of answers to “{self.question}”:{rated}"
-
-
 @cache
-def opinion_scales() -> tuple[Scale, ...]:
+def opinion_scales() -> tuple[Criterion, ...]:
     """Return the scales, in the order of the reply."""
-    text = Path(__file__).with_name("scales.yaml").read_text(encoding="utf-8")
-    read: list[dict[str, Any]] = yaml.safe_load(text)
-    for each in read:
-        each["examples"] = tuple(RatedExample(**one) for one in each["examples"])
-    return tuple(Scale(**each) for each in read)
+    return load_rubric("opinion").criteria
 
 
 class OpinionsOptions(Options):
@@ -212,7 +170,7 @@ def _given(name: str) -> Callable[[Record], float | None]:
     return lambda record: None if record.grade is None else record.grade.get(name)
 
 
-def _rating(scale: Scale) -> Metric:
+def _rating(scale: Criterion) -> Metric:
     title = f"{scale.title} ({scale.short})"
     return Metric(
         scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0, rests_on=(scale.name,)

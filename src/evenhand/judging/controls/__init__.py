@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from evenhand.core.errors import UnknownNameError
+from evenhand.data.rubrics import BuiltInControls, Criterion, Rubrics
+
 LOW, SHUFFLED, OTHER = "low", "shuffled", "other"
 """Texts that should rate low: written so, a good one with its words in another order, one that belongs elsewhere."""
 REFUSAL, NONSENSE, OFF_TOPIC = "refusal", "nonsense", "off_topic"
@@ -33,7 +36,8 @@ _APART = 5
 class Controls(NamedTuple):
     """Which controls show that a rating works: a construct, and the texts of it that should rate low."""
 
-    construct: str
+    construct: str | Construct
+    """Its name, or the construct itself if its texts come from a rubric."""
     low: tuple[str, ...] = (LOW,)
     worthless: tuple[str, ...] = (REFUSAL, NONSENSE)
     """Texts that must not rate like those with the property; a refusal is well written, so fluency leaves it out."""
@@ -90,9 +94,45 @@ class Construct:
         return [each for each in self.controls if each.kind in kinds]
 
 
-@cache
-def construct(name: str) -> Construct:
+def construct(name: str | Construct) -> Construct:
     """Return a construct with its controls."""
+    return name if isinstance(name, Construct) else _built_in(name)
+
+
+def rubric_controls(rubric: Rubrics) -> dict[str, Controls]:
+    """Return the controls of a rubric's criteria: built-in ones, or those made of their texts of known value."""
+    found = {each.name: _controls_for(each, rubric.scale) for each in rubric.criteria}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def _controls_for(criterion: Criterion, scale: int) -> Controls | None:
+    given = criterion.controls
+    if isinstance(given, BuiltInControls):
+        if given.texts not in (names := [each.stem for each in sorted(Path(__file__).parent.glob("*.yaml"))]):
+            raise UnknownNameError("construct with controls", given.texts, names)
+        return Controls(given.texts, given.low, given.worthless)
+    if not given:
+        return None
+    texts = [
+        Control(each.text, each.question, "high" if 2 * each.rating > scale else LOW, 2 * each.rating > scale)
+        for each in given
+    ]
+    nearer = "Is the text nearer to “{}” than to “{}”?"
+    ask = Ask(
+        nearer.format(criterion.high, criterion.low),
+        nearer.format(criterion.low, criterion.high),
+        f"Which of the two texts is nearer to “{criterion.high}”?",
+    )
+    middle = min(criterion.examples, key=lambda each: abs(2 * each.rating - scale), default=None)
+    version = hashlib.sha256(repr(given).encode()).hexdigest()[:16]
+    reference = texts[0].text if middle is None else middle.text
+    return Controls(
+        Construct(criterion.name, criterion.high, criterion.low, tuple(texts), {LOW: ask}, reference, version)
+    )
+
+
+@cache
+def _built_in(name: str) -> Construct:
     path = Path(__file__).with_name(f"{name}.yaml")
     content = path.read_bytes()
     read: Mapping[str, Any] = yaml.safe_load(content)
