@@ -15,7 +15,7 @@ from evenhand import BENCHMARKS, METHODS
 from evenhand.cli.groups import Group
 from evenhand.cli.main import entry, main
 from evenhand.core.specs import read_spec
-from support.docs import DOCS, Command, blocks, commands, lines
+from support.docs import DOCS, ROOT, Command, blocks, commands, lines
 
 COMMANDS = commands()
 PROGRAMS = {
@@ -238,6 +238,21 @@ def test_the_tutorial_runs_with_a_fake_model(run: Any):
     assert "Report: runs/toxicity/report.html" in printed[2]
     assert "high-00033-01" in printed[3]
     assert "The first answer" in printed[4]
+
+
+def test_the_doors_of_the_readme_run_in_an_empty_folder(run: Any, tmp_path: Path):
+    """With a model that answers at once; training needs real weights and is tried by hand."""
+    typed = [words[1:] for block in blocks("sh", (ROOT / "README.md",)) for words in lines(block)]
+    audits = [[fake(word) for word in words] for words in typed if words[0] == "audit"]
+    (gate,) = [[fake(word) for word in words] for words in typed if words[0] == "gate"]
+
+    printed = {words[words.index("--out") + 1]: run(*words) for words in audits}
+    (tmp_path / "baseline.json").write_text(printed["runs/old"], encoding="utf-8")
+
+    assert "Report: runs/first/report.html" in printed["runs/first"]
+    assert "Report: runs/prompts/report.html" in printed["runs/prompts"]
+    assert "Report: runs/hiring/report.html" in printed["runs/hiring"]
+    assert "Gate: " in run(*gate, "--undecided", "pass")
 
 
 @pytest.mark.weights

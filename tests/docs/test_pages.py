@@ -12,6 +12,8 @@ _PLACES = (Path(__file__).parent / "places.txt").read_text(encoding="utf-8").spl
 _GENERATED = DOCS / "reference" / "options.md"
 _KILOBYTES = 680
 _WORDS = 8
+_LONG_ROW = 50
+"""Letters and digits; shorter rows may be alike by chance."""
 
 
 def sentences(page: Path) -> set[str]:
@@ -31,6 +33,16 @@ def test_no_sentence_is_on_two_pages():
                 pages[sentence].append(name(page))
 
     assert not {sentence: places for sentence, places in pages.items() if len(places) > 1}
+
+
+def test_no_row_of_a_table_is_on_two_pages():
+    pages = defaultdict[str, set[str]](set)
+    for page in PAGES:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("|") and re.sub(r"\W", "", line)[_LONG_ROW:]:
+                pages[line].add(name(page))
+
+    assert not {line: places for line, places in pages.items() if len(places) > 1}
 
 
 def test_every_command_of_the_former_pages_has_a_place():
