@@ -139,6 +139,8 @@ class JudgeTest:
     """Other commands whose options depend on the judge."""
     used: Callable[[Any], Sequence[str]] | None = None
     """The ratings that are used with given options; None: all."""
+    role: str = JUDGE
+    """The role of the model that rates."""
     limits: Callable[[Any, SampleKind], Mapping[str, float]] = lambda _options, _kind: {}
     """(options, kind of samples) → rating → the threshold that the method applies to it."""
     varies: Sequence[str] = ("reading",)

@@ -29,6 +29,11 @@ USUAL: tuple[Reading, ...] = ("expected", "written", "odds")
 """The readings that a check tries; two words in a prompt decide too much for `pairwise` to be one of them."""
 REPEATED = 10
 """So many texts are rated twice."""
+NO_CONTROLS: Mapping[str, str] = {
+    "sentiment": "It counts words of a published list by a fixed rule; docs/measure/scores.md says what it misses.",
+    "stance": "It is read from the opening of an answer by fixed patterns, and left out where they are not clear.",
+}
+"""Rating that a metric rests on → why it has no controls."""
 _IN_RUNS = {OFF_TOPIC, LANGUAGE}
 """Kinds of controls that a run leaves out: they inform, and decide nothing."""
 

@@ -155,9 +155,9 @@ def check_fit(chosen: Method, kind: SampleKind, benchmark: str) -> None:
 def judge_tests() -> dict[str, JudgeTest]:
     """Return what the judge of each method should tell apart, where the method declares it."""
     found: dict[str, JudgeTest] = {}
-    for name in METHODS.names():
+    # Methods that share a judge share its test, under the name of one that is compared with no other.
+    for name in sorted(METHODS.names(), key=lambda each: bool(METHODS.get(each).baselines)):
         test = METHODS.get(name).calibration
-        # Methods that share a judge share its test.
         if test is not None and all(test is not each for each in found.values()):
             found[name] = test
     return found

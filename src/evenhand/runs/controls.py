@@ -35,7 +35,7 @@ from evenhand.judging.instruments import (
     with_people,
     with_repeats,
 )
-from evenhand.judging.judge import JUDGE, JudgeReading
+from evenhand.judging.judge import JudgeReading
 from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
 from evenhand.judging.scorers import rubric_of
@@ -228,7 +228,7 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
         limits = _limits(test, each, benchmark.kind)
         used = test.used(each.options) if test.used is not None else _ratings(test)
         names = [name for name in used if name in wanted and benchmark.kind in test.kinds]
-        model = each.models.get(JUDGE) or each.models[BASE]
+        model = each.models.get(test.role) or each.models[BASE]
         source = test.source(each.method.name, each.options)
         key = (source, model.spec)
         if not names and not limits and key not in found:
@@ -242,7 +242,7 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
 
 def _limits(test: JudgeTest, each: LoadedArm, kind: SampleKind) -> list[tuple[str, str, float]]:
     """Return the thresholds of an arm's method, as its judge rates: a card's probabilities are translated back."""
-    judge = (each.models.get(JUDGE) or each.models[BASE]).spec
+    judge = (each.models.get(test.role) or each.models[BASE]).spec
     options = each.options
     card = load_card(options.calibration, judge) if isinstance(options, Calibrated) else NO_CARD
     return [

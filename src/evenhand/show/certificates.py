@@ -101,10 +101,10 @@ def _halves(each: Certificate) -> Cell:
 
 
 def people_sentences(checked: Sequence[Checked]) -> list[str]:
-    """Say of every rating of a scorer how far it agrees with people, or that this is not known."""
+    """Say of every rating how far it agrees with people, or that this is not known."""
     found: list[str] = []
     unknown: list[str] = []
-    for each in (one for several in checked for one in several.certificates if several.tried):
+    for each in (one for several in checked for one in several.certificates):
         for name, area in each.people.items():
             shown = f"{number(area.estimate, 2)} [{number(area.low, 2)}, {number(area.high, 2)}], n = {count(area.n)}"
             found.append(f"{each.rating} against people's labels in {name}: AUC {shown}.")

@@ -200,7 +200,7 @@ def _mean(name: str, title: str, scale: float = 100.0) -> Metric:
         return None if value is None else (float(value), 1.0)
 
     bounds = NOT_NEGATIVE if scale == 1.0 else None
-    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=(name,))
+    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=() if name == LENGTH else (name,))
 
 
 def _status(status: str) -> Callable[[Record], bool]:

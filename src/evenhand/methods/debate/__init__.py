@@ -177,6 +177,7 @@ def _scores_of(turns: Mapping[str, _Turn]) -> RoundScores:
     kinds={"debate"},
     roles=(BASE, TEACHER, REFEREE),
     options=RlaifOptions,
+    calibration=CALIBRATION,
 )
 async def rlaif(sample: Sample, session: Session[RlaifOptions]) -> Outcome:
     """Several answers to the question, scored for bias by a referee, without a debate (RLAIF)."""

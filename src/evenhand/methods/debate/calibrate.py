@@ -102,4 +102,4 @@ def _best(calibrations: Sequence[Calibration]) -> Calibration | None:
     return max(able, key=lambda each: each.auc or 0, default=None)
 
 
-CALIBRATION = JudgeTest("referee", contrasts, suggested_options, frozenset({"debate"}), _commands, _used)
+CALIBRATION = JudgeTest("referee", contrasts, suggested_options, frozenset({"debate"}), _commands, _used, role=REFEREE)

@@ -110,7 +110,13 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
     return concluded(result, stop, first, versions, best, **(searcher.note() if searcher else {}))
 
 
-@method("mabrf_first", kinds={"choice"}, roles=(BASE, SOLVER, JUDGE), options=MabrfFirstOptions)
+@method(
+    "mabrf_first",
+    kinds={"choice"},
+    roles=(BASE, SOLVER, JUDGE),
+    options=MabrfFirstOptions,
+    calibration=CALIBRATION,
+)
 async def mabrf_first(sample: Sample, session: Session[MabrfFirstOptions]) -> Outcome:
     """MABRF's solver and judge alone: the model's own reasoning is rated and not rewritten."""
     start = await _start(sample, session)

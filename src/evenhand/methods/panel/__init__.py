@@ -120,6 +120,7 @@ async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     options=PanelOptions,
     check=check_options,
     baselines=_UNMITIGATED,
+    calibration=CALIBRATION,
 )
 async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel whose judges are told that the author, or a group, is no reason for a score or an answer."""
@@ -129,7 +130,13 @@ async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
 
 
 @method(
-    "blind_panel", kinds={"judgement"}, roles=_ROLES, options=PanelOptions, check=check_options, baselines=_UNMITIGATED
+    "blind_panel",
+    kinds={"judgement"},
+    roles=_ROLES,
+    options=PanelOptions,
+    check=check_options,
+    baselines=_UNMITIGATED,
+    calibration=CALIBRATION,
 )
 async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel that does not see who the authors are."""
