@@ -15,6 +15,7 @@ from evenhand.annotate.ratings import fill_sheets, import_ratings, read_key
 from evenhand.annotate.study import open_study
 from evenhand.core.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
+from support.rubrics import written
 
 
 @pytest.fixture(scope="module")
@@ -273,3 +274,20 @@ async def test_a_sheet_that_lost_rows_is_refused(folder: Path):
 
     with pytest.raises(DataError, match=r"ann\.csv: rows or texts are missing"):
         await open_study(folder)
+
+
+async def test_a_rubric_with_a_short_scale_has_its_own_limits_and_no_text_of_known_value_is_shown(tmp_path: Path):
+    folder = make_study(tmp_path, ("ann",), rubric=str(written(tmp_path / "polite.yaml")))
+    server = StudyServer(folder)
+    try:
+        ann = Visitor(server, server.token("ann"))
+        _, study = await ann.ask("/api/rating")
+        await ann.rate_all(4)
+        beyond = await ann.rate(0, "P", 6)
+    finally:
+        server.close()
+
+    assert (study["highest"], [each["short"] for each in study["scales"]]) == (5, ["P"])
+    assert "Go away." not in str(study)
+    assert beyond == 400
+    assert {each.mean.estimate for each in import_ratings(folder).ratings} == {80.0}

@@ -28,6 +28,7 @@ def make_study(
     per_item: int | None = None,
     questions: int = 5,
     answers: tuple[str, str] = (BIASED, PLAIN),
+    rubric: str = "opinion",
 ) -> Path:
     """Write a study of two arms, `default` and `fair_prompt`, that say the first and the second of `answers`."""
 
@@ -42,7 +43,7 @@ def make_study(
         "limit": questions,
     }
     api.run(plan, folder / "run")
-    export_sheets([folder / "run"], folder / "ratings", raters=raters, per_item=per_item)
+    export_sheets([folder / "run"], folder / "ratings", raters=raters, per_item=per_item, rubric=rubric)
     return folder / "ratings"
 
 

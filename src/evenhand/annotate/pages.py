@@ -141,7 +141,9 @@ class StudyPages:
                 "rater": visitor.rater,
                 "count": len(visitor.study.items[visitor.rater]),
                 "ratings": visitor.study.given(visitor.rater),
-                "scales": [each.model_dump(mode="json") for each in visitor.study.rubric.criteria],
+                "scales": [
+                    each.model_dump(mode="json", exclude={"controls"}) for each in visitor.study.rubric.criteria
+                ],
                 "highest": visitor.study.rubric.scale,
                 "excluded": " and ".join(visitor.study.rubric.excluded),
                 "break_after": self._break_after,
