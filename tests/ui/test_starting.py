@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
+from evenhand.methods.base import METHODS
 from evenhand.runs.summary import read_summary
 from evenhand.ui import offers
 from evenhand.web.keys import KeyConfig, new_key
@@ -57,6 +60,16 @@ async def until_stored(pages: Pages, run_id: str, folder: Path) -> None:
 
 def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
+
+
+async def test_the_form_says_in_a_sentence_what_methods_and_benchmarks_are(project: Path):
+    async with opened(project) as pages:
+        text = unescape(await pages.get("/start"))
+
+    assert f"{METHODS.get('cot').summary} For chat, choice." in text
+    assert (
+        f"bbq_builtin (choice): {(BENCHMARKS.get('bbq_builtin').__doc__ or '').strip().partition(chr(10))[0]}" in text
+    )
 
 
 async def test_the_dry_run_is_shown_before_anything_is_started(project: Path):

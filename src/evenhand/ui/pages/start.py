@@ -11,7 +11,7 @@ from typing import Any
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
 from evenhand.core.format import NO_PRICE, count, money
-from evenhand.methods.base import METHODS
+from evenhand.methods.base import METHODS, Method
 from evenhand.show.markup import Html, tag
 from evenhand.show.table import Table, columns, html_of
 from evenhand.ui import offers
@@ -69,7 +69,7 @@ def form(token: Html, asked: StartForm, fault: str = "") -> Html:
     models, providers = offers.offered_models(), offers.offered_providers()
     known = tag("datalist", [tag("option", value=each) for each in models], id="models")
     hint = f"One of the list{', or ' + ' or '.join(f'{each}/NAME' for each in providers) if providers else ''}."
-    benchmarks = [(name, f"{name} – {BENCHMARKS.get(name).kind}") for name in BENCHMARKS.names()]
+    benchmarks = [(name, f"{name} ({BENCHMARKS.get(name).kind}): {_summary(name)}") for name in BENCHMARKS.names()]
     more: dict[str, Any] = {"list": "models", "autocomplete": "off", "spellcheck": "false"}
     return tag(
         "section",
@@ -108,14 +108,23 @@ def _small(text: str) -> Html:
     return tag("small", text, class_="soft")
 
 
+def _summary(benchmark: str) -> str:
+    """The first sentence of a benchmark's description."""
+    return (BENCHMARKS.get(benchmark).__doc__ or "").strip().partition("\n")[0]
+
+
+def _said(method: Method) -> str:
+    """What a method does, and for which kinds of benchmarks."""
+    return f"{method.summary} For {', '.join(sorted(method.kinds))}."
+
+
 def _methods(asked: StartForm) -> Html:
     boxes = [
         tag(
             "label",
             tag("input", type="checkbox", name="method", value=name, checked=name in asked.methods),
-            tag("span", name, " ", tag("small", f"{', '.join(sorted(METHODS.get(name).kinds))}", class_="soft")),
+            tag("span", name, " ", tag("small", _said(METHODS.get(name)), class_="soft")),
             class_="check",
-            title=METHODS.get(name).summary,
         )
         for name in METHODS.names()
     ]
