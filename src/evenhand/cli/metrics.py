@@ -1,17 +1,18 @@
-"""`evenhand metrics`: scores of answers that were produced elsewhere."""
+"""`evenhand metrics`: scores of answers and decisions that were produced elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
+from evenhand.cli.judges import html_file
 from evenhand.cli.options import declared
 from evenhand.core.format import DASH, count, limits, number
-from evenhand.core.options import Request, argument, option
+from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
 
@@ -23,12 +24,13 @@ _DEPARTURE = (
 
 @click.group(cls=Group)
 def metrics() -> None:
-    """Score answers that were produced elsewhere.
+    """Score answers, or decisions about people, that were produced elsewhere.
 
     \b
     Examples:
       evenhand metrics bbq answers.jsonl
       evenhand metrics squad answers.json --json
+      evenhand metrics decisions hired.csv --by sex --by race --selected hired
     """
 
 
@@ -137,6 +139,81 @@ def squad(request: SquadCommand) -> None:
     print_table(Console(), Table("SQuAD v2, official scores × 100", heads, rows))
     if any(row["few_clusters"] for row in scores.values()):
         click.echo(f"* fewer than {FEW_CLUSTERS} articles: the interval may be too narrow.")
+
+
+class DecisionsCommand(Request):
+    """What `evenhand metrics decisions` is asked for."""
+
+    file: Path = argument("The decisions.", metavar="FILE")
+    by: Several = option((), "A column of groups.", metavar="COLUMN")
+    selected: str | None = option(
+        None, "The column of the decision: yes or no, or with the value that counts.", metavar="COLUMN[=VALUE]"
+    )
+    score: str | None = option(
+        None, "The column of a score instead: above the median counts as selected.", metavar="COLUMN"
+    )
+    outcome: str | None = option(
+        None, "The column that says how it turned out, for equalised odds.", metavar="COLUMN[=VALUE]"
+    )
+    time: str | None = option(None, "The column of dates, for drift.", metavar="COLUMN")
+    every: Literal["month", "quarter", "year"] = option("month", "The length of a period.")
+    cluster: str | None = option(
+        None, "The column of what decisions have in common, such as the job or the reviewer.", metavar="COLUMN"
+    )
+    smallest: int = option(30, "A category with fewer people has no rate.", metavar="N", ge=1)
+    tool: str = option("", "The tool that decided, for the summary.")
+    source: str = option("", "Where the data come from, for the summary.")
+    distributed: str = option("", "When the tool was distributed, for the summary.", metavar="DATE")
+    out: Path | None = option(None, "Write a page too.", short="-o")
+    as_json: bool = option(False, "Print JSON instead of tables.", flag="--json")
+
+
+@metrics.command()
+@declared(DecisionsCommand)
+def decisions(request: DecisionsCommand) -> None:
+    """Compare logged decisions about people by group: selection rates, impact ratios, errors, drift.
+
+    \b
+    Examples:
+      evenhand metrics decisions hired.csv --by sex --by race --selected hired
+      evenhand metrics decisions loans.csv --by age_group --selected stage=approved --outcome repaid --time date
+      evenhand metrics decisions hired.csv --by sex --by race --selected hired --out audit.html
+
+    FILE is CSV, JSON Lines, Excel or Parquet with a row for each person; the decisions may be people's or a system's.
+    Empty or unknown groups are counted and left out. The page also has the figures that New York City's Local Law 144
+    asks a bias audit to publish. Nothing is sent anywhere.
+    """
+    import orjson
+    from rich.console import Console
+
+    from evenhand.evidence.decisions import (
+        Columns,
+        Decisions,
+        Disclosed,
+        as_json,
+        decisions_page,
+        findings,
+        read_decisions,
+        tables,
+    )
+    from evenhand.show.terminal import print_table
+
+    page = html_file(request.out) if request.out is not None else None
+    named = Columns(request.by, request.selected, request.score, request.outcome, request.time, request.cluster)
+    logged = read_decisions(request.file, named, request.every)
+    found = Decisions(request.file.name, logged, request.cluster is not None, request.smallest)
+    if page is not None:
+        decisions_page(found, Disclosed(request.tool, request.source, request.distributed)).write(page)
+    if request.as_json:
+        click.echo(orjson.dumps(as_json(found), option=orjson.OPT_INDENT_2).decode())
+        return
+    for sentence in findings(found):
+        click.echo(sentence)
+    console = Console()
+    for table in tables(found):
+        print_table(console, table)
+    if page is not None:
+        click.echo(f"Page: {page}")
 
 
 def _cells(cell: dict[str, Any]) -> list[str]:

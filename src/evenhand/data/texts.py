@@ -40,13 +40,17 @@ class TextFile:
 
     def rows(self) -> Iterator[TextRow]:
         """All rows in order; raises DataError at the first that is wrong."""
-        for line, fields in _READERS[self._format()](self.path):
+        for line, fields in self.numbered():
             text = self._text(self.field or DEFAULT_FIELD, fields, line)
             yield TextRow(text, self._text(self.context, fields, line) if self.context else "", fields)
 
     def fields(self) -> tuple[str, ...]:
         """The names of the fields of the first row."""
-        return next((tuple(fields) for _, fields in _READERS[self._format()](self.path)), ())
+        return next((tuple(fields) for _, fields in self.numbered()), ())
+
+    def numbered(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The number of each line, and everything that it holds."""
+        return iter(_READERS[self._format()](self.path))
 
     def survey(self) -> tuple[int, list[str]]:
         """The number of rows and the fields that fit into a table; the whole file is checked on the way."""

@@ -12,7 +12,7 @@ from evenhand.core.format import DASH, count, duration, money, p_value, plural
 from evenhand.core.types import Usage
 from evenhand.evidence.disclosed import repeats
 from evenhand.evidence.facts import MappedItem, RunFacts
-from evenhand.evidence.rates import FOUR_FIFTHS, RateRow, RateTable
+from evenhand.evidence.rates import FOUR_FIFTHS, RateTable, as_table
 from evenhand.show.markup import Html, tag
 from evenhand.show.page import Page, Part, footnote, opening, section, sentences
 from evenhand.show.table import Cell, Column, Content, Table, code, columns, html_of, measured
@@ -267,23 +267,7 @@ def _rates(pack: Pack) -> Html | None:
 
 
 def _rate_table(found: RateTable) -> Html:
-    what = "Selected" if found.kind == "selection" else "Above the median"
-    rate = "Selection rate" if found.kind == "selection" else "Scoring rate"
-    title = " × ".join(found.by)
-    table = Table(
-        title, columns(title.capitalize(), "People", what, rate, "Impact ratio"), [*map(_rate_row, found.rows)]
-    )
-    return tag("div", html_of(table), footnote(f"Unknown category, in no row: {count(found.unknown)}."))
-
-
-def _rate_row(row: RateRow) -> list[Content]:
-    return [
-        f"{row.category}{'*' if row.is_small else ''}",
-        count(row.people),
-        count(row.selected),
-        measured(row.rate, row.low, row.high, 2, n=row.people),
-        measured(row.ratio, row.ratio_low, row.ratio_high, 2),
-    ]
+    return tag("div", html_of(as_table(found)), footnote(f"Unknown category, in no row: {count(found.unknown)}."))
 
 
 def _standards(pack: Pack) -> Html:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Person
+from evenhand.core.format import count
+from evenhand.show.table import Content, Table, columns, measured
 from evenhand.stats import cluster_jackknife, share_interval
 
 SMALL = 0.02
@@ -48,7 +51,7 @@ class RateRow:
     ratio_low: float | None
     ratio_high: float | None
     is_small: bool
-    """Whether it has less than 2 % of the people."""
+    """Whether it has less than 2 % of the people, or fewer than are needed for a rate; then it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,17 @@ class RateTable:
         ]
 
 
-def rate_tables(decided: Sequence[Decided]) -> list[RateTable]:
-    """Return the tables for each attribute and for the first two of them together."""
+def rate_tables(decided: Sequence[Decided], *, smallest: int = 0) -> list[RateTable]:
+    """Return the tables for each attribute and for every two of them together.
+
+    A category with fewer than `smallest` people is counted, and has no rate.
+    """
     attributes = list(dict.fromkeys(name for each in decided for name in each.person.categories))
     chosen, kind = _chosen(decided)
     if not chosen:
         return []
-    tables = [_table(chosen, (name,), kind) for name in attributes]
-    if len(attributes) > 1:
-        tables.append(_table(chosen, tuple(attributes[:2]), kind))
-    return tables
+    cells = [(name,) for name in attributes] + [*combinations(attributes, 2)]
+    return [_table(chosen, cell, kind, smallest) for cell in cells]
 
 
 def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str]:
@@ -91,7 +95,7 @@ def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str
     return [(each, score > middle) for each, score in scores], "scoring"
 
 
-def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str) -> RateTable:
+def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str, smallest: int) -> RateTable:
     clusters = {name: place for place, name in enumerate(dict.fromkeys(each.cluster for each, _ in chosen))}
     counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros((len(clusters), 2)))
     unknown = 0
@@ -101,9 +105,10 @@ def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: st
             unknown += 1
             continue
         counts[", ".join(map(str, values))][clusters[each.cluster]] += (float(selected), 1.0)
-    total = sum(table[:, 1].sum() for table in counts.values())
-    highest = max(counts.values(), key=_rate, default=None)
-    rows = tuple(_row(category, counts[category], highest, total) for category in sorted(counts))
+    total = float(sum(table[:, 1].sum() for table in counts.values()))
+    large = [table for table in counts.values() if table[:, 1].sum() >= smallest]
+    highest = max(large, key=_rate, default=None)
+    rows = tuple(_row(category, counts[category], highest, total, smallest) for category in sorted(counts))
     return RateTable(by, kind, rows, unknown)
 
 
@@ -111,8 +116,12 @@ def _rate(table: NDArray[np.float64]) -> float:
     return float(table[:, 0].sum() / table[:, 1].sum())
 
 
-def _row(category: str, table: NDArray[np.float64], highest: NDArray[np.float64] | None, total: float) -> RateRow:
+def _row(
+    category: str, table: NDArray[np.float64], highest: NDArray[np.float64] | None, total: float, smallest: int
+) -> RateRow:
     selected, people = (round(value) for value in table.sum(axis=0).tolist())
+    if people < smallest:
+        return RateRow(category, people, selected, None, None, None, None, None, None, is_small=True)
     share = share_interval(table[table[:, 1] > 0])
     ratio: Mapping[str, float | None] = dict.fromkeys(("value", "low", "high"))
     if highest is not None and highest[:, 0].sum() > 0:
@@ -137,3 +146,27 @@ def _row(category: str, table: NDArray[np.float64], highest: NDArray[np.float64]
 
 def _ratio_of_rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return (sums[..., 0] / sums[..., 1]) / (sums[..., 2] / sums[..., 3])
+
+
+def as_table(found: RateTable) -> Table:
+    """The table as it is shown."""
+    selection = found.kind == "selection"
+    name = " × ".join(found.by)
+    heads = columns(
+        name.capitalize(),
+        "People",
+        "Selected" if selection else "Above the median",
+        "Selection rate" if selection else "Scoring rate",
+        "Impact ratio",
+    )
+    return Table(name, heads, [*map(_cells, found.rows)])
+
+
+def _cells(row: RateRow) -> list[Content]:
+    return [
+        f"{row.category}{'*' if row.is_small else ''}",
+        count(row.people),
+        count(row.selected),
+        measured(row.rate, row.low, row.high, 2, n=row.people),
+        measured(row.ratio, row.ratio_low, row.ratio_high, 2),
+    ]

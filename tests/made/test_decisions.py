@@ -1,0 +1,140 @@
+"""Logged decisions about people: every figure beside Fairlearn's, planted differences found, bad files named."""
+
+import csv
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from evenhand.cli.main import main
+from evenhand.core.errors import EvenhandError
+
+FIELDS = ["date", "job", "sex", "race", "hired", "well"]
+
+
+def written(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def people(n: int, seed: int, *, against: str = "", drifts: str = "") -> list[dict[str, Any]]:
+    """People with the same chance, except that one race has less of it, and one sex loses over the year."""
+    draw = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for _ in range(n):
+        month, sex, race = (
+            draw.randrange(1, 13),
+            draw.choice(["female", "male"]),
+            draw.choice(["Asian", "Black", "White"]),
+        )
+        well = draw.random() < 0.5
+        chance = 0.3 + 0.2 * well - 0.2 * (race == against) - (0.25 if sex == drifts and month > 6 else 0)
+        day = f"2026-{month:02}-{draw.randrange(1, 29):02}"
+        hired = "yes" if draw.random() < chance else "no"
+        rows.append(
+            {"date": day, "job": draw.randrange(20), "sex": sex, "race": race, "hired": hired, "well": int(well)}
+        )
+    return rows
+
+
+def decided(path: Path, *more: str) -> dict[str, Any]:
+    command = ["metrics", "decisions", str(path), "--by", "sex", "--by", "race", "--selected", "hired", "--json", *more]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout)
+
+
+def test_the_figures_are_fairlearns(tmp_path: Path) -> None:
+    metrics: Any = pytest.importorskip("fairlearn.metrics", reason="needs fairlearn")
+    rows = people(600, 1, against="Black")
+    found = decided(written(tmp_path / "hired.csv", rows), "--outcome", "well")
+    chosen, well = [row["hired"] == "yes" for row in rows], [bool(row["well"]) for row in rows]
+    for table in found["rates"]:
+        groups = [", ".join(row[name] for name in table["by"]) for row in rows]
+        frame = metrics.MetricFrame(
+            metrics=metrics.selection_rate, y_true=well, y_pred=chosen, sensitive_features=groups
+        )
+        expected = dict(frame.by_group)
+        assert {row["category"]: row["rate"] for row in table["rows"]} == pytest.approx(expected)
+        assert min(row["ratio"] for row in table["rows"]) == pytest.approx(frame.ratio(method="between_groups"))
+    for name, gap in found["equalised_odds_difference"].items():
+        groups = [row[name] for row in rows]
+        assert gap == pytest.approx(metrics.equalized_odds_difference(well, chosen, sensitive_features=groups))
+
+
+def test_a_planted_difference_is_found_first_and_an_even_hand_is_left_alone(tmp_path: Path) -> None:
+    biased = decided(written(tmp_path / "biased.csv", people(2000, 2, against="Black")))
+    assert biased["findings"][0].startswith("Found: by race, Black has 0.")
+    even = decided(written(tmp_path / "even.csv", people(2000, 2)))
+    assert even["findings"][0] == "No category has less than four fifths of the highest rate."
+
+
+def test_drift_is_found_and_chance_is_not_taken_for_it(tmp_path: Path) -> None:
+    lost = decided(written(tmp_path / "lost.csv", people(3000, 3, drifts="female")), "--time", "date")
+    assert any("female (sex) lost" in each for each in lost["findings"])
+    found = 0
+    for seed in range(20):
+        steady = decided(written(tmp_path / "steady.csv", people(600, seed)), "--time", "date", "--every", "quarter")
+        found += any("Over time" in each for each in steady["findings"])
+    assert found <= 4  # 5 % of 20 trials, and the luck of a few more
+
+
+def test_people_of_one_job_are_no_independent_witnesses(tmp_path: Path) -> None:
+    rows = people(400, 4)
+    for row in rows:  # whole jobs are hired or not, and jobs differ in who applies
+        row["hired"] = "yes" if int(row["job"]) < 6 else "no"
+        row["sex"] = "female" if int(row["job"]) % 3 else "male"
+    path = written(tmp_path / "jobs.csv", rows)
+    (alone, *_), (by_job, *_) = (decided(path, *more)["rates"] for more in ((), ("--cluster", "job")))
+    assert alone["p"] is not None
+    assert by_job["p"] is None
+    wide, narrow = (each["rows"][0]["high"] - each["rows"][0]["low"] for each in (by_job, alone))
+    assert wide > 2 * narrow
+
+
+def test_small_cells_have_no_rate_and_are_not_the_highest(tmp_path: Path) -> None:
+    rows = people(300, 5)
+    few = [{**row, "race": "Native American", "hired": "yes"} for row in people(5, 6)]
+    race = decided(written(tmp_path / "few.csv", rows + few))["rates"][1]
+    cells = {row["category"]: row for row in race["rows"]}
+    assert cells["Native American"]["people"] == 5
+    assert cells["Native American"]["rate"] is None
+    assert max(row["ratio"] for row in race["rows"] if row["ratio"] is not None) == 1
+
+
+def test_the_page_has_the_figures_of_the_summary(tmp_path: Path) -> None:
+    page = tmp_path / "audit.html"
+    path = written(tmp_path / "hired.csv", [*people(300, 7), {**people(1, 8)[0], "sex": ""}])
+    more = ("--out", str(page), "--time", "date", "--tool", "<Screener> 2", "--distributed", "2026-01-02")
+    decided(path, *more)
+    text = page.read_text()
+    for each in ("Date of this audit", "&lt;Screener&gt; 2", "2026-01-02", "2026-01 to 2026-12", "Impact ratio", "301"):
+        assert each in text
+    assert "Unknown category by sex × race" in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "says"),
+    [
+        ({"hired": "offer"}, (), "line 2.*hired=VALUE"),
+        ({"date": "31.3.2026"}, ("--time", "date"), "line 2.*2026-03-31"),
+        ({}, ("--by", "age"), "age"),
+        ({}, ("--score", "hired"), "one of them"),
+        ({}, ("--out", "page.pdf"), "html"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, changed: dict[str, str], more: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "bad.csv", [{**people(1, 9)[0], **changed}])
+    command = ["metrics", "decisions", str(path), "--by", "sex", "--selected", "hired", *more]
+    with pytest.raises(EvenhandError, match=says):
+        CliRunner().invoke(main, command, catch_exceptions=False, standalone_mode=False)
