@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,16 @@ def _uncontrolled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Runs check no judge by controls, which fake judges know nothing of, unless a test has the mark `controls`."""
     if request.node.get_closest_marker("controls") is None:
         monkeypatch.setattr("evenhand.runs.controls.ON", "when a test wants it")
+
+
+@pytest.fixture(autouse=True)
+def _swept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What packages of other projects leave open is collected with the test that ran them, and is no fault of a later one."""
+    yield
+    if any(request.node.get_closest_marker(name) for name in ("clients", "network", "processes")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -80,10 +80,13 @@ def own_questions(data: Path, *, count: int | None, forms: Sequence[str], langua
 
 
 def check_spelling(rows: Sequence[QuestionRow], chat: Chat, model: str) -> None:
-    """Raise UsageError if a letter or number is not one token of its own: its probability could not be read."""
+    """Raise UsageError if a letter or number is not one token of its own: its probability could not be read.
+
+    Korean answers yes in one character, which is a word and need not be a token.
+    """
     known: dict[str, int] = chat.tokenizer.get_vocab()
     unknown = known.get(chat.tokenizer.unk_token or "")
-    for answer, form in {row.answer: row.form for row in rows if len(row.answer) == 1}.items():
+    for answer, form in {row.answer: row.form for row in rows if len(row.answer) == 1 and row.answer.isascii()}.items():
         tokens = chat.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if len(tokens) != 1 or tokens[0] == unknown:
             raise UsageError(
