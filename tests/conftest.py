@@ -62,7 +62,7 @@ def _uncontrolled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(autouse=True)
 def _swept(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What packages of other projects leave open is collected with the test that ran them, and is no fault of a later one."""
+    """Collect what packages of other projects leave open with the test that ran them, not with a later one."""
     yield
     if any(request.node.get_closest_marker(name) for name in ("clients", "network", "processes")):
         with warnings.catch_warnings():
