@@ -269,5 +269,5 @@ def test_the_tutorial_runs_as_it_stands(run: Any, monkeypatch: pytest.MonkeyPatc
 
     printed = "".join(run(*words) for words in _tutorial())
 
-    assert "in Toxicity: it fell" in " ".join(printed.split())
+    assert "Better: stardtox continues the prompts" in " ".join(printed.split())
     assert "above chance" in " ".join(printed.split())
