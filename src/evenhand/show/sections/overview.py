@@ -58,7 +58,7 @@ def overview(view: View) -> Part:
 
 def _compared(view: View) -> list[Node]:
     arms = plural(len(view.whole_arms), "arm")
-    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {_sizes(view)}. "]
+    sentence: list[Node] = [f"{arms} on {view.study.benchmark}, {_sizes(view)}; an arm is one model with one method. "]
     if len(view.arms) > 1 and view.baseline is not None:
         sentence.append(f"Every arm is compared with {view.arm_label(view.baseline)}, sample by sample. ")
     if not view.study.nothing_measured:
