@@ -6,9 +6,10 @@ import pytest
 
 from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
+from evenhand.judging.instruments import check_method
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.mabrf import calibrate as mabrf
-from evenhand.methods.stardtox.calibrate import contrasts
+from evenhand.methods.stardtox.calibrate import CALIBRATION, contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing
@@ -153,3 +154,14 @@ async def test_a_judge_that_cannot_tell_reasonings_apart_gets_no_bound():
     found = await calibrate(FunctionModel(lambda *_: reasoning(True, grounded=True)), mabrf.contrasts())
 
     assert mabrf.suggested_options(found) == {}
+
+
+async def test_repeatability_is_measured_for_the_judges_of_methods_too():
+    def reply(messages: Sequence[Message], params: Params) -> str:
+        return seeing(messages, params) if params.seed is None else constant(messages, params)
+
+    steady = await check_method("stardtox", CALIBRATION, FunctionModel(seeing))
+    changing = await check_method("stardtox", CALIBRATION, FunctionModel(reply, features=("seed",)))
+
+    assert {each.repeated for each in steady.certificates} == {0.0}
+    assert all((each.repeated or 0) > 0.1 for each in changing.certificates)

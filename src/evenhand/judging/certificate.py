@@ -140,8 +140,11 @@ def certified(found: Calibration, judge: str, *, reading: str = "expected", chos
 
 def repeated(first: Calibration, second: Calibration) -> float | None:
     """Return the mean difference of the ratings of the same texts, rated twice."""
-    again = {each.control: each.value for each in second.texts}
-    pairs = [(each.value, again[each.control]) for each in first.texts if each.control in again]
+    again: dict[Any, list[float]] = {}
+    for each in second.texts:
+        again.setdefault(each.control, []).append(each.value)
+    # One text may have several values, in the same order.
+    pairs = [(each.value, again[each.control].pop(0)) for each in first.texts if again.get(each.control)]
     return fmean(abs(a - b) for a, b in pairs) if pairs else None
 
 

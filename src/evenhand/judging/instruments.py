@@ -167,9 +167,18 @@ def model_scorers(model: Model, rubrics: Iterable[str] = ()) -> dict[str, Scorer
 
 
 async def check_method(name: str, test: JudgeTest, model: Model, count: Count = ignore) -> Checked:
-    """Return what a model is worth as the judge of a method."""
-    found = await calibrate(model, test.contrasts(), count)
-    certificates = [certified(replace(each, rating=f"{name}.{each.rating}"), model.spec) for each in found]
+    """Return what a model is worth as the judge of a method; some texts are rated twice."""
+    texts = test.contrasts()
+    found = await calibrate(model, texts, count)
+    some = texts[:: max(1, len(texts) // (3 * REPEATED))]
+    again = {each.rating: each for each in await calibrate(Reseeded(model), some)}
+    certificates = [
+        replace(
+            certified(replace(each, rating=f"{name}.{each.rating}"), model.spec),
+            repeated=repeated(each, again[each.rating]) if each.rating in again else None,
+        )
+        for each in found
+    ]
     return Checked(name, test, found, certificates)
 
 
