@@ -1,11 +1,12 @@
 """The guard server next to calling the model directly, and under strain: `python bench/serve.py [PART …]`.
 
-overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what checks
-add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. stream: the first checked
-words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory. chaos: an
-endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz beside hostile requests and replies. The
-server, the endpoint, the proxy and the clients are processes of their own on the same cores: trust the ratios. Numbers
-are kept in results/serve.json.
+overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what
+checks add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. litellm: the
+same checks next to LiteLLM's proxy with a guardrail that does nothing (`LITELLM_PYTHON` is the Python that has
+`litellm[proxy]`). stream: the first checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for
+less), errors and memory. chaos: an endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz
+beside hostile requests and replies. The server, the endpoint, the proxy and the clients are processes of their own on
+the same cores: trust the ratios. Numbers are kept in results/serve.json.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,7 +31,7 @@ from typing import Any
 
 from common import HERE, RESULTS, best, save, stub, table, verdict
 
-PARTS = ("overhead", "guard", "stream", "strain", "chaos", "end", "attacks")
+PARTS = ("overhead", "guard", "litellm", "stream", "strain", "chaos", "end", "attacks")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false"}
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
@@ -178,6 +180,82 @@ def guard() -> dict[str, Any]:
         f"/healthz at p99: {most:.0f} ms, {verdict(most, 50)}",
     )
     return found
+
+
+NOTHING = """from litellm.integrations.custom_guardrail import CustomGuardrail
+
+
+class Nothing(CustomGuardrail):
+    async def async_post_call_success_hook(self, data, user_api_key_dict, response):
+        return response
+"""
+
+
+@contextlib.contextmanager
+def litellm_proxy(upstream: str) -> Iterator[tuple[str, int]]:
+    """LiteLLM's proxy with one worker and a guardrail that does nothing; its base URL and process id."""
+    python = Path(os.environ.get("LITELLM_PYTHON", sys.executable))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with tempfile.TemporaryDirectory(prefix="evenhand-bench-") as folder:
+        config = {
+            "model_list": [
+                {
+                    "model_name": "bench",
+                    "litellm_params": {"model": "openai/stub", "api_base": upstream, "api_key": "x"},
+                }
+            ],
+            "guardrails": [
+                {
+                    "guardrail_name": "nothing",
+                    "litellm_params": {"guardrail": "nothing.Nothing", "mode": "post_call", "default_on": True},
+                }
+            ],
+        }
+        (Path(folder) / "nothing.py").write_text(NOTHING)
+        (Path(folder) / "config.yaml").write_text(json.dumps(config))
+        command = [str(python.with_name("litellm")), "--config", "config.yaml", "--host", "127.0.0.1", "--port", port]
+        # A log line for each request would be most of the work.
+        quiet = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        with subprocess.Popen(
+            command, cwd=folder, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                _wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
+                yield f"http://127.0.0.1:{port}/v1", process.pid
+            finally:
+                process.terminate()
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 180.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit("LiteLLM's proxy did not start; is litellm[proxy] installed for LITELLM_PYTHON?")
+        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            urllib.request.urlopen(url, timeout=5)
+            return
+        time.sleep(0.5)
+    raise SystemExit(f"LiteLLM's proxy was not ready after {seconds:.0f} s.")
+
+
+def litellm() -> dict[str, Any]:
+    """Requests per second of CPU with our checks, next to LiteLLM's proxy with a guardrail that does nothing."""
+    with (
+        stub(GUARD_LATENCY, "serve_guard_stub.py") as upstream,
+        server(upstream, GUARDED) as ours,
+        litellm_proxy(upstream) as theirs,
+    ):
+        seen = _least({"direct": (upstream, 0), "ours, toxicity checked": ours, "LiteLLM, nothing": theirs}, clients=50)
+    ratio = seen["LiteLLM, nothing"]["cpu_ms"] / seen["ours, toxicity checked"]["cpu_ms"]
+    table(
+        f"50 clients, an endpoint that takes {1000 * GUARD_LATENCY:.0f} ms, whole answers, one worker each",
+        ("", "p50 ms", "p99 ms", "requests/s", "CPU ms/request"),
+        [(place, each["p50_ms"], each["p99_ms"], each["rps"], each["cpu_ms"] or "") for place, each in seen.items()],
+        f"requests per second of CPU: {ratio:.1f} × LiteLLM's, {verdict(ratio, 5, least=True)}",
+    )
+    return seen
 
 
 def _least(places: dict[str, tuple[str, int]], **options: Any) -> dict[str, Any]:

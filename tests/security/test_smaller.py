@@ -10,6 +10,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+import evenhand
 from evenhand.core import sqlite
 from evenhand.core.format import plain_text
 from evenhand.core.types import token_count
@@ -130,3 +131,10 @@ def test_11_files_of_runs_and_caches_are_for_their_user_only(tmp_path: Path):
     sqlite.connect(tmp_path / "run.sqlite").close()
 
     assert (tmp_path / "run.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_11_nobody_else_enters_the_folder_of_a_run(tmp_path: Path):
+    evenhand.audit("fake/A", out=tmp_path / "run", limit=2)
+
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert (tmp_path / "run").stat().st_mode & 0o077 == 0

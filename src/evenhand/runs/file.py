@@ -178,7 +178,7 @@ class RunFile:
         log_is_lost = exists and is_lost(directory / LOG_NAME)  # seen before SQLite makes a new log
         try:
             if create:
-                directory.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # prompts and answers are for nobody else
             self._read = self._connect()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The run directory {directory} cannot be used: {error}.") from error
