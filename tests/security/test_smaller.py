@@ -136,5 +136,5 @@ def test_11_files_of_runs_and_caches_are_for_their_user_only(tmp_path: Path):
 def test_11_nobody_else_enters_the_folder_of_a_run(tmp_path: Path):
     evenhand.audit("fake/A", out=tmp_path / "run", limit=2)
 
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert (tmp_path / "run" / "run.sqlite").is_file()
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0

@@ -265,10 +265,12 @@ def _damaged(path: Path, error: Exception, line: int | None = None) -> DataError
 def locked(path: Path) -> Generator[None]:
     """Hold the lock of a file, which is made if it is missing; the system releases it if the process dies.
 
+    A folder that is made for it is for its user only: it is that of a run.
+
     Raises:
         BlockingIOError: Another process holds it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         import fcntl
     except ImportError:  # no advisory locks on this system
