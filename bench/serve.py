@@ -216,8 +216,14 @@ def litellm_proxy(upstream: str) -> Iterator[tuple[str, int]]:
         (Path(folder) / "nothing.py").write_text(NOTHING)
         (Path(folder) / "config.yaml").write_text(json.dumps(config))
         command = [str(python.with_name("litellm")), "--config", "config.yaml", "--host", "127.0.0.1", "--port", port]
-        # A log line for each request would be most of the work.
-        quiet = {**os.environ, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        # A log line for each request would be most of the work. Our server has no keys in this test either.
+        quiet = {
+            **os.environ,
+            "LITELLM_LOG": "ERROR",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+        }
+        quiet.pop("PYTHONPATH", None)
         with subprocess.Popen(
             command, cwd=folder, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
