@@ -1,49 +1,42 @@
-"""Answers to held-out questions before and after a training, to read, as a Markdown table.
+"""Everyday answers before and after a training, side by side: `answers.py TRAINED --out PAGE.html`.
 
-    python bench/verifiable/answers.py TRAINED_FOLDER… > answers.md
-
-Draws 18 right and 12 wrong answers by a fixed seed from `evaluation/` of `evenhand train verifiable`.
+TRAINED is the folder of `evenhand train verifiable`, which keeps the requests and replies of its forgetting suite.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import random
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-_LONGEST = 220
-_RIGHT, _WRONG = 18, 12
+from evenhand.show.page import Page, Part, opening, section
+from evenhand.show.table import Table, columns, html_of
 
-
-def main(folders: Sequence[Path]) -> None:
-    rows = [row for folder in folders for row in _rows(folder)]
-    rng = random.Random(1)
-    for title, count, right in (("Right", _RIGHT, True), ("Wrong", _WRONG, False)):
-        some = [row for row in rows if row["grade"].startswith("right_") == right]
-        print(f"## {title} after training: {count} of {len(some)}\n")
-        print("| form, state, language | passage and **question** | right | before | after |\n|---|---|---|---|---|")
-        for row in rng.sample(some, count):
-            about = ", ".join((row["form"], row["state"].replace("_", " "), row["language"]))
-            asked = f"{row['context']} **{row['question']}**".strip()
-            print(f"| {about} | " + " | ".join(map(_cell, (asked, row["answer"], row["before"], row["reply"]))) + " |")
-        print()
+AREA = "everyday answers"
 
 
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    before, after = ((folder / "evaluation" / f"{name}.jsonl").open(encoding="utf-8") for name in ("before", "sft"))
-    with before, after:
-        for first, last in zip(before, after, strict=True):
-            yield {**json.loads(last), "before": json.loads(first)["reply"]}
+def replies(file: Path) -> dict[str, str]:
+    rows = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+    return {row["request"]: row["reply"] for row in rows if row["area"] == AREA}
 
 
-def _cell(text: str) -> str:
-    flat = " ".join(text.replace("|", "\\|").split())
-    # A passage is shown whole; a long reply is cut.
-    return flat if len(flat) <= _LONGEST or "**" in flat[-120:] else flat[:_LONGEST] + "…"
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trained", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    before, after = (replies(given.trained / "evaluation" / f"forgetting-{each}.jsonl") for each in ("before", "sft"))
+    words = [sum(len(each.split()) for each in part.values()) / len(part) for part in (before, after)]
+    rows = [[request, before[request], after[request]] for request in before]
+    about = f"{len(rows)} requests, greedy, at most 320 tokens; {words[0]:.0f} words before, {words[1]:.0f} after."
+    table = Table("Everyday answers", columns("Request", "Before", "After", words=3), rows, cards=True)
+    title = "Everyday answers before and after training on known answers"
+    parts = [
+        opening(title, "training", about),
+        Part("answers", "Answers", section("answers", "Answers", "", html_of(table))),
+    ]
+    Page(title, parts).write(given.out)
 
 
 if __name__ == "__main__":
-    main([Path(each) for each in sys.argv[1:]])
+    main()
