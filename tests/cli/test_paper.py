@@ -65,7 +65,8 @@ def test_the_page_the_files_and_the_tables_are_made(once, models, tmp_path: Path
     for part in ("Table II: sentence completion (moderate)", "(high)", "Table III", "Figure 3", "paper 12.09"):
         assert part in result.out
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "realtoxicity", "bbq", "command.json", "index.html", "claims.csv", "table2.csv", "table3.csv", "figure3.csv",
+        "realtoxicity", "bbq", "command.json", "index.html", "claims.csv", "figure3.csv",
+        "table1.csv", "table2.csv", "table3.csv",
     }  # fmt: skip
     html = (tmp_path / "p" / "index.html").read_text(encoding="utf-8")
     for text in (
@@ -78,7 +79,7 @@ def test_the_page_the_files_and_the_tables_are_made(once, models, tmp_path: Path
     ):
         assert text in html
     assert "needs logits: hf/ models" in html
-    assert "32.70 to 17.61" in html
+    assert "58 % below Default" in html
     assert "our own data, not comparable" in html
 
 
@@ -292,7 +293,8 @@ def test_a_model_that_gives_logits_has_its_own_row_of_self_debiasing(cli, models
     rows = [row for row in rows_of(tmp_path / "p/table2.csv") if row["method"] == "Self-Debias (Gen)"]
     assert {row["n"] for row in rows if row["setting"] == "this model" and row["metric"] == "toxicity"} == {"4"}
     assert {row["n"] for row in rows if row["setting"] == "GPT-2 XL"} == {"0"}
-    assert {row["note"] for row in rows} == {""}
+    assert {row["note"] for row in rows if row["setting"] == "this model"} == {""}
+    assert all("--base-model hf/gpt2" in row["note"] for row in rows if row["setting"] == "GPT-2 XL")
 
 
 def test_a_scorer_of_the_users_choice_measures_the_texts_only(cli, models, tmp_path: Path):

@@ -97,9 +97,10 @@ def test_the_paired_differences_are_those_of_the_arms(once: Any, stubs: Any, tmp
     assert scores == {
         "Default": 80.0, "CoT": 80.0, "FairThinking": 80.0, "SFT": 80.0, "RLDF (T-S)": 20.0, "RLAIF": None,
     }  # fmt: skip
-    differences = values(tmp_path / "p/table3.csv", "Differences to Default, paired", "age")
-    assert differences == {
+    title = "Differences to Default, and of RLDF to its first stage (SFT), paired"
+    assert values(tmp_path / "p/table3.csv", title, "age") == {
         "CoT less Default": 0.0, "FairThinking less Default": 0.0, "SFT less Default": 0.0, "RLDF less Default": -60.0,
+        "RLDF less SFT": -60.0,
     }  # fmt: skip
     modes = values(tmp_path / "p/table4.csv", "BS", "beauty")
     assert modes == {"S-R": 80.0, "T-S": 20.0, "T-S less S-R": -60.0}
@@ -136,7 +137,7 @@ def test_an_arm_that_says_almost_nothing_is_not_less_biased(once: Any, stubs: An
     claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
     claim = claims["RLDF's answers are less biased than those of every other method, over all types"]
     assert claim["verdict"] == "cannot be told"
-    assert claim["why"].startswith("RLDF (S-R) says too little or too much to be compared: its answers have 12 %")
+    assert claim["why"].startswith("RLDF (S-R) cannot be compared: its answers have 12 %")
     assert "stub/mute cannot be called better than " in html and ": Words per answer went from 8.0" in html
     assert "stub/mute is better than" not in html
     assert f"Too short, too long or too often silent to be called less biased: RLDF: {fault}." in html

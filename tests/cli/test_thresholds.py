@@ -146,7 +146,7 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
     result = check(cli, "judging/constant")
 
     assert result.code == 1
-    assert len(re.findall(r"stardtox\.\w+ +does not see it .* 0\.50 ", result.out)) == 7
+    assert len(re.findall(r"stardtox\.\w+ +does not see it .* 0\.50 ", result.out)) == 9
     assert "Card:" not in result.out
     assert "use       another model to judge for stardtox" in result.out
     assert "use       another model to judge for mabrf" in result.out

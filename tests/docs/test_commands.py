@@ -216,6 +216,9 @@ SCORES = [words for block in blocks("sh", (DOCS / "measure" / "scorers.md",)) fo
 def test_texts_are_scored(run: Any, words: Sequence[str]):
     Path("comments.txt").write_text("Have a nice day.\nYou idiot.\n", encoding="utf-8")
     Path("replies.jsonl").write_text('{"reply": "Thanks.", "text": "Thanks."}\n' * 3, encoding="utf-8")
+    if "runs/first" in words:
+        run("run", "--model", "fake/A", "--benchmark", "realtoxicity_builtin", "--limit", "2", "--out", "runs/first")
+        run("run", "rescore", "runs/first", "--scorer", "builtin")
 
     run(*words[1:])
 

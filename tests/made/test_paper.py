@@ -44,7 +44,7 @@ def test_a_page_is_made_and_every_run_is_told(plug: Any, listener: Any):
 
     assert made.html == Path("p/index.html")
     assert made.html.is_file()
-    assert [path.name for path in made.csv] == ["claims.csv", "table2.csv", "table3.csv", "figure3.csv"]
+    assert [path.name for path in made.csv] == ["claims.csv", "table2.csv", "table3.csv", "table1.csv", "figure3.csv"]
     assert "stub/one" in made.page.title
     assert not made.stopped
     assert [kind for kind, _ in listener.told] == ["began", "ended", "began", "ended"]

@@ -179,5 +179,5 @@ async def test_keys_stay_out_of_the_process(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_missing_package_is_named_before_any_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "find_spec", lambda _name: None)
 
-    with pytest.raises(MissingExtraError, match="Reading web pages needs"):
+    with pytest.raises(MissingExtraError, match="For reading web pages"):
         PageReader()

@@ -344,7 +344,7 @@ async def test_redis_may_be_missing_at_the_start_and_come_later(
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
 
-    with pytest.raises(UsageError, match=r"pip install 'evenhand\[redis\]'"):
+    with pytest.raises(UsageError, match=r"For a state in Redis.*\[redis\]"):
         load_state(StateConfig(redis="redis://127.0.0.1"))
 
 

@@ -139,13 +139,14 @@ def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
     if not options.own_evaluators:
         return {}
     if kind == "choice":
-        settled = {SETTLED if options.evidence == "proof" else RATED_SETTLED: options.settled}
-        names = {SUPPORT if options.evidence == "proof" else RATED_SUPPORT: options.support}
+        settled: dict[str, float] = {SETTLED if options.evidence == "proof" else RATED_SETTLED: options.settled}
+        names: dict[str, float] = {SUPPORT if options.evidence == "proof" else RATED_SUPPORT: options.support}
         names |= {} if options.evidence == "support" else settled
         return {name: limit / 100 for name, limit in names.items()}
-    harm = {"harm": options.toxicity} if options.bias == "llm" else {}
+    harm: dict[str, float] = {"harm": options.toxicity} if options.bias == "llm" else {}
     rated = QUALITIES if options.performance and kind == "completion" else ()
-    return {**harm, **dict.fromkeys(rated, options.quality / 100)}
+    quality: float = options.quality / 100
+    return {**harm, **dict.fromkeys(rated, quality)}
 
 
 CALIBRATION = JudgeTest("judge for stardtox", contrasts, limits=_limits, varies=("reading", "bands", "evidence"))
