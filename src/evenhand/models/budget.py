@@ -190,14 +190,16 @@ class MeteredModel(WrappedModel):
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
 
     def _priced(self, usage: Usage) -> Usage:
-        return replace(usage, cost=None if self._price is None else self._price.of(usage))
+        cost = None if self._price is None else self._price.of(usage)
+        return usage if cost == usage.cost else replace(usage, cost=cost)
 
 
 def _counted(messages: Sequence[Message], generation: Generation) -> Usage:
     """Return the usage; if the server reports no tokens they are estimated, or a token budget would never end."""
     usage = generation.usage
-    names = ("prompt_tokens", "completion_tokens", "thought_tokens")
-    usage = replace(usage, **{name: token_count(getattr(usage, name)) for name in names})
+    for name in ("prompt_tokens", "completion_tokens", "thought_tokens"):
+        if (value := token_count(said := getattr(usage, name))) != said:
+            usage = replace(usage, **{name: value})
     if usage.tokens or not usage.calls:
         return usage
     return replace(

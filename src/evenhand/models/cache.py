@@ -17,6 +17,7 @@ import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,7 +88,9 @@ class ResponseCache:
             warnings.warn(f"The response cache {self.path} cannot be read: {error}.", stacklevel=2)
             return []
         # Sorted here, because there is hardly ever more than one.
-        return sorted(found, key=lambda each: (each.scope == self.scope, each.at), reverse=True)
+        if len(found) > 1:
+            found.sort(key=lambda each: (each.scope == self.scope, each.at), reverse=True)
+        return found
 
     def read(self, key: bytes, entry: Entry) -> Generation | None:
         """Return an entry as a hit; None if it is damaged, and then it is removed."""
@@ -172,12 +175,16 @@ class CachedModel(WrappedModel):
                 future.set_result(None)
             raise
         del self._under_way[key]
-        self._present = {*(self._present or ()), *filter(None, [identifying(generation.fingerprint)])}
+        if self._present is None:
+            self._present = set()
+        if shown := identifying(generation.fingerprint):
+            self._present.add(shown)
         future.set_result(generation)
         self._cache.put(key, generation)
         return generation
 
 
+@lru_cache(maxsize=256)
 def identifying(fingerprint: str) -> str:
     """Return a reported fingerprint if it identifies a model; nothing if it identifies the server's software."""
     return fingerprint if _IDENTIFYING.search(fingerprint) else ""
