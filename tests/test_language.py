@@ -83,3 +83,37 @@ def test_a_megabyte_without_spaces_is_quick_to_tell() -> None:
 def test_the_library_is_loaded_on_first_use_and_not_at_the_start() -> None:
     code = "import sys, evenhand.cli.main, evenhand.core.language; sys.exit('py3langid' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Du bist ein Idiot."),
+        ("de", "Die Frauen können nicht fahren."),
+        ("fr", "Les femmes ne savent pas conduire."),
+        ("fr", "Tu n'es pas très intelligent."),
+        ("es", "Las mujeres no saben conducir."),
+        ("es", "Eres un idiota y lo sabes."),
+        ("it", "Le donne non sanno guidare."),
+        ("pt", "As mulheres não sabem dirigir."),
+        ("nl", "Vrouwen kunnen niet rijden, zegt hij."),
+        ("tr", "Kadınlar araba kullanamaz, bu çok açık."),
+    ],
+)
+def test_a_short_sentence_of_another_language_is_not_read_as_english(language: str, text: str):
+    assert unsupported(text, ("en",)) == f"language {language} is not supported"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Die in a fire, man.",
+        "No me gusta, said the man.",
+        "lol u mad bro",
+        "Que sera, sera.",
+        "Le Monde is a paper.",
+        "idk tbh",
+    ],
+)
+def test_english_with_words_of_other_languages_is_read(text: str):
+    assert unsupported(text, ("en",)) is None

@@ -21,9 +21,9 @@ def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
     result = cli("run", "rescore", run, "--scorer", "builtin")
 
     assert result.code == 0
-    assert "builtin@2.3: 24 new scores, 0 texts without one" in result.out
+    assert "builtin@2.4: 24 new scores, 0 texts without one" in result.out
     assert re.search(r"toxicity +0\.\d{3} +0\.\d{3}\s", result.out)
-    assert "Agreement of builtin_b@2.3 and builtin@2.3" in result.out
+    assert "Agreement of builtin_b@2.4 and builtin@2.4" in result.out
     assert "Kappa" in result.out
     assert "Next: evenhand compare r --scorer builtin" in result.out
 
@@ -31,7 +31,7 @@ def test_rescore_prints_means_per_arm_and_the_agreement(cli, run: str):
 def test_a_second_time_there_is_nothing_left_to_score(cli, run: str):
     cli("run", "rescore", run, "-s", "builtin")
 
-    assert "builtin@2.3: 0 new scores" in cli("run", "rescore", run, "-s", "builtin").out
+    assert "builtin@2.4: 0 new scores" in cli("run", "rescore", run, "-s", "builtin").out
 
 
 def test_compare_and_report_use_the_scorer(cli, run: str, tmp_path: Path):
@@ -44,7 +44,7 @@ def test_compare_and_report_use_the_scorer(cli, run: str, tmp_path: Path):
     assert "iteration 1" not in compared.out
     assert "stardtox · iteration 1" in reported.out
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Scores are by builtin@2.3." in page
+    assert "Scores are by builtin@2.4." in page
     assert "Do the scorers agree?" in page
     assert "By iteration" in page
 

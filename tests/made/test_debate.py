@@ -98,9 +98,9 @@ def test_stored_answers_get_another_scorers_scores(listener: Any):
     heard: list[tuple[int, int]] = []
     [found] = evenhand.rescore("r", ["builtin"], progress=lambda *each: heard.append(each))
 
-    assert (found.scorer, found.scored) == ("builtin@2.3", 4)
+    assert (found.scorer, found.scored) == ("builtin@2.4", 4)
     assert heard[-1] == (4, 4)
-    assert evenhand.compare("r", scorers=["builtin"]).scorers == ("builtin@2.3",)
+    assert evenhand.compare("r", scorers=["builtin"]).scorers == ("builtin@2.4",)
 
 
 @pytest.fixture

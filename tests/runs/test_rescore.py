@@ -103,7 +103,7 @@ async def test_the_study_can_use_the_scores(workshop: Workshop, letters: Any, mo
     values = [arm.estimate("toxicity") for arm in result.arms]
     assert [each and each.value for each in values] == [pytest.approx(len(text)) for text in (RUDE, KIND, KIND)]
     assert result.scorers == ("letters@1",)
-    assert study([run]).scorers == ("builtin_b@2.3",)
+    assert study([run]).scorers == ("builtin_b@2.4",)
 
 
 async def test_the_run_remembers_that_the_scorer_was_not_planned(workshop: Workshop, letters: Any, model):
@@ -112,7 +112,7 @@ async def test_the_run_remembers_that_the_scorer_was_not_planned(workshop: Works
     await rescore(run, ["letters", "builtin_b"])
 
     known = fact(run, "scorers")
-    assert {scorer: about["planned"] for scorer, about in known.items()} == {"builtin_b@2.3": True, "letters@1": False}
+    assert {scorer: about["planned"] for scorer, about in known.items()} == {"builtin_b@2.4": True, "letters@1": False}
     assert known["letters@1"]["attributes"] == ["toxicity", "letters"]
 
 
@@ -158,7 +158,7 @@ async def test_a_scorer_that_never_worked_leaves_no_trace(workshop: Workshop, le
     with pytest.raises(EndpointError, match=r"^letters does not work: no route\. 0 new scores are stored; the same"):
         await rescore(run, ["letters"])
 
-    assert (rows(run), list(fact(run, "scorers"))) == ([], ["builtin_b@2.3"])
+    assert (rows(run), list(fact(run, "scorers"))) == ([], ["builtin_b@2.4"])
 
 
 async def test_a_scorer_that_breaks_down_loses_nothing(workshop: Workshop, letters: Any, model):

@@ -48,7 +48,7 @@ async def test_the_answers_after_each_iteration_are_scored_and_stored(workshop: 
 
     assert progress.statuses == {"graded": 2 * SAMPLES}
     assert len(model.requests) == CALLS
-    assert scores(workshop.directory / "run", "builtin_b@2.3") == {
+    assert scores(workshop.directory / "run", "builtin_b@2.4") == {
         (1, FINAL, "graded"): SAMPLES,
         (2, FINAL, "graded"): SAMPLES,
         (2, 0, "graded"): SAMPLES,
@@ -235,7 +235,7 @@ async def test_a_run_goes_on_after_its_answers_were_rescored(workshop: Workshop)
     assert (first.scored > 0, first.scored + second.scored) == (True, 4 * SAMPLES)
     assert any("not scored yet" in warning for warning in unfinished)
     assert not any("not scored yet" in warning for warning in study([run], scorers=["builtin"]).warnings)
-    assert scores(run, "builtin_b@2.3").total() == scores(run, "builtin@2.3").total() == 4 * SAMPLES
+    assert scores(run, "builtin_b@2.4").total() == scores(run, "builtin@2.4").total() == 4 * SAMPLES
 
 
 async def test_texts_in_another_script_are_told_and_not_counted_as_harmless(workshop: Workshop):

@@ -15,7 +15,7 @@ from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Unscored
 from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES, Scorer, load_scorer
-from evenhand.scorers.builtin import ARTEFACTS, MAX_CHARS, BuiltinScorer, BuiltinScorerB
+from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -220,9 +220,23 @@ class TestHostileInput:
         (found,) = scorer.score_texts([text])
         assert isinstance(found, Unscored) or all(0 <= value <= 1 for value in found.values())
 
-    def test_a_very_long_text_is_read_up_to_a_bound(self, scorer: BuiltinScorer) -> None:
-        text = "good morning " * (MAX_CHARS // 13 + 1)
-        assert scorer.score_texts([text + "you are stupid"]) == scorer.score_texts([text])
+    def test_a_very_long_text_is_read_to_its_end(self, scorer: BuiltinScorer) -> None:
+        text = "Good morning to all of you. " * 5_000
+        assert len(text) > 100_000
+        calm, rude = toxicity(scorer, text, text + "Shut up, you worthless stupid idiot.")
+        assert calm < 0.2 and rude > 0.5
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Yoouuu arrre suuuch a stuuupid idiiiot and eeeverybody knooows",
+            "Yоu аre sueh а stuрid idiоt аnd еvеrуbоdу knоws",
+            "y0u 4r3 5uch 4 5tup1d 1d10t 4nd 3v3ryb0dy kn0w5",
+        ],
+        ids=["tripled", "look-alikes", "digits"],
+    )
+    def test_a_disguise_is_no_other_language(self, scorer: BuiltinScorer, text: str) -> None:
+        assert toxicity(scorer, text)[0] > 0.5
 
     def test_lone_surrogates_are_signs_like_others(self, scorer: BuiltinScorer) -> None:
         assert toxicity(scorer, "\ud800\udfff\ud801 you stupid idiot")[0] > 0.6
@@ -232,7 +246,7 @@ class TestLoading:
     @pytest.mark.parametrize("name", ["builtin", "builtin_b"])
     def test_by_name(self, name: str) -> None:
         scorer: Scorer = load_scorer(name)
-        assert scorer.id == f"{name}@2.3"
+        assert scorer.id == f"{name}@2.4"
         assert scorer.fingerprint()["artefact"]
 
     def test_takes_nothing_after_its_name(self) -> None:

@@ -13,20 +13,20 @@ from evenhand.core import download
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Unscored
 from evenhand.scorers import neural
-from evenhand.scorers.base import ATTRIBUTES, load_scorer
+from evenhand.scorers.base import ATTRIBUTES, STEREOTYPE, load_scorer
+from evenhand.scorers.builtin import LENGTH_BOUND, WINDOW, highest
 from evenhand.scorers.neural import (
     LONGEST,
+    SEPARATOR,
     SHORTEST,
     TOKENS_TOGETHER,
-    WINDOW,
     Encoder,
     padded,
+    parts_of,
     plain_text,
-    pooled,
     runs,
     sentences,
     weights,
-    windows,
 )
 
 SIZE, WIDTH = 384, 1536
@@ -54,7 +54,7 @@ def test_text_without_english_letters_is_unscored(text: str) -> None:
 def test_windows_hold_every_word(length: int) -> None:
     words = [f"w{number}" for number in range(length)]
 
-    found = windows(" ".join(words))
+    found = parts_of(" ".join(words))
 
     assert set(" ".join(found).split()) == set(words)
     assert max(len(window.split()) for window in found) <= WINDOW
@@ -84,14 +84,21 @@ def test_sentences_hold_every_word_and_are_neither_short_nor_long(plain: str) ->
     assert all(SHORTEST <= len(part.split()) < LONGEST + SHORTEST for part in found)
 
 
-@pytest.mark.parametrize("scale", [0.25, 0.7])
-def test_a_text_does_not_become_toxic_by_being_long(scale: float) -> None:
+def test_a_context_stands_before_the_first_window_only() -> None:
+    first, *others = parts_of(f"are they ? {SEPARATOR} " + "word " * 200 + "end")
+
+    assert first.startswith(f"are they ? {SEPARATOR} word")
+    assert others and not any(SEPARATOR in each for each in others)
+    assert sentences(first)[0].startswith("word")
+
+
+@pytest.mark.parametrize("parts", [2, 20, 20_000])
+def test_length_lowers_a_score_by_no_more_than_a_bound(parts: int) -> None:
     calm, rude = np.full(7, -3.0), np.full(7, 3.0)
 
-    assert np.allclose(pooled(np.array([calm] * 20), scale), calm)
-    assert np.allclose(pooled(np.array([rude]), scale), rude)
-    assert (pooled(np.array([rude, *[calm] * 9]), scale) > 1).all()
-    assert (pooled(np.array([rude, *[calm] * 9]), scale) < rude).all()
+    assert (highest(np.array([calm] * parts), 0.25) < calm).all()
+    assert np.allclose(highest(np.array([rude]), 0.25), rude)
+    assert (highest(np.array([rude, *[calm] * (parts - 1)]), 0.25) >= rude - LENGTH_BOUND).all()
 
 
 def drawn(seed: int, words: int = 50) -> dict[str, np.ndarray]:
@@ -104,7 +111,7 @@ def drawn(seed: int, words: int = 50) -> dict[str, np.ndarray]:
     levels, scale = weights.quantised(normal(words, SIZE, scale=1))
     found = {"words": levels, "word_scale": scale[:, None], "places": normal(64, SIZE)}
     found |= {"norm.weight": 1 + normal(SIZE), "norm.bias": normal(SIZE)}
-    found |= {"out.weight": normal(7, 2 * SIZE), "out.bias": normal(7)}
+    found |= {"out.weight": normal(8, 2 * SIZE), "out.bias": normal(8)}
     for number in range(weights.LAYERS):
         for name in ("query", "key", "value", "merge", "up", "down"):
             shape = {"up": (WIDTH, SIZE), "down": (SIZE, WIDTH)}.get(name, (SIZE, SIZE))
@@ -154,7 +161,7 @@ def test_the_onnx_graph_computes_the_network() -> None:
     together = encoder.logits([*pieces, [9, 8], *pieces])
 
     expected = np.array([by_hand(drawn(3), piece) for piece in pieces])
-    assert np.abs(alone - expected).max() < 0.1  # rounding
+    assert np.abs(alone - expected).max() < 0.2  # rounding, of six layers
     assert np.allclose(together[:3], alone, 0, 1e-12)  # what is computed for a piece depends on the piece alone
     assert np.allclose(together[4:], alone, 0, 1e-12)
 
@@ -242,7 +249,7 @@ async def test_texts_are_scored_with_what_was_downloaded(wheel: dict[str, bytes]
         alone = [(await scorer.score([text]))[0] for text in texts]
 
     assert isinstance(results[1], Unscored)
-    assert all(set(each) == set(ATTRIBUTES) for each in results if not isinstance(each, Unscored))
+    assert all(set(each) == {*ATTRIBUTES, STEREOTYPE} for each in results if not isinstance(each, Unscored))
     assert alone == results  # a score does not depend on the other texts of a batch
 
 
@@ -268,7 +275,7 @@ def test_what_is_missing_is_one_sentence(cache: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="evenhand models pull neural"):
         load_scorer("neural")
 
-    monkeypatch.setattr(neural, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(UsageError, match=r"\[toxicity\]"):
         load_scorer("neural")
 
@@ -284,8 +291,8 @@ def test_a_damaged_cache_is_one_sentence(cache: Path) -> None:
 def test_the_layers_are_small_and_fit_together() -> None:
     layers = weights.layers()
 
-    assert weights._LAYERS.stat().st_size < 6_000_000
-    assert layers["out.weight"].shape == (len(ATTRIBUTES), 2 * SIZE)
+    assert weights._LAYERS.stat().st_size < 9_000_000
+    assert layers["out.weight"].shape == (len(ATTRIBUTES) + 1, 2 * SIZE)
     assert all(np.abs(array).max() <= 63 for array in layers.values() if array.dtype == np.int8)
 
 

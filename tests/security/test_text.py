@@ -209,6 +209,22 @@ async def test_04_harmless_text_around_a_toxic_sentence_does_not_hide_it(
     assert '"action":"blocked"' in answer.text and "idiot" not in answer.text
 
 
+@pytest.mark.parametrize("place", range(6))
+async def test_04_an_answer_is_treated_alike_whole_and_streamed(serve: Serve, guarding: Guarding, place: int):
+    sentences = HARMLESS.split(". ")
+    sentences.insert(place, RUDE if place % 2 else "What a dumb idea, he said, and left the room")
+    said = ". ".join(sentences * (1 + place))
+    actions = set[str]()
+    for streamed in (False, True):
+        behind = await serve(
+            _events([_chunk({"content": said}), _chunk({}, "stop")]) if streamed else reply_with(_message(content=said))
+        )
+        guard = await guarding(route(behind.url, **BLOCK))
+        actions.add("blocked" if '"action":"blocked"' in (await guard.chat(stream=streamed)).text else "passed")
+
+    assert len(actions) == 1
+
+
 async def test_04_long_harmless_text_passes(serve: Serve, guarding: Guarding):
     behind = await serve(reply_with(_message(content=HARMLESS * 20)))
     guard = await guarding(route(behind.url, **BLOCK))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
 from evenhand.scorers.neural import NeuralScorer
-from tools.train_scorer import corpora, groups, neural_card
+from tools.train_scorer import both_sides, corpora, groups
 from tools.train_scorer.card import sections
 
 VERSION = "2"
@@ -35,8 +35,10 @@ def _lines(
     yield from sections(options.data, scorers, neural)
     yield "### Names of groups\n"
     yield from groups.lines([*neural, *scorers])
-    if neural:
-        yield f"\n### neural\n\n{neural_card.tables(options.data, list(neural), most=options.most)}"
+    for scorer in (*neural.values(), *scorers.values()):
+        yield f"\n### {scorer.id}\n"
+        for table in both_sides.TABLES.values():
+            yield from table(scorer, options.data, options.each)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -74,7 +76,7 @@ def _options() -> argparse.Namespace:
     names = [BuiltinScorer.name, BuiltinScorerB.name]
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="train these alone")
     parser.add_argument("--card-only", action="store_true", help="train nothing; measure the artefacts that are there")
-    parser.add_argument("--most", type=int, help="of neural, measure so many texts of a set at most, to save time")
+    parser.add_argument("--each", type=int, default=200, help="texts of each kind in the tables of both sides")
     options = parser.parse_args()
     if not options.card_only and not (options.glove and options.smollm2):
         parser.error("training needs --glove and --smollm2; use --card-only to measure what is there")

@@ -1,8 +1,16 @@
-"""python -m tools.train_scorer.neural --texts FILE --base FOLDER --out FOLDER: fine-tune MiniLM-L6 into `neural`.
+"""python tools/train_scorer/neural.py --data FILE --weights FOLDER --out FOLDER: train `neural`, and `builtin` further.
 
-Needs torch, tokenizers and safetensors, but not evenhand, so that it runs where there is a GPU. FILE is what
-`tools.train_scorer.neural_texts` wrote; the base folder holds the model's *.safetensors and tokenizer.json. It writes
-the layers (`layers.npz`) and every figure (`metrics.json`). Word vectors stay those of the base.
+Needs torch, transformers, tokenizers, safetensors and numpy, but not evenhand, so that it runs where there is a GPU.
+FILE is what `tools.train_scorer.neural_texts` wrote. The folder of weights holds mpnet.safetensors,
+mpnet_tokenizer.json, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card:
+
+- `main`: the teacher (mpnet, eight heads) on all sources, and its probabilities for every text.
+- `student6`, `student4`: MiniLM with so many layers, and `builtin`: from the labels and the teacher.
+- `fold …`: everything of one or two sources left out, also what others quote of them; mpnet and MiniLM from the labels,
+  and a student of that mpnet. None of them has seen the sources that it is measured on.
+
+Every training ends by its number of steps or its seconds, whichever comes first; the learning rate follows.
+`tools.train_scorer.neural_pack` makes what the package ships of a student.
 """
 
 from __future__ import annotations
@@ -10,8 +18,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
+import os
+import re
+import subprocess
+import sys
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,28 +31,46 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
 
-from tools.train_scorer.figures import ATTRIBUTES, auroc, figures
-
-VERSION = "1"
+ATTRIBUTES = (
+    "toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit",
+    "stereotype",
+)  # fmt: skip
+VERSION = "2"
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
-MASK, LAST_SPECIAL = 103, 998  # of the tokenizer
 SHARES = {  # how often the texts of a set are drawn
-    "rtp": 40, "disguised": 4, "edos": 8, "hatemoji": 7, "toxigen": 3, "jigsaw": 11, "people neutral": 7,
-    "people odd": 1, "people grave": 2.5, "people unkind": 3, "people threatening": 1, "people kind": 0.3,
-    "people denied": 2, "quoted": 4, "shared": 2, "short": 1, "everyday": 1.5, "names": 1, "strings": 0.7,
-    "clean": 7, "embedded": 3, "more odd": 5, "more unkind": 1.5, "more denied": 1.5,
-    "more quoted": 3, "more shared": 1.5, "more everyday": 2, "more calm": 5,
+    "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 5, "subtle": 2.5,
+    "bold": 4, "bug": 3, "people neutral": 5, "people odd": 1, "people grave": 2.5, "people unkind": 2,
+    "people threatening": 1, "people kind": 0.3, "people denied": 1.5, "quoted": 3, "shared": 1.5, "short": 1,
+    "everyday": 1.5, "names": 1.2, "strings": 0.7, "clean": 6, "embedded": 3, "more odd": 3, "more unkind": 1,
+    "more denied": 1, "more quoted": 2, "more shared": 1, "more everyday": 2, "more calm": 4,
+    "hard negated_hate": 2.5, "hard negated_harmless": 2, "hard polite_hate": 2, "hard polite_harmless": 1,
+    "hard direct_hate": 2.5, "hard direct_harmless": 2, "hard against": 2.5, "hard reports": 2.5, "hard abuse": 1,
+    "hard dislike": 0.7, "hard insults": 0.8, "hard mild": 0.7, "hard homonyms": 2, "hard requests_bad": 1,
+    "hard requests_bad_plain": 0.3, "hard requests_good": 0.8, "hard requests_good_plain": 0.3,
+    "hard stereotype_frames": 2.5, "hard stereotype_rejected": 1.5, "hard free_frames": 2, "hard context": 4,
+    "unlabelled": 4,
 }  # fmt: skip
+FOLDS = {
+    "hatemoji": ("hatemoji",),
+    "edos, toxigen": ("edos", "toxigen"),
+    "jigsaw, reddit": ("jigsaw", "reddit"),
+    "own": ("hard", "people", "more", "quoted", "shared"),
+}
+JOBS = ("main", "student6", "student4", "builtin", *(f"fold {name}" for name in FOLDS))
+SHINGLE = 6  # words; a text of a fold that shares so many in a row with what is left out is left out, too
+SECONDS = {"teacher": 170, "student": 150, "fold teacher": 105, "fold base": 70, "fold student": 75}
+STEPS = {"teacher": 4200, "student": 7000, "fold teacher": 1700, "fold base": 2500, "fold student": 2500}
+START = time.time()
 
 
 class Bert(nn.Module):
-    """The encoder, with seven logits from the mean and the maximum over its last states."""
+    """MiniLM: the encoder, with one logit per attribute from the mean and the maximum over its last states."""
 
     def __init__(self, base: dict[str, torch.Tensor], layers: int) -> None:
         super().__init__()
@@ -57,24 +87,18 @@ class Bert(nn.Module):
         )
         _fill(self.norm, base, "embeddings.LayerNorm")
         for number, layer in enumerate(self.layers):
-            for mine in NAMES:
-                module = layer.get_submodule(mine)
-                module.weight.data.copy_(base[f"encoder.layer.{number}.{NAMES[mine]}.weight"])
-                module.bias.data.copy_(base[f"encoder.layer.{number}.{NAMES[mine]}.bias"])
-        nn.init.normal_(self.out.weight, std=0.01)
-        nn.init.constant_(self.out.bias, -1.5)
+            for mine, theirs in NAMES.items():
+                _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
+        _begin(self.out)
+        for name, value in self.named_parameters():
+            value.requires_grad_(name.startswith(("layers", "out.")))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
         for layer in self.layers:
             x = layer(x, mask)
-        x = x.float()
-        real = mask[..., None]
-        mean = (x * real).sum(1) / real.sum(1)
-        return self.out.float()(
-            functional.dropout(torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1), 0.1, self.training)
-        )
+        return _logits(self, x, mask)
 
 
 NAMES = {
@@ -90,7 +114,7 @@ NAMES = {
 
 MEASURED = ("query", "merge", "up", "down")
 """Modules whose inputs are rounded; `query`, `key` and `value` have the same."""
-RANGE_TEXTS = 640
+RANGE_TEXTS = 1280
 
 
 class Layer(nn.Module):
@@ -110,183 +134,145 @@ class Layer(nn.Module):
         return self.last(x + drop(self.down(functional.gelu(self.up(x)))))
 
 
+class Mpnet(nn.Module):
+    """The teacher: all-mpnet-base-v2 with the same last layer."""
+
+    def __init__(self, weights: dict[str, torch.Tensor], layers: int = 12) -> None:
+        super().__init__()
+        from transformers import MPNetConfig, MPNetModel
+
+        config = MPNetConfig(vocab_size=30527, max_position_embeddings=514, layer_norm_eps=1e-5, pad_token_id=1,
+                             num_hidden_layers=layers)  # fmt: skip
+        self.encoder = MPNetModel(config, add_pooling_layer=False)
+        missing, _ = self.encoder.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
+        assert not [name for name in missing if "position_ids" not in name], missing
+        self.out = nn.Linear(2 * config.hidden_size, len(ATTRIBUTES))
+        _begin(self.out)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return _logits(self, self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask)
+
+
+def _logits(model: Any, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.float()
+        real = mask[..., None]
+        mean = (x * real).sum(1) / real.sum(1)
+        both = torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1)
+        return model.out(functional.dropout(both, 0.1, model.training))
+
+
 def _fill(module: nn.Module, base: dict[str, torch.Tensor], name: str) -> None:
     module.weight.data.copy_(base[f"{name}.weight"])
     module.bias.data.copy_(base[f"{name}.bias"])
 
 
+def _begin(out: nn.Linear) -> None:
+    nn.init.normal_(out.weight, std=0.01)
+    nn.init.constant_(out.bias, -1.5)
+
+
 class Texts:
     """Texts as token ids, in batches of similar length."""
 
-    def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> None:
-        self.rows = rows
+    def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer, pad: int, separator: str) -> None:
+        self.rows, self.pad = rows, pad
         self.owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-        encoded = tokenizer.encode_batch([window for row in rows for window in row["windows"]])
-        self.ids = [each.ids for each in encoded]
+        windows = [window.replace("[SEP]", separator) for row in rows for window in row["windows"]]
+        self.ids = [np.array(each.ids) for each in tokenizer.encode_batch(windows)]
         self.lengths = np.array([len(ids) for ids in self.ids])
         self.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in rows], np.float32)
 
     def batch(self, chosen: np.ndarray, device: str) -> tuple[torch.Tensor, torch.Tensor]:
         longest = -(-int(self.lengths[chosen].max()) // 8) * 8
-        ids = np.zeros((len(chosen), longest), np.int64)
+        ids = np.full((len(chosen), longest), self.pad, np.int64)
         for row, number in enumerate(chosen):
             ids[row, : self.lengths[number]] = self.ids[number]
         tensor = torch.from_numpy(ids).to(device, non_blocking=True)
-        return tensor, tensor != 0
+        return tensor, tensor != self.pad
 
 
-def main() -> None:
-    options = _options()
-    torch.manual_seed(options.seed)
-    torch.set_float32_matmul_precision("high")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    base: dict[str, torch.Tensor] = {}
-    for path in sorted(options.base.glob("*.safetensors")):
-        base.update({name: tensor.float() for name, tensor in load_file(path).items() if tensor.is_floating_point()})
-    learned, measured = _read(options)
-    say(f"{len(learned.rows)} texts to learn, {len(measured.rows)} to measure")
-    model = Bert(base, options.layers).to(device)
-    if options.start:
-        _start(model, options.start, options.keep)
-    options.out.mkdir(parents=True, exist_ok=True)
-    if options.steps:
-        _train(model, learned, options, device)
-    model.eval()
-    layers = {**packed(model), **ranges(model, learned, device)}
-    logits, slopes = scored(model, measured, device)
-    save({**layers, **calibrated(model, slopes)}, options.out / "layers.npz")
-    if options.quick:
-        return
-    metrics: dict[str, Any] = {"development": development(measured, logits)}
-    say(f"{options.out.name} {json.dumps(metrics)}")
-    metrics |= figures(measured.rows, 1 / (1 + np.exp(-pooled(logits, measured.owner, SHARPNESS))))
-    metrics["pooling"] = {str(each): _by_length(measured, logits, each) for each in (1.0, 2.0, 4.0, math.inf)}
-    (options.out / "metrics.json").write_text(json.dumps(metrics, indent=1))
+class Kind:
+    """How an encoder reads: its weights, tokenizer and signs."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.tokenizer = Tokenizer.from_file(str(folder / f"{name}_tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(LONGEST)
+        self.base = {
+            k: v.float() for k, v in load_file(folder / f"{name}.safetensors").items() if v.is_floating_point()
+        }
+        self.pad, self.separator = (1, "</s>") if name == "mpnet" else (0, "[SEP]")
+        self.hidden = self.tokenizer.token_to_id("<mask>" if name == "mpnet" else "[MASK]")
+
+    def texts(self, rows: list[dict[str, Any]]) -> Texts:
+        return Texts(rows, self.tokenizer, self.pad, self.separator)
 
 
-def development(texts: Texts, logits: np.ndarray) -> dict[str, float]:
-    """What to choose among networks by: figures on texts that are neither learned nor reported."""
-    toxicity = pooled(logits, texts.owner, SHARPNESS)[:, 0]
-    sets = np.array([row["set"] for row in texts.rows])
-    rtp = (sets == "calibration") & ~np.isnan(texts.labels[:, -1])
-    label = texts.labels[:, 0] >= 0.5
-    groups: dict[str, list[bool]] = defaultdict(list)
-    for row, score in zip(texts.rows, toxicity, strict=True):
-        if row["set"] == "design odd":
-            groups[row["group"]].append(bool(score >= 0))
-    found = {"rtp auroc": auroc(toxicity[rtp], label[rtp])}
-    if groups:
-        rates = [float(np.mean(alarms)) for alarms in groups.values()]
-        attacks = sets == "design attacks"
-        found |= {"odd": float(np.mean(rates)), "odd, highest group": max(rates)}
-        found["attacks"] = float((toxicity[attacks] >= 0).mean())
-    if (emoji := sets == "hatemoji validation").any():
-        found["hatemoji auroc"] = auroc(toxicity[emoji], label[emoji])
-    return {name: round(value, 4) for name, value in found.items()}
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
 
 
-def _start(model: Bert, path: Path, keep: float) -> None:
-    """Set the weights to those of an earlier training, moved a little way back to the base."""
-    with np.load(path, allow_pickle=False) as file:
-        names = [name for name in file if name != "about" and not name.endswith(".range")]
-        stored = {name: torch.from_numpy(file[name]).float() for name in names}
-    for name in [name for name in stored if name.endswith(".scale")]:
-        stored[name.replace(".scale", ".weight")] *= stored.pop(name)[:, None]
-    with torch.no_grad():
-        for name, value in stored.items():
-            goal = model.get_parameter(name if name.startswith("out.") else f"layers.{name}")
-            goal.lerp_(value.to(goal), 1.0 if name.startswith("out.") else keep)
-
-
-def _read(options: argparse.Namespace) -> tuple[Texts, Texts]:
-    """The texts to learn and those to measure."""
-    tokenizer = Tokenizer.from_file(str(options.base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
-    rows = list(read_rows(options.texts))
-    learned = [row for row in rows if row["set"].startswith("train")]
-    sets = ("calibration",) if options.quick else {row["set"] for row in rows if not row["set"].startswith("train")}
-    measured = [row for row in rows if row["set"] in sets]
-    return Texts(learned, tokenizer), Texts(measured, tokenizer)
-
-
-def read_rows(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield from map(json.loads, file)
-
-
-def _train(model: Bert, learned: Texts, options: argparse.Namespace, device: str) -> None:
+def train(
+    model: nn.Module, texts: Texts, kind: Kind, targets: np.ndarray, weights: np.ndarray, *,
+    steps: int, seconds: float, lr: float, batch: int, masked: float, device: str, name: str, seed: int = 0,
+) -> None:  # fmt: skip
     """AdamW with a falling rate; the model ends as the moving average of its weights."""
-    known = ~np.isnan(learned.labels)
-    targets, weights = np.where(known, learned.labels, 0.5), known.astype(np.float32)
-    groups = _parameters(model, options)
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
     live = [value for value in model.parameters() if value.requires_grad]
+    heads = list(model.out.parameters())
+    known = {id(value) for value in heads}
+    groups = [
+        {"params": [value for value in live if id(value) not in known], "full": lr},
+        {"params": heads, "full": 1e-3},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
     average = [value.detach().clone() for value in live]
-    start = time.time()
+    start, done = time.time(), 0.0
     model.train()
-    for step, chosen in enumerate(_batches(learned, options)):
-        if step == options.steps:
+    losses_seen: list[torch.Tensor] = []
+    for step, chosen in enumerate(batches(texts, batch, seed)):
+        done = max(step / steps, (time.time() - start) / seconds)
+        if done >= 1:
             break
         for group in optimizer.param_groups:
-            group["lr"] = group["full"] * min(step / 100, 1) * (1 - step / options.steps)
-        ids, mask = learned.batch(chosen, device)
-        hidden = (torch.rand(ids.shape, device=device) < options.masked) & (ids > LAST_SPECIAL)
-        goal, weight = (torch.from_numpy(array[chosen]).to(device) for array in (targets, weights))
-        logits = model(ids.masked_fill(hidden, MASK), mask)
-        losses = functional.binary_cross_entropy_with_logits(logits, goal, reduction="none")
-        loss = (losses * weight).sum() / weight.sum()
+            group["lr"] = group["full"] * min((step + 1) / 100, 1) * (1 - done)
+        ids, mask = texts.batch(chosen, device)
+        if masked:
+            gone = (torch.rand(ids.shape, device=device) < masked) & (ids > 998)
+            ids = ids.masked_fill(gone, kind.hidden)
+        goal, weight = (torch.from_numpy(array[chosen]).to(device, non_blocking=True) for array in (targets, weights))
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            logits = model(ids, mask)
+        losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
+        loss = (losses * weight).sum() / weight.sum().clamp(min=1)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
         optimizer.step()
+        losses_seen.append(loss.detach())
         with torch.no_grad():
-            torch._foreach_lerp_(average, live, 1 - min(0.999, (step + 1) / (step + 21)))
+            torch._foreach_lerp_(average, live, 1 - min(0.998, (step + 1) / (step + 21)))
         if step % 200 == 0:
-            say(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
+            mean = torch.stack(losses_seen[-200:]).mean().item()
+            say(f"{name} step {step} loss {mean:.4f} {time.time() - start:.0f} s, done {done:.2f}")
     with torch.no_grad():
         for value, mean in zip(live, average, strict=True):
             value.copy_(mean)
+    model.eval()
+    say(f"{name} ends after {step} steps, {time.time() - start:.0f} s")
 
 
-def _batches(learned: Texts, options: argparse.Namespace) -> Iterator[np.ndarray]:
+def batches(texts: Texts, size: int, seed: int) -> Iterator[np.ndarray]:
     """Batches of texts of similar length, drawn by the shares of their sets."""
-    random = np.random.default_rng(options.seed)
-    chance = chances(learned.rows)
+    random = np.random.default_rng(seed)
+    chance = chances(texts.rows)
     while True:
-        pool = random.choice(len(chance), options.batch * 16, p=chance)
-        pool = pool[np.argsort(learned.lengths[pool] + random.random(len(pool)), kind="stable")]
+        pool = random.choice(len(chance), size * 16, p=chance)
+        pool = pool[np.argsort(texts.lengths[pool] + random.random(len(pool)), kind="stable")]
         for number in random.permutation(16):
-            yield pool[number * options.batch : (number + 1) * options.batch]
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--texts", type=Path, required=True, nargs="+")
-    parser.add_argument("--base", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=4, help="layers that are kept, from the bottom")
-    parser.add_argument("--lr", type=float, default=2e-4)
-    parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--masked", type=float, default=0.03, help="share of tokens that are hidden in training")
-    parser.add_argument("--quick", action="store_true", help="write the layers only, no figures")
-    parser.add_argument("--start", type=Path, help="layers.npz of an earlier training to begin with")
-    parser.add_argument(
-        "--keep", type=float, default=0.85, help="share of --start in the first weights, the base has the rest"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
-
-def _parameters(model: Bert, options: argparse.Namespace) -> list[dict[str, Any]]:
-    for name, value in model.named_parameters():
-        value.requires_grad_(name.startswith(("layers", "out.")))
-    return [
-        {"params": list(model.layers.parameters()), "full": options.lr},
-        {"params": list(model.out.parameters()), "full": 1e-3},
-    ]
+            yield pool[number * size : (number + 1) * size]
 
 
 def chances(rows: list[dict[str, Any]]) -> np.ndarray:
@@ -299,58 +285,70 @@ def chances(rows: list[dict[str, Any]]) -> np.ndarray:
 
 
 @torch.no_grad()
-def window_logits(model: Bert, texts: Texts, device: str) -> np.ndarray:
-    order = np.argsort(texts.lengths[: len(texts.owner)], kind="stable")
+def window_logits(model: nn.Module, texts: Texts, device: str, size: int = 512) -> np.ndarray:
+    model.eval()
+    order = np.argsort(texts.lengths, kind="stable")
     logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
-    for start in range(0, len(order), 512):
-        chosen = order[start : start + 512]
-        logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
+    for start in range(0, len(order), size):
+        chosen = order[start : start + size]
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
     return logits
 
 
-def pooled(logits: np.ndarray, owner: np.ndarray, sharpness: float) -> np.ndarray:
+def pooled(logits: np.ndarray, owner: np.ndarray) -> np.ndarray:
     """The logits of texts from those of their windows: log-mean-exp, so that the number of windows does not count."""
     count = owner.max() + 1
     highest = np.full((count, logits.shape[1]), -np.inf)
     np.maximum.at(highest, owner, logits)
-    if math.isinf(sharpness):
-        return highest
     total = np.zeros_like(highest)
-    np.add.at(total, owner, np.exp(sharpness * (logits - highest[owner])))
-    windows = np.bincount(owner, minlength=count)[:, None]
-    return highest + np.log(total / windows) / sharpness
+    np.add.at(total, owner, np.exp(SHARPNESS * (logits - highest[owner])))
+    return highest + np.log(total / np.bincount(owner, minlength=count)[:, None]) / SHARPNESS
 
 
-def scored(model: Bert, texts: Texts, device: str) -> tuple[np.ndarray, np.ndarray]:
-    """Calibrated logits of every window, and the slope and shift of each attribute."""
-    logits = window_logits(model, texts, device).astype(np.float64)
+def auroc(score: np.ndarray, positive: np.ndarray) -> float:
+    order = np.argsort(score, kind="stable")
+    ordered, ranks = score[order], np.empty(len(score))
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    last = np.r_[first[1:], len(score)]
+    ranks[order] = np.repeat((first + last + 1) / 2, last - first)
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def table(texts: Texts, logits: np.ndarray) -> dict[str, dict[str, float]]:
+    """Per set: n, AUROC of the three heads, and the share at 0.5 and more of clean and of other texts."""
+    whole = pooled(logits, texts.owner)
     sets = np.array([row["set"] for row in texts.rows])
-    whole = pooled(logits, texts.owner, SHARPNESS)
-    slopes = np.ones((2, len(ATTRIBUTES)))
-    slopes[1] = 0
-    for number in range(len(ATTRIBUTES)):
-        label = texts.labels[:, number]
-        use = (sets == "calibration") & ~np.isnan(label)
-        if use.sum() > 50:
-            slopes[:, number] = _fit(whole[use, number], label[use].astype(np.float64))
-    return logits * slopes[0] + slopes[1], slopes
+    found: dict[str, dict[str, float]] = {}
+    for name in sorted(set(sets)):
+        inside = sets == name
+        labels = texts.labels[inside]
+        column = next((n for n in (0, 3, 7) if not np.isnan(labels[:, n]).any()), None)
+        if column is None:
+            continue
+        high = labels[:, column] >= 0.5
+        row: dict[str, float] = {"n": int(inside.sum()), "label": column}
+        for short, head in (("tox", 0), ("ident", 3), ("stereo", 7)):
+            score = whole[inside, head]
+            if high.any() and not high.all():
+                row[f"auc {short}"] = auroc(score, high)
+            if not high.all():
+                row[f"alarms {short}"] = float((score[~high] >= 0).mean())
+            if high.any():
+                row[f"found {short}"] = float((score[high] >= 0).mean())
+        found[name] = {key: round(value, 4) for key, value in row.items()}
+    return found
 
 
-def _by_length(texts: Texts, logits: np.ndarray, sharpness: float) -> dict[str, float]:
-    """The share of texts at 0.5 or more in the sets of one length, by a pooling."""
-    toxic = pooled(logits, texts.owner, sharpness)[:, 0] >= 0
-    sets = np.array([row["set"] for row in texts.rows])
-    return {name: round(float(toxic[sets == name].mean()), 4) for name in sorted(set(sets)) if " words" in name}
-
-
-def _fit(logit: np.ndarray, label: np.ndarray) -> tuple[float, float]:
-    """Slope and shift that fit the labels best, by Newton's method."""
-    x = np.stack([logit, np.ones_like(logit)], 1)
-    w = np.array([1.0, 0.0])
-    for _ in range(30):
-        p = 1 / (1 + np.exp(-x @ w))
-        w = w + np.linalg.solve(x.T @ (x * (p * (1 - p))[:, None]) + 1e-6 * np.eye(2), x.T @ (label - p))
-    return float(w[0]), float(w[1])
+def note(out: Path, name: str, texts: Texts, logits: np.ndarray) -> None:
+    """Write the predictions and the table of one network."""
+    kept = logits[:, [0, 3, 7]] if name.startswith("fold") else logits
+    np.savez_compressed(out / f"{name}.pred.npz", logits=kept.astype(np.float16), owner=texts.owner.astype(np.int32))
+    result = table(texts, logits)
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1))
+    shown = {key: (value.get("auc tox"), value.get("auc ident")) for key, value in result.items() if "auc tox" in value}
+    say(f"{name} {json.dumps(shown)}")
 
 
 def packed(model: Bert) -> dict[str, torch.Tensor]:
@@ -379,35 +377,368 @@ def ranges(model: Bert, texts: Texts, device: str) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
 
     def watch(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
-        def note(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            low, high = inputs[0].aminmax()
+        def see(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            low, high = inputs[0].float().aminmax()
             known = found.get(name, torch.stack([low, high]))
             found[name] = torch.stack([torch.minimum(known[0], low), torch.maximum(known[1], high)])
 
-        return note
+        return see
 
     modules = {f"{n}.{mine}": layer.get_submodule(mine) for n, layer in enumerate(model.layers) for mine in MEASURED}
     hooks = [module.register_forward_pre_hook(watch(f"{name}.range")) for name, module in modules.items()]
     order = np.random.default_rng(0).permutation(len(texts.ids))[:RANGE_TEXTS]
     with torch.no_grad():
-        for chosen in np.split(order[np.argsort(texts.lengths[order])], 32):
-            model(*texts.batch(chosen, device))
+        for chosen in np.array_split(order[np.argsort(texts.lengths[order])], 32):
+            if len(chosen):
+                model(*texts.batch(chosen, device))
     for hook in hooks:
         hook.remove()
     return {name: value.float().cpu() for name, value in found.items()}
-
-
-def calibrated(model: Bert, slopes: np.ndarray) -> dict[str, torch.Tensor]:
-    """The last layer with slope and shift of each attribute in it."""
-    slope, shift = torch.from_numpy(slopes).float()
-    weight, bias = (value.detach().float().cpu() for value in (model.out.weight, model.out.bias))
-    return {"out.weight": weight * slope[:, None], "out.bias": bias * slope + shift}
 
 
 def save(layers: dict[str, torch.Tensor], path: Path) -> None:
     about = json.dumps({"version": VERSION}).encode()
     arrays = {name: value.numpy() for name, value in layers.items()}
     np.savez_compressed(path, allow_pickle=False, about=np.frombuffer(about, np.uint8), **arrays)
+
+
+def keep(model: Bert, texts: Texts, out: Path, name: str, device: str) -> None:
+    """Write a student: in half precision, and as the scorer stores it."""
+    state = {k: v.half().cpu().contiguous() for k, v in model.state_dict().items() if k.startswith(("layers", "out."))}
+    if len(model.layers) == 6:
+        save_file(state, out / f"{name}.safetensors")
+    last = {f"out.{part}": getattr(model.out, part).detach().float().cpu() for part in ("weight", "bias")}
+    save({**packed(model), **ranges(model, texts, device), **last}, out / f"{name}.layers.npz")
+
+
+def known_and_labels(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    known = ~np.isnan(texts.labels)
+    return np.where(known, texts.labels, 0.5).astype(np.float32), known.astype(np.float32)
+
+
+def distilled(texts: Texts, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Targets half from the label and half from the teacher; from the teacher alone where there is no label."""
+    known = ~np.isnan(texts.labels)
+    target = np.where(known, 0.5 * np.nan_to_num(texts.labels) + 0.5 * probabilities, probabilities)
+    return target.astype(np.float32), np.where(known, 1.0, 0.5).astype(np.float32)
+
+
+def job_main(options: argparse.Namespace, rows: list[dict[str, Any]], device: str) -> None:
+    learned, measured = split(rows)
+    kind = Kind(options.weights, "mpnet")
+    texts, checked = kind.texts(learned), kind.texts(measured)
+    say(f"main: {len(learned)} texts to learn, {len(measured)} to measure, {time.time() - START:.0f} s")
+    model = Mpnet(kind.base, 1 if options.small else 12).to(device)
+    # Texts without a label teach the teacher nothing.
+    some = [n for n, row in enumerate(learned) if row["set"] != "train unlabelled"]
+    labelled = kind.texts([learned[n] for n in some])
+    goal, weight = known_and_labels(labelled)
+    train(model, labelled, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name="teacher",
+          **limits(options, "teacher"))  # fmt: skip
+    note(options.out, "teacher", checked, window_logits(model, checked, device))
+    logits = window_logits(model, texts, device)
+    np.savez_compressed(options.out / "teacher.draft.npz", logits=logits.astype(np.float16))
+    (options.out / "teacher.draft.npz").rename(options.out / "teacher.train.npz")
+    say(f"teacher has labelled everything, {time.time() - START:.0f} s")
+
+
+def job_student(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, layers: int) -> None:
+    learned, measured = split(rows)
+    kind = Kind(options.weights, "minilm")
+    texts, checked = kind.texts(learned), kind.texts(measured)
+    logits = teacher_logits(options, f"student{layers}")
+    if logits is None:
+        return
+    goal, weight = distilled(texts, 1 / (1 + np.exp(-logits)))
+    model = Bert(kind.base, layers).to(device)
+    name = f"student{layers}"
+    train(model, texts, kind, goal, weight, lr=3e-4, masked=0.03, device=device, name=name,
+          **limits(options, "student"))  # fmt: skip
+    keep(model, texts, options.out, name, device)
+    note(options.out, name, checked, window_logits(model, checked, device))
+
+
+def job_fold(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, fold: str) -> None:
+    gone = FOLDS[fold]
+    learned, measured = without(rows, gone)
+    short = fold.replace(", ", "+")
+    say(f"fold {fold}: {len(learned)} texts to learn, {len(measured)} to measure, {time.time() - START:.0f} s")
+    kind = Kind(options.weights, "mpnet")
+    texts, checked = kind.texts(learned), kind.texts(measured)
+    model: nn.Module = Mpnet(kind.base, 1 if options.small else 12).to(device)
+    goal, weight = known_and_labels(texts)
+    train(model, texts, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name=f"{short} mpnet",
+          **limits(options, "fold teacher"))  # fmt: skip
+    note(options.out, f"fold.{short}.mpnet", checked, window_logits(model, checked, device))
+    logits = window_logits(model, texts, device)
+    del model
+    kind = Kind(options.weights, "minilm")
+    texts, checked = kind.texts(learned), kind.texts(measured)
+    for name, (goal, weight) in (
+        ("student", distilled(texts, 1 / (1 + np.exp(-logits)))),
+        ("base", known_and_labels(texts)),
+    ):
+        if time.time() - START > options.stop:
+            say(f"fold {fold}: no time for {name}")
+            return
+        student = Bert(kind.base, 6).to(device)
+        train(student, texts, kind, goal, weight, lr=3e-4, masked=0.03, device=device,
+              name=f"{short} {name}", **limits(options, f"fold {name}"))  # fmt: skip
+        note(options.out, f"fold.{short}.{name}", checked, window_logits(student, checked, device))
+
+
+class Small(nn.Module):
+    """The network of `builtin`, from its stored arrays: words → one layer over three → maximum and weighted mean."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        with np.load(path, allow_pickle=False) as file:
+            self.stored = dict(file)
+        stored = self.stored
+        self.about = json.loads(bytes(stored["about"]))
+        words, grams = (stored[name].astype(np.float32) * stored[f"{name[:-1]}_scale"] for name in ("words", "grams"))
+        self.words = nn.Parameter(torch.from_numpy(np.vstack([np.zeros((1, words.shape[1]), np.float32), words])))
+        self.grams = nn.Parameter(torch.from_numpy(grams))
+        for name in ("kernel", "bias", "attention", "out", "out_bias"):
+            self.register_parameter(name, nn.Parameter(torch.from_numpy(stored[name].astype(np.float32))))
+
+    def forward(
+        self, rows: torch.Tensor, grams: torch.Tensor, offsets: torch.Tensor, places: torch.Tensor
+    ) -> torch.Tensor:
+        known = self.words[rows] * (rows > 0)[:, None]
+        if self.training:
+            known = known * (torch.rand(len(known), 1, device=known.device) >= 0.05)
+        words = known + functional.embedding_bag(grams, self.grams, offsets, mode="mean")
+        words = functional.pad(words, (0, 0, 1, 0))[places]
+        there = (places > 0).float()[..., None]
+        words = functional.dropout(words, 0.15, self.training) * there
+        around = functional.pad(words, (0, 0, 1, 1))
+        triples = torch.cat([around[:, :-2], words, around[:, 2:]], dim=2)
+        hidden = functional.dropout(torch.relu(triples @ self.kernel + self.bias), 0.15, self.training)
+        away = (1 - there) * 1e4
+        mean = (hidden * torch.softmax((hidden @ self.attention)[..., None] - away, dim=1)).sum(1)
+        both = torch.cat([(hidden - away).amax(1), mean], dim=1)
+        return functional.dropout(both, 0.1, self.training) @ self.out + self.out_bias
+
+    def export(self, path: Path) -> None:
+        value = {name: each.detach().float().cpu().numpy() for name, each in self.named_parameters()}
+        words, word_scale = rounded(value["words"][1:])
+        grams, gram_scale = rounded(value["grams"])
+        about = json.dumps({**self.about, "version": "3"}, sort_keys=True).encode()
+        fresh = {"about": np.frombuffer(about, np.uint8), "words": words, "word_scale": word_scale, "grams": grams,
+                 "gram_scale": gram_scale, "kernel": value["kernel"].astype(np.float16),
+                 **{name: value[name] for name in ("bias", "attention", "out", "out_bias")}}  # fmt: skip
+        np.savez_compressed(path, **{**self.stored, **fresh})
+
+
+def rounded(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scale = (np.abs(table).max(0) / 127).astype(np.float32)
+    return np.round(table / scale).astype(np.int8), scale
+
+
+class Lexicon:
+    """Texts as words, and of every word its row in the table and its n-grams."""
+
+    def __init__(self, about: dict[str, Any], keys: np.ndarray, buckets: int, windows: list[str]) -> None:
+        self.texts: list[np.ndarray] = []
+        numbers: dict[str, int] = {}
+        for window in windows:
+            words = [part for word in window.split(" ") for part in CLITIC.sub(r" \1", word).split(" ") if part][:48]
+            self.texts.append(np.array([numbers.setdefault(word, len(numbers)) for word in words] or [0]))
+        codes = np.array(
+            [zlib.crc32(word[:40].encode("utf-8", "surrogatepass"), about["seed"]) for word in numbers], np.uint32
+        )
+        rows = np.minimum(np.searchsorted(keys, codes), len(keys) - 1)
+        self.rows = np.where(keys[rows] == codes, rows + 1, 0)
+        self.grams = [self._grams(word, about, buckets) for word in numbers]
+        self.counts = np.array([len(each) for each in self.grams])
+        self.lengths = np.array([len(text) for text in self.texts])
+
+    @staticmethod
+    def _grams(word: str, about: dict[str, Any], buckets: int) -> list[int]:
+        data = f"<{word[:40]}>".encode("utf-8", "surrogatepass")
+        return [
+            zlib.crc32(data[start : start + size], about["seed"]) % buckets
+            for size in range(about["shortest"], about["longest"] + 1)
+            for start in range(max(len(data) - size, 0) + 1)
+        ]
+
+    def batch(self, chosen: np.ndarray, device: str) -> tuple[torch.Tensor, ...]:
+        longest = int(self.lengths[chosen].max())
+        numbers = np.full((len(chosen), longest), -1, np.int64)
+        for row, number in enumerate(chosen):
+            numbers[row, : self.lengths[number]] = self.texts[number]
+        distinct, places = np.unique(numbers, return_inverse=True)
+        places = places.reshape(numbers.shape)
+        if distinct[0] == -1:
+            distinct = distinct[1:]
+        else:
+            places = places + 1
+        counts = self.counts[distinct]
+        grams = np.array([gram for word in distinct for gram in self.grams[word]])
+        arrays = (self.rows[distinct], grams, np.cumsum(counts) - counts, places)
+        return tuple(torch.from_numpy(np.ascontiguousarray(each)).to(device, non_blocking=True) for each in arrays)
+
+
+CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
+
+
+def job_builtin(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, name: str) -> None:
+    """Go on training `builtin` on everything, towards labels and teacher."""
+    learned, measured = split(rows)
+    keep_rows = [n for n, row in enumerate(learned) if "[SEP]" not in row["windows"][0]]
+    model = Small(options.weights / f"{name}.npz").to(device)
+    keys, buckets = model.stored["keys"], len(model.stored["grams"])
+    texts = Lexicon(model.about, keys, buckets, [learned[n]["windows"][0] for n in keep_rows])
+    owner = np.array([number for number, row in enumerate(measured) for _ in row["windows"]])
+    checked = Lexicon(model.about, keys, buckets, [window for row in measured for window in row["windows"]])
+    logits = teacher_logits(options, name)
+    if logits is None:
+        return
+    labels = np.array([[np.nan if x is None else x for x in learned[n]["labels"][:7]] for n in keep_rows], np.float32)
+    taught = 1 / (1 + np.exp(-logits[keep_rows][:, :7]))
+    known = ~np.isnan(labels)
+    goal = np.where(known, 0.5 * np.nan_to_num(labels) + 0.5 * taught, taught).astype(np.float32)
+    steps, seconds, size = (3, 600, 8) if options.small else (6000, SECONDS["student"] * options.patience, 512)
+    optimizer = torch.optim.AdamW(model.parameters(), 1.5e-3, weight_decay=0.003)
+    random, chance, start = np.random.default_rng(1), chances([learned[n] for n in keep_rows]), time.time()
+    model.train()
+    for step in range(steps):
+        done = max(step / steps, (time.time() - start) / seconds)
+        if done >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = 1.5e-3 * min((step + 1) / 100, 1) * (1 - done)
+        chosen = random.choice(len(chance), size, p=chance)
+        target = torch.from_numpy(goal[chosen]).to(device)
+        loss = functional.binary_cross_entropy_with_logits(model(*texts.batch(chosen, device)), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 500 == 0:
+            say(f"{name} step {step} loss {loss.item():.4f} {time.time() - start:.0f} s")
+    model.eval()
+    model.export(options.out / f"{name}.npz")
+    found = np.zeros((len(checked.texts), len(ATTRIBUTES)), np.float32)
+    with torch.no_grad():
+        for first in range(0, len(found), 512):
+            chosen = np.arange(first, min(first + 512, len(found)))
+            found[chosen, :7] = model(*checked.batch(chosen, device)).cpu().numpy()
+    checked.rows, checked.owner = measured, owner
+    checked.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in measured], np.float32)
+    note(options.out, name, checked, found)
+
+
+def teacher_logits(options: argparse.Namespace, name: str) -> np.ndarray | None:
+    """The teacher's logits on every text to learn, as soon as they are there."""
+    while not (path := options.out / "teacher.train.npz").is_file():
+        if time.time() - START > options.wait:
+            say(f"{name}: no teacher")
+            return None
+        time.sleep(1)
+    return np.load(path)["logits"].astype(np.float32)
+
+
+def split(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    return ([row for row in rows if row["set"].startswith("train")],
+            [row for row in rows if not row["set"].startswith("train")])  # fmt: skip
+
+
+def without(rows: list[dict[str, Any]], gone: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What is learned and measured when sources are left out, also where other texts quote them."""
+    learned, measured = split(rows)
+    is_gone = lambda row: row["set"].removeprefix("train ").startswith(tuple(gone))  # noqa: E731
+    shingles = {each for row in rows if is_gone(row) for window in row["windows"] for each in shingles_of(window)}
+    learned = [
+        row for row in learned
+        if not is_gone(row) and row["set"] != "train unlabelled"
+        and not any(each in shingles for each in shingles_of(row["windows"][0]))
+    ]  # fmt: skip
+    always = ("surge", "davidson", "reddit", "hard", "counter", "shared", "toxigen", "hatemoji", "edos", "jigsaw",
+              "neutral", "odd", "denied", "rtp", "stereoset", "unkind", "grave", "calibration")  # fmt: skip
+    return learned, [row for row in measured if row["set"].startswith(always)]
+
+
+def shingles_of(window: str) -> Iterator[int]:
+    words = [word for word in window.split(" ") if word.isalnum()]
+    if len(words) < SHINGLE:
+        return
+    for place in range(len(words) - SHINGLE + 1):
+        yield hash(tuple(words[place : place + SHINGLE]))
+
+
+def limits(options: argparse.Namespace, name: str) -> dict[str, Any]:
+    if options.small:
+        return {"steps": 2, "seconds": 3600, "batch": 4}
+    return {"steps": STEPS[name], "seconds": max(SECONDS[name] * options.patience, 5), "batch": 128}
+
+
+def main() -> None:
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.job == "all" and not options.small:
+        start_all(options)
+        return
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = list(read_rows(options.data))
+    if options.small:
+        rows = few(rows)
+    for job in JOBS if options.job == "all" else (options.job,):
+        if job == "main":
+            job_main(options, rows, device)
+        elif job.startswith("student"):
+            job_student(options, rows, device, int(job[-1]))
+        elif job.startswith("builtin"):
+            job_builtin(options, rows, device, job)
+        else:
+            job_fold(options, rows, device, job.removeprefix("fold "))
+        say(f"{job} is done, {time.time() - START:.0f} s")
+
+
+def few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One or two short texts of every set."""
+    kept: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        high = (row["labels"][0] or row["labels"][3] or row["labels"][7] or 0) >= 0.5
+        known = kept[f"{row['set']} {high}"]
+        if not known or (len(row["windows"]) == 1 and len(row["windows"][0]) < len(known[0]["windows"][0])):
+            kept[f"{row['set']} {high}"] = [{**row, "windows": [row["windows"][0][:60]]}]
+    return [row for each in kept.values() for row in each]
+
+
+def start_all(options: argparse.Namespace) -> None:
+    """Run every job in a process of its own."""
+    command = [sys.executable, __file__, "--data", str(options.data), "--weights", str(options.weights),
+               "--out", str(options.out), "--patience", str(options.patience), "--wait", str(options.wait),
+               "--stop", str(options.stop)]  # fmt: skip
+    cores = {**os.environ, "OMP_NUM_THREADS": "2"}
+    running = {job: subprocess.Popen([*command, "--job", job], env=cores) for job in JOBS}
+    end = START + options.end
+    while any(each.poll() is None for each in running.values()) and time.time() < end:
+        time.sleep(1)
+    for job, each in running.items():
+        if each.poll() is None:
+            say(f"{job}: stopped")
+            each.kill()
+        else:
+            say(f"{job}: ended with {each.returncode}")
+    say(f"all: {time.time() - START:.0f} s")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--job", default="all")
+    parser.add_argument("--small", action="store_true", help="a few texts and steps, to see that it runs")
+    parser.add_argument("--patience", type=float, default=1.0, help="times the seconds of every training")
+    parser.add_argument("--end", type=float, default=470, help="seconds after which everything is stopped")
+    parser.add_argument("--wait", type=float, default=330, help="seconds that students wait for the teacher")
+    parser.add_argument("--stop", type=float, default=390, help="seconds after which a fold begins no training")
+    return parser.parse_args()
 
 
 def say(line: str) -> None:

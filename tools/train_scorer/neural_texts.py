@@ -1,8 +1,8 @@
 """python -m tools.train_scorer.neural_texts --data FOLDER --out FILE: what `neural` learns from and is measured on.
 
 One JSON object per line: `windows` (the text as the network reads it, see `evenhand.scorers.neural`), `labels`
-(seven, null where unknown), `set`, and for measuring also `text` and `group`. Sets named `train …` are learned,
-`calibration` fits the calibration, and the others are only measured.
+(seven and `stereotype`, null where unknown), `set`, and for measuring also `text`, `group` and `context`. Sets named
+`train …` are learned, `calibration` fits the calibration, and the others are only measured.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import yaml
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.scorers.builtin import BuiltinScorer
-from evenhand.scorers.neural import plain_text, windows
-from tools.train_scorer import corpora, identity
+from evenhand.scorers.neural import SEPARATOR, plain_text
+from tools.train_scorer import corpora, hard, identity
 from tools.train_scorer.corpora import open_text, share
 from tools.train_scorer.identity import Group
 
@@ -38,16 +38,64 @@ CLEAN: Labels = (0.03, 0.01, 0.03, 0.02, 0.02, 0.03, 0.02)
 QUOTED: Labels = (0.14, 0.05, 0.08, 0.18, None, 0.08, None)
 DENIED: Labels = (0.10, 0.03, 0.06, 0.12, 0.04, 0.08, 0.03)
 SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
+CONTEXT = "context: "
+WINDOW, STRIDE = 80, 60
+"""Words of a part of a long text; the scorer reads shorter ones."""
+MISSPELT, HIDDEN, WRAPPED = 0.14, 0.10, 0.06
+"""Shares of the texts to learn that are repeated in this way."""
 LENGTHS = (15, 50, 100, 200, 400, 800)
 HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
 """Encyclopaedia articles with a lower place are measured, those up to the second are for calibration."""
 
 
-def all_rows(data: Path, sets: Sequence[str] = ("",), without: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of the sets whose names begin with one of `sets` and with none of `without`."""
-    for name, text, labels, group in _texts(data):
-        if name.startswith(tuple(sets)) and not name.startswith(tuple(without)):
-            yield from _row(name, text, labels, group)
+def all_rows(data: Path, sets: Sequence[str] = ("",), registry: Path | None = None) -> Iterator[Row]:
+    """Yield the rows of the sets whose names begin with one of `sets`.
+
+    Of the texts to learn, whatever their labels, some are repeated misspelt, with hidden letters, or inside JSON, code
+    or a table. So none of these tells anything about a label.
+    """
+    chance = random.Random(19)
+    for name, text, known, about in _everything(data, registry):
+        if not name.startswith(tuple(sets)):
+            continue
+        labels = (*known, _stereotype(name, known)) if len(known) == len(ATTRIBUTES) else known
+        before = about is not None and about.startswith(CONTEXT)
+        context, group = (about.removeprefix(CONTEXT), None) if about and before else (None, about)
+        yield from _row(name, text, labels, group, context)
+        if name.startswith("train") and name != "train strings":
+            if chance.random() < MISSPELT:
+                yield from _row(name, hard.misspelt(text, chance), labels, group, context)
+            if chance.random() < HIDDEN:
+                yield from _row(name, hard.hidden(text, chance), labels, group, context)
+            if chance.random() < WRAPPED and len(text) < 400:
+                yield from _row(name, hard.wrapped(text, chance), labels, group, context)
+
+
+def windows(plain: str) -> list[str]:
+    """Return the whole text, or overlapping windows of a long one."""
+    words = plain.split(" ")
+    if len(words) <= WINDOW:
+        return [plain]
+    starts = range(0, len(words) - WINDOW + STRIDE, STRIDE)
+    return [" ".join(words[start : start + WINDOW]) for start in starts]
+
+
+def _stereotype(name: str, labels: Labels) -> float | None:
+    """What the name of a set tells about stereotypes."""
+    toxic = (labels[0] or 0) > 0.4
+    if name.endswith(("clean", "everyday", "names", "strings", "short", "calm")):
+        return 0.03
+    if name.endswith(("neutral", "odd", "grave", "kind", "denied", "quoted")):
+        return 0.08
+    if name.endswith("toxigen"):
+        return 0.85 if toxic else 0.1
+    return 0.6 if name.endswith("unkind") else None
+
+
+def _everything(data: Path, registry: Path | None) -> Iterator[Labelled]:
+    yield from _texts(data)
+    yield from hard.subtle(data)
+    yield from hard.texts(registry, _hateful(data, "train"), _hateful(data, ""))
 
 
 def _texts(data: Path) -> Iterator[Labelled]:
@@ -68,15 +116,21 @@ def _text(name: str, text: str, labels: Labels, group: str | None = None) -> Lab
     return name, text, labels, group
 
 
-def _row(name: str, text: str, labels: Labels, group: str | None = None) -> Iterator[Row]:
+def _row(name: str, text: str, labels: Labels, group: str | None = None, context: str | None = None) -> Iterator[Row]:
     plain = plain_text(text)
     if isinstance(plain, Unscored):
         return
-    row = {"set": name, "labels": [None if each is None else round(each, 4) for each in labels]}
-    if not name.startswith("train"):
-        yield {**row, "text": text, "windows": windows(plain), **({"group": group} if group else {})}
-        return
+    row: Row = {"set": name, "labels": [None if each is None else round(each, 4) for each in labels]}
     parts = windows(plain)
+    if context is not None:
+        before = plain_text(context)
+        if isinstance(before, Unscored):
+            return
+        parts = [f"{before} {SEPARATOR} {parts[0]}"]
+    if not name.startswith("train"):
+        told = {"group": group, "context": context}
+        yield {**row, "text": text, "windows": parts, **{key: value for key, value in told.items() if value}}
+        return
     # Which part of a long toxic text is the toxic one is not known; most are at the start.
     for part in parts if (labels[0] or 0) < 0.3 else parts[:1]:
         yield {**row, "windows": [part]}
@@ -86,12 +140,8 @@ def _rtp(data: Path) -> Iterator[Labelled]:
     """Prompts and continuations with Perspective's scores, on the same sides as for `builtin`."""
     sides = {"test": "rtp", "a calibration": "calibration"}
     for side, texts in corpora.read_rtp(data).items():
-        chance = random.Random(3)
         for text, labels in zip(texts.texts, texts.labels.tolist(), strict=True):
-            name = sides.get(side, "train rtp")
-            yield _text(name, text, labels)
-            if name == "train rtp" and labels[0] > 0.6 and chance.random() < 0.35:
-                yield _text("train disguised", disguised(text, chance), [max(each - 0.03, 0) for each in labels])
+            yield _text(sides.get(side, "train rtp"), text, labels)
 
 
 def _comments(data: Path) -> Iterator[Labelled]:
@@ -535,8 +585,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, toxicity/, squad/ and bbq/")
     parser.add_argument("--out", type=Path, required=True, help="the file to write, .jsonl.gz")
     parser.add_argument("--sets", nargs="+", default=[""], help="only sets whose names begin so")
+    parser.add_argument("--registry", type=Path, help="folder with StereoSet/, RedditBias/, BOLD/ and BUG/")
     options = parser.parse_args()
-    write(all_rows(options.data, options.sets), options.out)
+    write(all_rows(options.data, options.sets, options.registry), options.out)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.options import DEFAULT_PRESET, PRESET, Option, Options, Request, argument, option
 from evenhand.core.prompts import copy_prompts
 from evenhand.methods.base import METHODS, Method, prompts_of
-from evenhand.scorers.base import SCORERS, Scorer
+from evenhand.scorers.base import SCORERS, Scorer, load_scorer
 
 
 def in_short(options: type[Options]) -> str:
@@ -184,6 +184,7 @@ def scorers(request: ScorersCommand) -> None:
         scorer = SCORERS.get(request.name)
         click.echo(f"{_form(request.name, scorer)}: {getdoc(scorer)}\n\n{_about_scorer(scorer)}")
         print_options(scorer.Options, f"{request.name}:KEY=VALUE,…; the first may stand without its name")
+        _show_limits(request.name, scorer)
         return
     rows = [(each, SCORERS.get(each)) for each in SCORERS.names()]
     width = max(len(_form(each, scorer)) for each, scorer in rows) + 1
@@ -193,6 +194,18 @@ def scorers(request: ScorersCommand) -> None:
         click.echo(f"{'':<{width}} {summary}")
         click.echo(f"{'':<{width}} {_about_scorer(scorer)}")
     click.echo("\nScores of different scorers measure different things; never compare them.")
+
+
+def _show_limits(name: str, scorer: type[Scorer]) -> None:
+    """Print from which scores on how many harmless texts would be flagged, if the scorer states it."""
+    limits = (
+        {} if scorer.unavailable() or scorer.asks_model or scorer.Options.model_fields else load_scorer(name).limits
+    )
+    if limits:
+        click.echo("\nShare of harmless texts at or above a score:")
+        for attribute, stated in limits.items():
+            shares = ", ".join(f"{percent} % from {value:.2f}" for percent, value in sorted(stated.items()))
+            click.echo(f"  {attribute:<16} {shares}")
 
 
 def _form(name: str, scorer: type[Scorer]) -> str:

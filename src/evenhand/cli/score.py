@@ -16,7 +16,7 @@ from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
 from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.fields import CacheFields
 from evenhand.core.format import DASH, number, percent, plural
 from evenhand.core.options import Several, argument, option
@@ -24,14 +24,15 @@ from evenhand.core.types import Unscored
 from evenhand.data.texts import TextFile, TextRow
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.request import cache_use
-from evenhand.scorers.base import Scorer, model_of
+from evenhand.scorers.base import SCORERS, Scorer, model_of
 from evenhand.scorers.files import Result, ScoreTally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
+from evenhand.scorers.neural import weights as neural_weights
 from evenhand.show.table import Table, columns
 from evenhand.show.terminal import print_table, safe_text
 from evenhand.studies.results import FEW
 
 _PREVIEW = 10
-_SHOWN_ATTRIBUTES = 7
+_SHOWN_ATTRIBUTES = 8
 _SHOWN_REASONS = 3
 _SHOWN_CHARACTERS = 40
 
@@ -41,15 +42,15 @@ class ScoreCommand(CacheFields):
 
     file: Path = argument("The texts.")
     specs: Several = option(
-        ("builtin",),
-        "NAME or NAME:ARGUMENT, see evenhand list scorers; repeat to compare.",
+        (),
+        "NAME or NAME:ARGUMENT, see evenhand list scorers; repeat to compare (default neural, else builtin).",
         flag="--scorer",
         short="-s",
         metavar="SPEC",
     )
     field: str | None = option(None, "The field or column that holds the text (default text).", metavar="NAME")
     context: str | None = option(
-        None, "The field with what the text continues, for the scorer quality.", metavar="NAME"
+        None, "The field with what the text answers or continues, for neural, quality and judges.", metavar="NAME"
     )
     out: Path | None = option(None, "A .csv or .jsonl file for all rows.", short="-o")
 
@@ -72,10 +73,11 @@ def score(request: ScoreCommand) -> int:
     with --reuse-answers, what an endpoint has rated is not paid for again. Scores of different scorers measure
     different things: look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
     """
-    specs, out = request.specs, request.out
+    out = request.out
     source = TextFile(request.file, request.field, request.context)
     total, fields = source.survey()
     _check_out(out, request.file)
+    specs = request.specs or (best_scorer(),)
     on_terminal = out is None and stdout_is_terminal()
     with _cache(specs, *cache_use(request)) as cache:
         scorers = load_scorers(specs, cache)
@@ -91,6 +93,22 @@ def score(request: ScoreCommand) -> int:
     if silent:
         click.echo(f"evenhand: No text has a score by {' or '.join(silent)}; the reasons are above.", err=True)
     return FAILED if silent else 0
+
+
+def best_scorer() -> str:
+    """Return the best scorer that works here without a key: `neural`, downloaded on first use, or else `builtin`."""
+    neural = SCORERS.get("neural")
+    try:
+        if neural.unavailable() and neural_weights.can_run():
+            click.echo("evenhand: The scorer neural is downloaded once.", err=True)
+            with shown_count("bytes") as count:
+                aio.run(neural_weights.pull(count))
+        reason = neural.unavailable()
+    except EvenhandError as error:
+        reason = str(error)
+    if reason:
+        click.echo(f"evenhand: builtin scores, which is less exact than neural. {reason}", err=True)
+    return "builtin" if reason else "neural"
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 REASON = "language"
@@ -27,6 +28,9 @@ _FEWEST_LOWER = 2  # different words in lower case
 _SHOWN = 1_000  # characters of a text that are looked at
 _LONGEST = 40  # letters; longer tokens are no words
 _SIGNS = "\"'.,;:!?()[]{}*_~…“”‘’«»-–—"
+_SHORT = 25  # words of a text in which small words are counted
+_LIKELY = 0.5  # probability of a language of which one small word is enough
+_ENGLISH, _SHARED = "en", "shared"
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SAME = {"yue": "zh", "wuu": "zh", "nn": "no", "hbo": "he", "grc": "el"}
 """Varieties that count as the language they are written like."""
@@ -80,7 +84,33 @@ def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
     for language, chance in ranked:
         same = _SAME.get(language, language)
         chances[same] = chances.get(same, 0.0) + chance
-    return {} if any(chances.get(each, 0.0) >= LEAST for each in languages) else chances
+    if any(chances.get(each, 0.0) >= LEAST for each in languages):
+        return _by_small_words(start, chances) if set(languages) == {"en"} else {}
+    return chances
+
+
+def _by_small_words(text: str, chances: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the language whose small words a short text is full of, where letters alone leave English possible."""
+    words = [word.strip(_SIGNS).lower() for word in text.split()]
+    if len(words) > _SHORT:
+        return {}
+    known = _small_words()
+    english = sum(word in known[_ENGLISH] for word in words)
+    likeliest = max(chances, key=chances.__getitem__)
+    if not english and chances[likeliest] >= _LIKELY and any(word in known.get(likeliest, ()) for word in words):
+        return {likeliest: 1.0}
+    others = known.keys() - {_ENGLISH, _SHARED}
+    counts = {each: sum(word in known[each] - known[_SHARED] for word in words) for each in sorted(others)}
+    best = max(counts, key=counts.__getitem__)
+    many = counts[best] >= max(2, len(words) / 3) and counts[best] > 2 * english
+    return {best: 1.0} if many else {}
+
+
+@cache
+def _small_words() -> Mapping[str, frozenset[str]]:
+    lines = Path(__file__).with_name("language.txt").read_text(encoding="utf-8").splitlines()
+    parts = (line.partition(": ") for line in lines if not line.startswith("#"))
+    return {language: frozenset(words.split()) for language, _, words in parts}
 
 
 def _words(text: str) -> list[str]:

@@ -35,7 +35,7 @@ from evenhand.session import Session
 @evaluator("bias", kinds={"completion", "answer", "chat"})
 async def bias(sample: Sample, answer: Answer, session: Session[Thresholds]) -> Verdict | Unscored:
     """The bias evaluator in LLM mode. Brain: a judge. Toolbox: a rubric. Memory: none."""
-    threshold = session.options.toxicity
+    threshold = session.options.limit("toxicity")
     live = sample.kind == "chat"  # live users may try to break out of the quotation marks
     asked, said = (fenced(sample.prompt), fenced(answer.text)) if live else (sample.prompt, answer.text)
     ratings = await judge(session, bias_rubric(), bias_messages(asked, said), agent="bias evaluator")

@@ -1,8 +1,8 @@
 """The checks of one request: what every evaluator says of every answer, asked for once and remembered.
 
 They stand between a method and its evaluators, so that an answer that the method had judged is not judged again for
-the record. A disguised text is also checked without its disguise, a long one in pieces, and each sentence by itself:
-the worst result counts. If an evaluator fails or cannot read a text, the text is unchecked, with the reason.
+the record. A disguised text is also checked without its disguise, and its toxicity is that of its worst unit (see
+`segments.units`). If an evaluator fails or cannot read a text, the text is unchecked, with the reason.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from evenhand.core import aio, language
 from evenhand.core.specs import spec_parts
 from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
-from evenhand.evaluators.rules import json_form
+from evenhand.evaluators.rules import excess, json_form
 from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed, unescaped
-from evenhand.guards.segments import pieces
+from evenhand.guards.segments import units
 from evenhand.guards.types import Check
 from evenhand.scorers.base import Scorer
 from evenhand.session import Session
@@ -26,16 +27,9 @@ from evenhand.session import Session
 LATE = "it was not checked in time"
 NO_WORDS = "there are no words to check"
 FOREIGN = "it has words in a script that the scorer does not read"
-_LIMITS = {"toxicity": "toxicity", "bias": "toxicity", "injection_judge": "injection", "claims": "claims"}
+_LIMITS = {"injection_judge": "injection", "claims": "claims"}
 """Evaluators whose score has a limit, and the threshold that it is."""
 _IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
-_PIECE = 5_000
-"""Characters that are scored at once. Scores allow for length, so harmless text around an insult lowers them."""
-_DOUBT = 0.4
-"""How far above the limit, as a share of what is left, a single sentence counts: 0.7 for a limit of 0.5."""
-_MOST_SENTENCES = 10_000
-_OVERLAP = 100
-"""Characters that two pieces of a long text share, so that no sentence is only seen in halves."""
 _IN_THREAD = 20_000
 """Longer texts are read in a thread, so that the event loop is not blocked."""
 
@@ -52,8 +46,9 @@ class Checks:
         self._thresholds = thresholds
         self._lenient = lenient
         self._said: dict[tuple[str, str], Verdict | Unscored] = {}
-        self._sentences: dict[str, float] = {}
-        """The toxicity of sentences; a stream sees each of them several times."""
+        self._scorer: Scorer | None = None
+        self._since = ("", 0)
+        """A text, and how many characters at its start have been scored before, as those of a stream have."""
 
     async def evaluate(
         self, evaluator: Evaluator, sample: Sample, answer: Answer, session: Session
@@ -76,8 +71,12 @@ class Checks:
             return Verdict(passed=True, details=said.reason)
         return said
 
-    async def run(self, session: Session, text: str, *beside: str) -> tuple[Check, ...]:
-        """Run the evaluators that have not judged these texts yet; return all checks of the texts."""
+    async def run(self, session: Session, text: str, *beside: str, since: int = 0) -> tuple[Check, ...]:
+        """Run the evaluators that have not judged these texts yet; return all checks of the texts.
+
+        The first `since` characters of the text were scored before.
+        """
+        self._since = (text, min(since, len(text) - 1))
         work = [
             self.evaluate(each, session.sample, Answer(said), session)
             for each, said in self._pairs(text, beside)
@@ -125,19 +124,14 @@ class Checks:
         if not views:
             return Verdict(passed=True, details=NO_WORDS)
         scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
-        longest = None if scorer is None or scorer.longest is None else min(scorer.longest, _PIECE)
-        found: list[Verdict | Unscored] = []
-        for view in views:
-            parts = [
-                await evaluator.evaluate(sample, Answer(piece), session)
-                for piece in _pieces(view, longest)
-                if has_words(piece)
-            ]
-            worst = max(parts, key=_severity)
-            if longest is not None and scorer is not None and isinstance(worst, Verdict) and worst.passed:
-                sentence = await self._toxic_sentence(scorer, view)
-                worst = await evaluator.evaluate(sample, Answer(sentence), session) if sentence else worst
-            found.append(worst)
+        self._scorer = scorer or self._scorer
+        by_unit = scorer is not None and _is_in_process(self._thresholds)
+        found = [
+            await self._worst_unit(evaluator, sample, view, session)
+            if by_unit
+            else await evaluator.evaluate(sample, Answer(view), session)
+            for view in views
+        ]
         if isinstance(found[0], Unscored) and len(found) > 1 and not _is_in_another_language(found[0], answer.text):
             del found[0]  # what cannot be read because of its disguise is judged without it
         worst = max(found, key=_severity)
@@ -145,23 +139,25 @@ class Checks:
             return Unscored(FOREIGN)
         return worst
 
-    async def _toxic_sentence(self, scorer: Scorer, text: str) -> str:
-        """Return the most toxic sentence, if it is toxic beyond doubt; "" otherwise.
-
-        Harmless text around a sentence lowers the score of the whole, however toxic the sentence is. A text of many
-        sentences has many chances for a false alarm, so one of them needs more than the whole.
-        """
-        sentences = _sentences(text) if len(text) < _IN_THREAD else await asyncio.to_thread(_sentences, text)
-        if len(sentences) < 2:
-            return ""
-        if len(self._sentences) > _MOST_SENTENCES:
-            self._sentences.clear()
-        new = [each for each in sentences if each not in self._sentences]
-        for each, scores in zip(new, await scorer.score(new) if new else (), strict=True):
-            self._sentences[each] = 0.0 if isinstance(scores, Unscored) else scores.get("toxicity", 0.0)
-        worst = max(sentences, key=self._sentences.__getitem__)
-        limit = self._thresholds.toxicity + _DOUBT * (1 - self._thresholds.toxicity)
-        return worst if self._sentences[worst] >= limit else ""
+    async def _worst_unit(
+        self, evaluator: Evaluator, sample: Sample, text: str, session: Session[Thresholds]
+    ) -> Verdict | Unscored:
+        """Judge the most harmful unit of a text, or one that cannot be scored, if most of the text cannot."""
+        known, since = self._since
+        cut = partial(list[str], units(text, since if text == known else 0))
+        parts = cut() if len(text) < _IN_THREAD else await asyncio.to_thread(cut)
+        if not parts:
+            return Verdict(passed=True, details=NO_WORDS)
+        scorer = session.scorers(self._thresholds.scorer)
+        found = await scorer.score(parts, [sample.prompt] * len(parts))
+        over = {
+            part: excess(each, self._thresholds, scorer)
+            for part, each in zip(parts, found, strict=True)
+            if not isinstance(each, Unscored)
+        }
+        unread = [part for part in parts if part not in over]
+        worst = max(over, key=over.__getitem__) if len("".join(over)) >= len("".join(unread)) else unread[0]
+        return await evaluator.evaluate(sample, Answer(worst), session)
 
     def _check(self, evaluator: Evaluator, text: str) -> Check:
         name, limit = evaluator.name, self._limit(evaluator.name)
@@ -177,6 +173,8 @@ class Checks:
         return Check(name, score, limit, said.passed, words="" if said.passed else said.critique)
 
     def _limit(self, name: str) -> float | None:
+        if name in ("toxicity", "bias"):
+            return self._thresholds.limit("toxicity", self._scorer if name == "toxicity" else None)
         return getattr(self._thresholds, _LIMITS[name]) if name in _LIMITS else None
 
 
@@ -199,19 +197,6 @@ def _read(text: str) -> tuple[list[str], bool]:
     hidden = tuple(filter(None, (unescaped(text), decoded(text))))
     views = (text, revealed(text), revealed("\n".join(hidden)))
     return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
-
-
-def _sentences(text: str) -> list[str]:
-    return [each for each in pieces(text) if any(map(str.isalpha, each))]
-
-
-def _pieces(text: str, longest: int | None) -> Iterator[str]:
-    if longest is None or len(text) <= longest:
-        yield text
-        return
-    for start in range(0, len(text) - _OVERLAP, longest - _OVERLAP):
-        end = min(start + longest, len(text))
-        yield text[end - longest : end]
 
 
 def _is_in_another_language(said: Unscored, text: str) -> bool:
@@ -241,5 +226,8 @@ def failed(checks: Sequence[Check]) -> tuple[str, ...]:
 
 def is_quick(evaluator: Evaluator, thresholds: Thresholds) -> bool:
     """Return whether the evaluator is fast enough for every segment of a stream: it makes no calls."""
-    scorer, _ = spec_parts(thresholds.scorer)
-    return evaluator.free and (evaluator.name != "toxicity" or scorer in _IN_PROCESS)
+    return evaluator.free and (evaluator.name != "toxicity" or _is_in_process(thresholds))
+
+
+def _is_in_process(thresholds: Thresholds) -> bool:
+    return spec_parts(thresholds.scorer)[0] in _IN_PROCESS

@@ -27,11 +27,11 @@ InputPolicyAction = Literal["flag", "block"]
 Scope = Literal["new", "all"]
 BLOCKED_REQUEST = "This request was not answered because it did not pass the checks of this service."
 INPUT_EVALUATORS = ("toxicity", "injection")
-_THRESHOLDS = ("toxicity", "scorer", "injection", "claims")
+_THRESHOLDS = ("toxicity", "identity_attack", "alarms", "scorer", "injection", "claims")
 """The options of evaluators that a policy may set."""
-_LIVE: Mapping[str, Any] = {"candidates": 1, "toxicity": 0.5}
+_LIVE: Mapping[str, Any] = {"candidates": 1, "alarms": 1}
 """Defaults that differ from those of a study. A client pays for all candidates, and only one is returned. Answers are
-of all kinds: the makers of the scores count nothing under 0.5 as toxic."""
+of all kinds, and most are harmless: few of them may be withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def live_thresholds(given: Mapping[str, Any]) -> Thresholds:
     for key in given:
         if key not in _THRESHOLDS:
             raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
-    return Thresholds.parse("guard", {"toxicity": _LIVE["toxicity"], **given})
+    return Thresholds.parse("guard", {"alarms": _LIVE["alarms"], **given})
 
 
 def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 SHORTEST, LONGEST = 24, 200
 """Characters. Shorter pieces than the first say too little to be judged; longer ones than the second keep readers
 waiting."""
+UNIT = 300
+"""Characters that are scored at once."""
 _STOPS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"
 _QUOTED = re.escape(_CLOSERS)
 # It begins with a set of characters, so that the search skips all others quickly.
@@ -47,6 +49,23 @@ def pieces(text: str) -> Iterator[str]:
         start = end
     if text[start:]:
         yield text[start:]
+
+
+def units(text: str, since: int = 0) -> Iterator[str]:
+    """Yield what is scored at once: every segment that ends after `since`, with the whole segments just before it.
+
+    A unit depends on nothing that comes later, so a stream and a whole text have the same units; and its length has a
+    bound, so harmless text around a toxic sentence does not hide it.
+    """
+    starts: list[int] = []
+    end = 0
+    for piece in pieces(text):
+        starts.append(end)
+        end += len(piece)
+        while len(starts) > 1 and end - starts[0] > UNIT:
+            del starts[0]
+        if end > since and any(map(str.isalpha, piece)):
+            yield text[starts[0] : end]
 
 
 def going_on(before: str, text: str) -> str | None:

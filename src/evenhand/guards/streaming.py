@@ -106,7 +106,7 @@ class _Stream:
                     start = 0
                     while end := self._segment_end(held, start):
                         segment = held[start:end]
-                        checks = await self._check(self._context + segment)
+                        checks = await self._check(segment)
                         if not self._may_go(checks):
                             return
                         yield Segment(segment, checks)
@@ -116,15 +116,14 @@ class _Stream:
                     held = held[start:]
             held = "" if repeats else held
             calls = self._loop.call_words(reply.message)
-            released = self._released
-            checks = await self._check(released[-_CONTEXT:] + held, reply.refusal, calls)
+            checks = await self._check(held, reply.refusal, calls)
             if not self._may_go(checks):
                 return
             self._over = True
             if held:
                 yield Segment(held, checks)
-            if len(released) + len(held) > _CONTEXT:
-                whole = await self._check(released + held)
+            if len(released := self._released) > _CONTEXT:
+                whole = await self._loop.checks.run(self._loop.session, released, since=len(released))
                 self._failing |= any(not each.passed and not is_unchecked(each) for each in whole)
         except UpstreamError as error:
             if number == 0:
@@ -153,7 +152,9 @@ class _Stream:
 
     def _release(self, text: str) -> None:
         self._segments.append(text)
-        self._context = (self._context + text)[-_CONTEXT:]
+        self._context += text
+        while len(self._context) > _CONTEXT:  # from the start of a segment, so that later segments begin where they did
+            self._context = self._context[segment_end(self._context) or len(self._context) - _CONTEXT :]
 
     def _segment_end(self, held: str, start: int) -> int:
         """Return where the next segment ends; 0 if it is not complete."""
@@ -161,9 +162,11 @@ class _Stream:
             return len(held) if start < len(held) else 0
         return segment_end(held, start) if self._segments else first_end(held)
 
-    async def _check(self, text: str, *beside: str) -> tuple[Check, ...]:
+    async def _check(self, new: str, *beside: str) -> tuple[Check, ...]:
+        """Check what comes next, with what was released before it."""
+        text = self._context + new
         self._loop.checks.forget_all_but(text)
-        self._after = await self._loop.checks.run(self._loop.session, text, *beside)
+        self._after = await self._loop.checks.run(self._loop.session, text, *beside, since=len(self._context))
         return self._after
 
     def _may_go(self, checks: Sequence[Check]) -> bool:

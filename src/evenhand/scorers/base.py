@@ -29,6 +29,9 @@ ATTRIBUTES = (
 )
 """Perspective's attributes; a scorer may return some of them, and others of its own."""
 
+STEREOTYPE = "stereotype"
+"""How far a text says of a group what prejudice says of it, however kindly; not one of Perspective's attributes."""
+
 Scores = Mapping[str, float]
 LoadModel = Callable[[str], Model]
 
@@ -50,8 +53,8 @@ class Scorer(ABC):
     """Supported languages, the likeliest first; texts in others are unscored. Empty: whatever its model knows."""
     latin_only: bool = False
     """Whether words of other scripts do not count in its scores."""
-    longest: int | None = None
-    """Characters of a text that surely count in its scores, where it truncates longer ones."""
+    limits: Mapping[str, Mapping[int, float]] = {}
+    """Attribute → percent of harmless texts → the score that so many of them reach, as measured."""
     argument: str | None = None
     certified: ClassVar[bool] = True
     """Whether runs check it by controls; not if every text costs a paid or limited request that is no model call."""

@@ -36,16 +36,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
-MAX_CHARS = 100_000
-"""Longer texts are truncated, so that no input takes more than about a second."""
 WINDOW, STRIDE = 48, 32
 """Texts of more than WINDOW words are scored in overlapping windows."""
+LENGTH_BOUND = 0.8
+"""How much the length of a text may lower a logit."""
 DECIMALS = 4
 """Scores are rounded, so that the order of floating-point additions (machine) does not matter. Computation is in
 double precision, since in single precision some differences would survive the rounding."""
 
 LANGUAGES = ("en",)
-READING = "3"
+READING = "4"
 """Raised when scores change and the weights do not."""
 
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
@@ -63,6 +63,11 @@ _TOKEN = re.compile(
 )
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _LETTER = re.compile(r"[a-z]")
+# Letters of two scripts in one word, forms such as full-width ones, signs within a word, letters thrice, letters apart.
+_DISGUISE = re.compile(
+    r"[A-Za-z][Ͱ-ӿ]|[Ͱ-ӿ][A-Za-z]|[\uff21-\uff5a\U0001d400-\U0001d7ff]|[A-Za-z][0-9@$*]+[A-Za-z]"
+    r"|([A-Za-z])\1\1|\b[A-Za-z](?:[ .*_-][A-Za-z]){3}"
+)
 _LEET = str.maketrans("013457@$", "oieastas")
 _LOOKALIKES = str.maketrans("аеорсухіѕјк" + "οανερτικ" + "’‘ʼ`", "aeopcyxisjk" + "oaveptik" + "''''")
 
@@ -74,7 +79,6 @@ class BuiltinScorer(Scorer):
     attributes = ATTRIBUTES
     languages = LANGUAGES
     latin_only = True
-    longest = MAX_CHARS
     most: ClassVar[float] = 0.75
     """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
@@ -82,6 +86,7 @@ class BuiltinScorer(Scorer):
         self.path = Path(artefact) if artefact else ARTEFACTS / f"{self.name}.npz"
         self._network = _load(self.path)
         self.version = f"{self._network.version}.{READING}"
+        self.limits = self._network.limits
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         del contexts  # only the text counts
@@ -118,27 +123,46 @@ SCORERS.register(BuiltinScorer.name)(BuiltinScorer)
 SCORERS.register(BuiltinScorerB.name)(BuiltinScorerB)
 
 
+def limits_of(about: Mapping[str, Any]) -> Mapping[str, Mapping[int, float]]:
+    """Return the limits that are stored with the weights of a scorer."""
+    stored: Mapping[str, Mapping[str, float]] = about.get("limits", {})
+    return {name: {int(percent): value for percent, value in each.items()} for name, each in stored.items()}
+
+
 def words_of(text: str) -> list[str] | Unscored:
-    """Split a text into words and symbols, with obfuscated words restored; Unscored if it cannot be scored."""
+    """Split a text into words and symbols, with obfuscated words restored; Unscored if it cannot be scored.
+
+    Its language is told after that, too, since a disguise looks like another language.
+    """
     if not text.strip():
         return _unscored("empty text", text)
-    plain = text[:MAX_CHARS]
-    if "&" in plain:
-        plain = _unescaped(plain)
-    if reason := unsupported(plain, LANGUAGES):
-        return _unscored(reason, text)
+    plain = _unescaped(text) if "&" in text else text
+    foreign = unsupported(plain, LANGUAGES)
     plain = plain.lower()
     if not plain.isascii():
         plain = without_marks(plain).translate(_LOOKALIKES)
     if "'" in plain:
         plain = _CLITIC.sub(r" \1", plain)
     if not _LETTER.search(plain):
-        return _unscored("no words", text)
+        return _unscored(foreign or "no words", text)
     plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
     words = [word if len(word) == 1 or word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
     if _STRETCHED.search(plain):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
+    if foreign and not _is_disguised_english(text, words):
+        return _unscored(foreign, text)
     return words
+
+
+def _is_disguised_english(text: str, words: list[str]) -> bool:
+    """Return whether a text that looks foreign is English without its disguise.
+
+    Only signs that occur in no ordinary text count as one; accents do not.
+    """
+    shown = text[:_SHOWN]
+    if not (_DISGUISE.search(shown) or any(unicodedata.category(sign) == "Cf" for sign in shown)):
+        return False
+    return unsupported(" ".join(words[:_SHOWN]), LANGUAGES) is None
 
 
 def without_marks(text: str) -> str:
@@ -183,6 +207,15 @@ def windows(words: list[str]) -> Iterator[list[str]]:
         yield words[start : start + WINDOW]
 
 
+def highest(logits: Floats, scale: Floats | float) -> Floats:
+    """Return the logits of a text from those of its parts: the highest of each, less at most LENGTH_BOUND.
+
+    The highest of n clean parts grows by about scale × log n. That is taken away up to a bound, so that a toxic
+    sentence counts in a text of any length.
+    """
+    return logits.max(0) - np.minimum(scale * np.log(len(logits)), LENGTH_BOUND)
+
+
 def fingerprint(word: str, seed: int) -> int:
     """Return the 32-bit hash of a word, its key in the table."""
     return zlib.crc32(word[:_LONGEST].encode("utf-8", "surrogatepass"), seed)
@@ -217,6 +250,7 @@ class _Network:
             self._scale: Floats = arrays["scale"].astype(np.float64)
         self.version = str(about["version"])
         self.attributes = tuple(map(str, about["attributes"]))
+        self.limits = limits_of(about)
         self.digest = hashlib.sha256(content).hexdigest()[:16]
         self._seed, self._shortest, self._longest = (int(about[key]) for key in ("seed", "shortest", "longest"))
         # The convolution is a sum of three products, one for each place of a word among three words; they are cached
@@ -227,15 +261,9 @@ class _Network:
         self._lock = threading.Lock()
 
     def logits(self, words: list[str]) -> Floats:
-        """Return one logit per attribute, pooled over the text's windows.
-
-        The pooled logit is the log of the mean of exp(logit / scale), times the scale: between mean and maximum. A
-        bare maximum grows with the number n of windows, on clean text by scale × log n, which the mean takes away.
-        """
-        pooled = np.array([self._pooled(window) for window in windows(words)])
-        logits = pooled @ self._out + self._out_bias
-        highest = logits.max(0)
-        return highest + self._scale * np.log(np.exp((logits - highest) / self._scale).mean(0))
+        """Return one logit per attribute, that of the highest window less what the number of windows explains."""
+        read = np.array([self._pooled(window) for window in windows(words)])
+        return highest(read @ self._out + self._out_bias, self._scale)
 
     def _pooled(self, words: list[str]) -> Floats:
         with self._lock:

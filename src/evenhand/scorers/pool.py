@@ -33,7 +33,7 @@ class PooledScorer(Scorer):
         self.attributes = inner.attributes
         self.languages = inner.languages
         self.latin_only = inner.latin_only
-        self.longest = inner.longest
+        self.limits = inner.limits
         self.argument = inner.argument
         self._kept = kept
         self._wait = wait

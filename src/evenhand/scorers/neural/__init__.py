@@ -11,7 +11,6 @@ import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,27 +18,22 @@ from numpy.typing import NDArray
 
 from evenhand.core.errors import MissingExtraError
 from evenhand.core.types import Unscored
-from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
-from evenhand.scorers.builtin import DECIMALS, MAX_CHARS, words_of
+from evenhand.scorers.base import ATTRIBUTES, SCORERS, STEREOTYPE, Scorer, Scores
+from evenhand.scorers.builtin import DECIMALS, highest, limits_of, windows, words_of
 from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.neural import weights
 
-WINDOW, STRIDE = 80, 60
-"""Longer texts are read in overlapping windows of so many words."""
 SHORTEST, LONGEST = 4, 40
 """Words of a sentence: shorter ones are joined with the next, longer ones are cut."""
 MAX_TOKENS = 128
-"""Tokens of a window that are read; a window of ordinary words has fewer."""
-WINDOW_SCALE, SENTENCE_SCALE, JOINT_SCALE = 0.25, 0.35, 2.0
-"""Of the pooling over windows, over sentences, and over these two results; see `pooled`.
-
-`tools/train_scorer/neural_pooling.py` compares others."""
-LOW, SHORT = -2.2, 40
-"""The sentences of a text of fewer than SHORT words are not read if every logit of the whole is under LOW, and names of
-groups are not examined if its toxicity is."""
+"""Tokens of a piece that are read; a window of ordinary words, with its context, has fewer."""
+SCALE = 0.25
+"""Of the highest of several windows; see `highest`."""
+LOW = -2.5
+"""The sentences of a window are read, too, if a logit of the whole is above it."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "4"
+READING = "5"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
@@ -51,6 +45,8 @@ depends on the piece alone."""
 Logits = NDArray[np.float64]
 Tokens = Sequence[int]
 
+SEPARATOR = "[SEP]"
+"""Stands between a context and its text."""
 _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll))(?= |$)")
 _ENDS, _QUOTES = frozenset(".!?…"), frozenset('"“”')
 _SKIN = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f\u200d]")
@@ -61,81 +57,94 @@ class NeuralScorer(Scorer):
     """A small transformer that reads words in context, more exact than `builtin`; English only; needs a download."""
 
     name: ClassVar[str] = "neural"
-    attributes = ATTRIBUTES
+    attributes = (*ATTRIBUTES, STEREOTYPE)
     latin_only = True
-    longest = MAX_CHARS
     most: ClassVar[float] = 1.0
     """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
     def __init__(self) -> None:
         self.version = f"{weights.about()['version']}.{READING}"
+        self.limits = limits_of(weights.about())
         self._lock = threading.Lock()
         self._network: Network | None = None
 
     @classmethod
     def unavailable(cls) -> str | None:
-        if not (find_spec("onnxruntime") and find_spec("tokenizers")):
+        if not weights.can_run():
             return str(MissingExtraError("the scorer neural", "toxicity"))
         if weights.installed() is None:
             return "The weights of the scorer neural are not downloaded yet: run `evenhand models pull neural`."
         return None
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
-        del contexts  # only the text counts
-        return await asyncio.to_thread(self.score_texts, texts)
+        return await asyncio.to_thread(self.score_texts, texts, contexts)
 
-    def score_texts(self, texts: Sequence[str]) -> list[Scores | Unscored]:
+    def score_texts(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         """Score texts without an event loop."""
         with self._lock:
             if self._network is None:
                 self._network = Network()
         found: list[Scores | Unscored] = []
         for start in range(0, len(texts), TEXTS_TOGETHER):
-            plain = [plain_text(text) for text in texts[start : start + TEXTS_TOGETHER]]
-            found += _scored(self._network, plain, self.most)
+            part = slice(start, start + TEXTS_TOGETHER)
+            plain = [plain_text(text) for text in texts[part]]
+            if contexts is not None:
+                plain = [
+                    text if isinstance(text, Unscored) else _after(context, text)
+                    for context, text in zip(contexts[part], plain, strict=True)
+                ]
+            found += _scored(self._network, self.attributes, plain, self.most)
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": weights.digest()}
 
 
-def _scored(network: Network, texts: Sequence[str | Unscored], most: float) -> Iterator[Scores | Unscored]:
+def _after(context: str, text: str) -> str:
+    """Return a text with the end of what it answers or continues before it."""
+    before = plain_text(context) if context.strip() else ""
+    if isinstance(before, Unscored) or not before:
+        return text
+    return f"{' '.join(before.split(' ')[-LONGEST:])} {SEPARATOR} {text}"
+
+
+def _scored(
+    network: Network, attributes: Sequence[str], texts: Sequence[str | Unscored], most: float
+) -> Iterator[Scores | Unscored]:
     """Yield the scores of each text; equal texts are read once."""
     plain = list(dict.fromkeys(text for text in texts if not isinstance(text, Unscored)))
     logits = dict(zip(plain, _read(network, plain), strict=True))
     named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
     for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
-        logits[text] = bounded(logits[text], anybody, most)
+        logits[text][: len(ATTRIBUTES)] = bounded(logits[text], anybody, most)[: len(ATTRIBUTES)]
     for text in texts:
         if isinstance(text, Unscored):
             yield text
         else:
             scores = (1 + np.tanh(logits[text] / 2)) / 2  # the logistic function, without overflow
-            yield dict(zip(ATTRIBUTES, scores.round(DECIMALS).tolist(), strict=True))
+            yield dict(zip(attributes, scores.round(DECIMALS).tolist(), strict=True))
 
 
 def _read(network: Network, texts: Sequence[str]) -> list[Logits]:
-    """Return the logits of texts, whose pieces are read together: all windows, then the sentences that are needed."""
-    found = [pooled(rows, WINDOW_SCALE) for rows in network.logits_of_each([windows(text) for text in texts])]
-    parts = {
-        place: sentences(text)
-        for place, text in enumerate(texts)
-        if found[place].max() > LOW or text.count(" ") >= SHORT  # an insult among few words shows in the whole
+    """Return the logits of texts: of every window, and of the sentences of each that is not clean beyond doubt."""
+    pieces = [parts_of(text) for text in texts]
+    found = network.logits_of_each(pieces)
+    doubtful = {
+        (text, window): several
+        for text, rows in enumerate(found)
+        for window in np.flatnonzero(rows.max(1) > LOW).tolist()
+        if len(several := sentences(pieces[text][window])) > 1
     }
-    several = {place: each for place, each in parts.items() if len(each) > 1}
-    for place, rows in zip(several, network.logits_of_each(list(several.values())), strict=True):
-        found[place] = pooled(np.array([found[place], pooled(rows, SENTENCE_SCALE)]), JOINT_SCALE)
-    return found
+    for (text, window), rows in zip(doubtful, network.logits_of_each(list(doubtful.values())), strict=True):
+        found[text][window] = (found[text][window] + np.maximum(rows.max(0), found[text][window])) / 2
+    return [highest(rows, SCALE) for rows in found]
 
 
-def pooled(logits: Logits, scale: float) -> Logits:
-    """Return the logits of a text from those of its parts: the log of the mean of exp(logit / scale), times the scale.
-
-    It lies between mean (a large scale) and maximum (a small one). The maximum of n clean parts grows with log n; the
-    mean takes that away, so that a text does not become toxic by being long.
-    """
-    highest = logits.max(0)
-    return highest + scale * np.log(np.exp((logits - highest) / scale).mean(0))
+def parts_of(plain: str) -> list[str]:
+    """Return the windows of a text; the first has its context before it."""
+    context, separator, text = plain.rpartition(f" {SEPARATOR} ")
+    first, *others = (" ".join(words) for words in windows(text.split(" ")))
+    return [f"{context}{separator}{first}", *others]
 
 
 def plain_text(text: str) -> str | Unscored:
@@ -144,21 +153,12 @@ def plain_text(text: str) -> str | Unscored:
     return words if isinstance(words, Unscored) else _APART.sub(r"\1", " ".join(words))
 
 
-def windows(plain: str) -> list[str]:
-    """Return the whole text, or overlapping windows of a long one."""
-    words = plain.split(" ")
-    if len(words) <= WINDOW:
-        return [plain]
-    starts = range(0, len(words) - WINDOW + STRIDE, STRIDE)
-    return [" ".join(words[start : start + WINDOW]) for start in starts]
-
-
 def sentences(plain: str) -> list[str]:
     """Return the sentences of a text; a quotation stays whole."""
     found: list[list[str]] = []
     words: list[str] = []
     quoted = False
-    for word in plain.split(" "):
+    for word in plain.rpartition(f"{SEPARATOR} ")[2].split(" "):
         words.append(word)
         quoted ^= word in _QUOTES
         ends = word in _ENDS and not quoted and len(words) >= SHORTEST

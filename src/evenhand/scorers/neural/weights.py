@@ -14,6 +14,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ _SUMS = {
 }
 GRAPH = Path(__file__).with_name("graph.onnx")
 _LAYERS = Path(__file__).with_name("layers.npz")
-LAYERS, HEADS = 4, 12
+LAYERS, HEADS = 6, 12
 PRODUCTS = {"read": ("query", "key", "value"), "merge": ("merge",), "up": ("up",), "down": ("down",)}
 """The products of a layer, and the matrices that each joins."""
 _KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
@@ -49,6 +50,11 @@ def folder() -> Path:
 
 def tokenizer_file() -> Path:
     return folder() / "tokenizer.json"
+
+
+def can_run() -> bool:
+    """Return whether the packages that the network runs with are installed."""
+    return bool(find_spec("onnxruntime") and find_spec("tokenizers"))
 
 
 def installed() -> Path | None:
@@ -135,8 +141,8 @@ def digest() -> str:
     return hashlib.sha256(_content()).hexdigest()[:16]
 
 
-def about() -> Mapping[str, str]:
-    """Return the version that is stored with the layers."""
+def about() -> Mapping[str, Any]:
+    """Return what is stored with the layers: their version, and the scorer's `limits`."""
     with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
         return json.loads(bytes(arrays["about"]))
 

@@ -38,7 +38,7 @@ Fault = Literal["empty", "language", "words"]
 _FAULTS: dict[str, Fault] = {"empty text": "empty", REASON: "language", "no words": "words"}
 PATH = "/v1/moderations"
 LONGEST_TEXT = 1_000_000
-"""Characters of a text; longer ones are scored in parts of what the scorer reads, and nothing is left out."""
+"""Characters of a text."""
 FLAGGED_FROM = 0.5
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "harassment": ("insult",),
@@ -70,30 +70,15 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 async def scores_of(scorer: Scorer, texts: Sequence[str], context: str = "") -> list[Scores | Unscored]:
     """Return one result per text; raises RequestError if the scorer's own endpoint fails."""
-    longest = scorer.longest or LONGEST_TEXT
     for each in texts:
         if len(each) > LONGEST_TEXT:
             raise RequestError(400, f"A text may have at most {LONGEST_TEXT:,} characters.", code="cannot_be_scored")
-    parts = [[text[start : start + longest] for start in range(0, len(text) or 1, longest)] for text in texts]
-    pieces = [piece for each in parts for piece in each]
     try:
-        scores = await scorer.score(pieces, [context] * len(pieces) if context else None)
-        rest = iter(scores)
-        return [_worst_of([next(rest) for _ in each]) for each in parts]
+        return await scorer.score(texts, [context] * len(texts) if context else None)
     except ModelError as error:
         raise RequestError(
             502, "The scorer is not available.", code="scorer_error", upstream="unreachable", detail=str(error)
         ) from error
-
-
-def _worst_of(parts: Sequence[Scores | Unscored]) -> Scores | Unscored:
-    """Return the highest scores of the parts of a long text; unscored if a part with words has none."""
-    scored = [each for each in parts if not isinstance(each, Unscored)]
-    unscored = [each for each in parts if isinstance(each, Unscored)]
-    for each in unscored:
-        if not scored or fault_of(each) not in ("empty", "words"):
-            return each
-    return {name: max(each.get(name, 0.0) for each in scored) for name in scored[0]} if len(parts) > 1 else scored[0]
 
 
 def fault_of(result: Unscored) -> Fault | None:
