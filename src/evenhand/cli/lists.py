@@ -198,10 +198,9 @@ def scorers(request: ScorersCommand) -> None:
 
 def _show_limits(name: str, scorer: type[Scorer]) -> None:
     """Print from which scores on how many harmless texts would be flagged, if the scorer states it."""
-    limits = (
-        {} if scorer.unavailable() or scorer.asks_model or scorer.Options.model_fields else load_scorer(name).limits
-    )
-    if limits:
+    if scorer.unavailable() or scorer.asks_model or scorer.Options.model_fields:
+        return
+    if limits := load_scorer(name).limits:
         click.echo("\nShare of harmless texts at or above a score:")
         for attribute, stated in limits.items():
             shares = ", ".join(f"{percent} % from {value:.2f}" for percent, value in sorted(stated.items()))

@@ -143,7 +143,7 @@ def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
         names: dict[str, float] = {SUPPORT if options.evidence == "proof" else RATED_SUPPORT: options.support}
         names |= {} if options.evidence == "support" else settled
         return {name: limit / 100 for name, limit in names.items()}
-    harm: dict[str, float] = {"harm": options.toxicity} if options.bias == "llm" else {}
+    harm: dict[str, float] = {"harm": options.limit("toxicity")} if options.bias == "llm" else {}
     rated = QUALITIES if options.performance and kind == "completion" else ()
     quality: float = options.quality / 100
     return {**harm, **dict.fromkeys(rated, quality)}
