@@ -1,0 +1,49 @@
+"""Published results name what made them; a page whose command would give other rows today fails until it says so."""
+
+import hashlib
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+import evenhand.judging
+from evenhand.scorers.base import load_scorer
+from evenhand.training.verifiable import VerifiableOptions
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+JUDGING = Path(evenhand.judging.__file__).parent
+AGAIN = (
+    "The numbers of docs/results/{} were made with other {}; run its command again, or say on the page what changed."
+)
+
+
+def test_the_scorers_of_a_page_are_the_present_ones():
+    for page in ("instruments.md", "scorer-card.md"):
+        text = (RESULTS / page).read_text(encoding="utf-8")
+        for name, version in re.findall(r"`(builtin|builtin_b|neural)` (2\.\d)", text):
+            assert load_scorer(name).id == f"{name}@{version}", AGAIN.format(page, "weights")
+
+
+def test_the_judges_were_shown_the_present_controls():
+    """The texts and the questions of all readings, as the models of the page saw them."""
+    shown = [*sorted((JUDGING / "controls").glob("*.yaml")), JUDGING / "odds.md", JUDGING / "against.md"]
+    digest = hashlib.sha256(b"".join(each.read_bytes() for each in shown)).hexdigest()[:16]
+
+    assert digest == "886a874b13d61676", AGAIN.format("instruments.md", "controls")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("general", 0.4), ("keep", 3.0), ("lora", 16), ("max_new_tokens", 128), ("general_tokens", 320), ("rl", None)],
+)
+def test_the_recipe_of_the_trainings_is_the_default(name: str, value: object):
+    defaults = {each.name: each.default for each in fields(VerifiableOptions) if each.default is not MISSING}
+
+    assert defaults[name] == value, AGAIN.format("verifiable.md", "defaults")
+
+
+def test_withdrawn_pages_say_so_before_anything_else():
+    for name in ("rldf", "rldf-135m", "mabrf", "stardtox"):
+        page = (RESULTS / "pages" / f"{name}.html").read_text(encoding="utf-8")
+        assert page.partition("<main>")[2].startswith('<p class="caveat"><b>Computed before judges were checked.</b>')
