@@ -29,7 +29,7 @@ MAX_TOKENS = 128
 """Tokens of a piece that are read; a window of ordinary words, with its context, has fewer."""
 SCALE = 0.25
 """Of the highest of several windows; see `highest`."""
-LOW = -2.5
+LOW = -3.0
 """The sentences of a window are read, too, if a logit of the whole is above it."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
