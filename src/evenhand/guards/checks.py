@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from evenhand.core import aio, language
@@ -31,6 +31,8 @@ _LIMITS = {"injection_judge": "injection", "claims": "claims"}
 """Evaluators whose score has a limit, and the threshold that it is."""
 _IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
 _IN_THREAD = 20_000
+_AT_ONCE = 12
+"""Units that are scored before others have their turn."""
 """Longer texts are read in a thread, so that the event loop is not blocked."""
 
 
@@ -144,12 +146,17 @@ class Checks:
     ) -> Verdict | Unscored:
         """Judge the most harmful unit of a text, or one that cannot be scored, if most of the text cannot."""
         known, since = self._since
-        cut = partial(list[str], units(text, since if text == known else 0))
-        parts = cut() if len(text) < _IN_THREAD else await asyncio.to_thread(cut)
+        # What is said again and again is scored once.
+        cut = partial(dict.fromkeys, units(text, since if text == known else 0))
+        parts = list(cut() if len(text) < _IN_THREAD else await asyncio.to_thread(cut))
         if not parts:
             return Verdict(passed=True, details=NO_WORDS)
         scorer = session.scorers(self._thresholds.scorer)
-        found = await scorer.score(parts, [sample.prompt] * len(parts))
+        found: list[Mapping[str, float] | Unscored] = []
+        for first in range(0, len(parts), _AT_ONCE):
+            some = parts[first : first + _AT_ONCE]
+            found += await scorer.score(some, [sample.prompt] * len(some))
+            await asyncio.sleep(0)  # a few at a time: a thread would wait for a busy loop after every step
         over = {
             part: excess(each, self._thresholds, scorer)
             for part, each in zip(parts, found, strict=True)
