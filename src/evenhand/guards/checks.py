@@ -31,9 +31,9 @@ _LIMITS = {"injection_judge": "injection", "claims": "claims"}
 """Evaluators whose score has a limit, and the threshold that it is."""
 _IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
 _IN_THREAD = 20_000
+"""Longer texts are read in a thread, so that the event loop is not blocked."""
 _AT_ONCE = 12
 """Units that are scored before others have their turn."""
-"""Longer texts are read in a thread, so that the event loop is not blocked."""
 
 
 class Checks:
