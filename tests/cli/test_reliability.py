@@ -42,6 +42,15 @@ def test_the_command_forecasts_and_writes_page_and_numbers(cli: Any, judge: Func
     assert numbers["flipped"][0]["texts"][1].startswith("- **")
 
 
+def test_an_endpoint_that_fails_every_call_measures_nothing(cli: Any):
+    asked = ("judges", "reliability", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+
+    result = cli(*asked, "--metric", "opinion.bias", "--probe", "length", "--limit", "1")
+
+    assert result.code == 1
+    assert "Cannot tell: nothing was measured" in result.out
+
+
 def test_a_budget_stops_it_with_the_way_to_go_on(cli: Any, judge: FunctionModel):
     result = cli("judges", "reliability", "stub/judge", "--metric", "opinion.bias", "--budget", "5calls")
 

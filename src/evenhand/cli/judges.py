@@ -272,7 +272,7 @@ def reliability(request: ReliabilityCommand) -> int:
     (neutral sentences), the style (bold words in a list), the author, whether the text is said to be the judge's own,
     and an irrelevant detail. Pairs of answers are compared in both orders; the judge's own answers are among them, and
     with --other it is told whether it prefers them more than other judges do. With --run, the pairs are the answers of
-    stored runs. Calls are cached. Exit code 1: a fault was found.
+    stored runs. Calls are cached. Exit code 1: a fault was found, or nothing could be measured.
 
     \b
     Examples:
@@ -315,7 +315,7 @@ def reliability(request: ReliabilityCommand) -> int:
         click.echo(sentence)
     reliability_page(found).write(target)
     _write_numbers(found.note(), target)
-    return int(found.has_faults)
+    return int(found.has_faults or not found.is_measured)
 
 
 @judges.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})

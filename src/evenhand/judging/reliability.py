@@ -162,12 +162,19 @@ class Reliability:
         return bool(self.faults or any(each.prefers for each in own))
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the judge gave any rating or choice that could be read."""
+        return any(each.flips.n for each in self.found)
+
+    @property
     def sentences(self) -> list[str]:
         """What to know first, each a whole sentence."""
+        unread = sum(each.unread for each in self.found)
+        if not self.is_measured:
+            return [f"Cannot tell: nothing was measured; {unread:,} ratings could not be read. Try evenhand doctor."]
         # Of pairs, their own sentences say more.
         said = [f"{each.rating}, {PROBES[each.probe]}: {fault}." for each, fault in self.faults if each.probe != ORDER]
         said += self.pairs.faults if self.pairs is not None else []
-        unread = sum(each.unread for each in self.found)
         if unread:
             said.append(f"{unread:,} ratings could not be read; these texts are left out.")
         if not said:
