@@ -60,9 +60,8 @@ def test_gae_sees_nothing_after_the_end_of_an_answer():
 def test_the_kl_is_paid_at_every_token_and_the_score_comes_at_the_last():
     logprobs, reference = torch.tensor([[-1.0, -2.0, -3.0]]), torch.tensor([[-1.5, -1.0, 0.0]])
 
-    rewards = losses.token_rewards(
-        torch.tensor([4.0]), logprobs, reference, torch.tensor([[1.0, 1.0, 0.0]]), kl_coefficient=0.1
-    )
+    mask = torch.tensor([[1.0, 1.0, 0.0]])
+    rewards = losses.with_scores(losses.kl_rewards(logprobs, reference, mask, 0.1), torch.tensor([4.0]), mask)
 
     assert rewards[0].tolist() == pytest.approx([-0.05, 0.1 + 4, 0])
 

@@ -175,6 +175,42 @@ def test_the_copy_has_the_log_probabilities_of_the_policy(policy: Any, chat: Cha
         torch.testing.assert_close(copied[at], expected[at, step], rtol=1e-4, atol=1e-4)
 
 
+def test_answers_have_the_log_probabilities_of_the_policy(policy: Any, chat: Chat):
+    found = roll_out(policy, chat, PROMPTS * 3, HERE, max_new_tokens=12, temperature=0.7)
+
+    expected, _ = logprobs_and_entropies(policy, found, HERE, 0.7)
+
+    torch.testing.assert_close(found.logprobs, expected * found.answer, rtol=1e-4, atol=1e-4)
+
+
+def test_a_small_update_of_an_adapter_reaches_the_sampler():
+    """The change of the logits by an adapter, in bfloat16, is on average the one that float32 computes."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"hidden_size": 256, "num_hidden_layers": 1, "num_key_value_heads": 4}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
+    model.model.embed_tokens.weight.data += 1.0  # inputs are alike, so that many small changes of weights add up
+    policy = models.with_adapters(model.bfloat16(), 4)
+    for name, weight in policy.named_parameters():
+        if "lora_A" in name:
+            torch.nn.init.constant_(weight, 1.0)
+        elif "lora_B" in name:
+            torch.nn.init.normal_(weight, 0, 1e-4)
+    ids = torch.randint(2, 40, (64, 6))
+    inputs = {"input_ids": ids, "attention_mask": ids * 0 + 1, "position_ids": torch.arange(6).expand(64, 6)}
+
+    def logits(dtype: str) -> Any:
+        with torch.no_grad():
+            return PolicyCopy(policy, models.Machine("cpu", dtype))(**inputs).logits[:, -1].float()
+
+    def change(dtype: str) -> Any:
+        on = logits(dtype)
+        with policy.disable_adapter():
+            return (on - logits(dtype)).flatten()
+
+    exact = change("float32")
+    assert float(exact @ change("bfloat16") / (exact @ exact)) == pytest.approx(1, abs=0.1)  # 0.5 if it is merged
+
+
 def test_transposed_gates_give_the_same_answers(policy: Any, chat: Chat):
     copy = PolicyCopy(policy, HERE)
     copy._transposes = True  # as on a GPU

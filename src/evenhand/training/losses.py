@@ -81,16 +81,26 @@ def ranking_loss(chosen: Any, rejected: Any) -> Any:
 # PPO
 
 
-def token_rewards(scores: Any, logprobs: Any, reference: Any, mask: Any, kl_coefficient: float) -> Any:
-    """Return −β·(log π − log π_ref) at every token, plus the answer's score at its last token."""
-    rewards = -kl_coefficient * (logprobs - reference) * mask
+def kl_rewards(logprobs: Any, reference: Any, mask: Any, kl_coefficient: float) -> Any:
+    """Return −β·(log π − log π_ref) at every token (the estimate k1).
+
+    As part of the returns of the tokens up to it, its policy gradient is that of −β·KL(π‖π_ref) of whole answers.
+    """
+    return -kl_coefficient * (logprobs - reference) * mask
+
+
+def with_scores(rewards: Any, scores: Any, mask: Any) -> Any:
+    """Return token rewards with each answer's score added at its last token."""
     last = mask.sum(1).long() - 1
-    rewards[torch.arange(len(rewards), device=rewards.device), last] += scores
-    return rewards
+    return rewards.index_put((torch.arange(len(rewards), device=rewards.device), last), scores, accumulate=True)
 
 
 def kl_estimates(logprobs: Any, reference: Any) -> Any:
-    """Return the estimate k3 of the KL divergence from the reference at every token: ρ − 1 − log ρ, ρ = π_ref/π."""
+    """Return ρ − 1 − log ρ with ρ = π_ref/π at every token (the estimate k3).
+
+    Its mean estimates KL(π‖π_ref), but the gradient of that mean is the gradient of KL(π_ref‖π) of the next token,
+    averaged over the prefixes that π writes. What a token changes about later prefixes is not counted.
+    """
     log_ratio = reference - logprobs
     return log_ratio.exp() - 1 - log_ratio
 
@@ -132,8 +142,8 @@ def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
     return gae(rewards, rewards * 0, mask, gamma=gamma, lam=1.0)
 
 
-# Without a critic, the baseline of an answer is sampled instead of predicted. A return is the sum of an answer's token
-# rewards; the returns of the answers to one prompt are adjacent.
+# Without a critic, the baseline of an answer is sampled instead of predicted. Returns are those of answers, or of
+# their tokens (answers × tokens); those of the answers to one prompt are adjacent.
 
 
 def unfinished_as_mean(returns: Any, ended: Any, answers: int) -> Any:
@@ -145,16 +155,16 @@ def unfinished_as_mean(returns: Any, ended: Any, answers: int) -> Any:
 
 def leave_one_out(returns: Any, answers: int) -> Any:
     """RLOO (Ahmadian et al., 2024): each return minus the mean return of the other answers to the prompt."""
-    groups = returns.view(-1, answers)
+    groups = returns.unflatten(0, (-1, answers))
     others = (groups.sum(1, keepdim=True) - groups) / (answers - 1)
-    return (groups - others).flatten()
+    return (groups - others).flatten(0, 1)
 
 
 def group_normalized(returns: Any, answers: int) -> Any:
     """GRPO (Shao et al., 2024): each return minus the mean of its group, in standard deviations of the group."""
-    groups = returns.view(-1, answers)
+    groups = returns.unflatten(0, (-1, answers))
     deviation = groups.std(1, keepdim=True) + 1e-4  # equal returns give an advantage of 0, not a division by 0
-    return ((groups - groups.mean(1, keepdim=True)) / deviation).flatten()
+    return ((groups - groups.mean(1, keepdim=True)) / deviation).flatten(0, 1)
 
 
 def over_greedy(returns: Any, greedy: Any) -> Any:

@@ -186,8 +186,15 @@ class PPOOptions(StageOptions):
         3.0, "Rewards count in SDs of the reference's and saturate at ± this many; 0: as they are.", ge=0
     )
     kl_coefficient: float = option(0.05, "β: the weight of the KL divergence from the reference.", common=True)
-    kl_in: KLPlace = option("loss", "Count the KL per token in the loss, or summed in the reward.")
+    kl_in: KLPlace = option(
+        "loss",
+        "The KL as a loss of each token (its gradient: that of KL(reference‖policy) of the next token), or as a reward "
+        "of each token and those before it (that of KL(policy‖reference) of answers, as in the paper).",
+    )
     kl_target: float | None = option(None, "Adapt the KL coefficient to this KL, in nats per token.", gt=0)
+    importance_cap: float = option(
+        0.0, "Weight tokens by their probability in training over that in sampling, up to this; 0: not.", ge=0
+    )
     clip: float = option(0.2, "ε: the clip range of probability ratios.", gt=0)
     value_clip: float = option(1.0, "Clip range of the critic's values.", gt=0)
     gamma: float = option(1.0, "Discount factor.")

@@ -3,8 +3,7 @@
 Before each step the trained weights (with LoRA, the adapter alone) are sent to all replicas. With a staleness of 0 the
 trainer then waits for the answers, which are those that it would have sampled itself. With a staleness of n the
 replicas already answer the prompts of the step that is n steps ahead, so that answers are at most n updates old when
-they are learned from. Such answers bring their log probabilities along: PPO's ratio compares with the policy that gave
-them.
+they are learned from. PPO's ratio then compares with the log probabilities with which they were sampled.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from evenhand.training import models
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.models import Machine
-from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
-from evenhand.training.stage import chunks
+from evenhand.training.rollout import Rollout, roll_out
 
 torch: Any = importlib.import_module("torch")
 
@@ -43,8 +41,6 @@ class Sampling:
 
     max_new_tokens: int
     temperature: float
-    at_once: int
-    """Answers whose log probabilities are computed at once; 0: they are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +48,6 @@ class Part:
     """The answers of one replica."""
 
     rollout: Rollout
-    logprobs: Any
-    """None if they are not needed."""
     random_state: Any
     steps: int
     """Tokens of the longest answer; the replica has drawn random numbers so often."""
@@ -64,8 +58,6 @@ class Answers:
     """The answers to the prompts of a step, on the CPU."""
 
     rollout: Rollout
-    logprobs: Any
-    """Under the policy that gave them; None if it is the present one."""
     random_state: Any
     """Of torch, as it would be after sampling them here."""
     staleness: int
@@ -104,12 +96,7 @@ class RolloutReplica:
             temperature=how.temperature,
             rows=rows,
         )
-        state, logprobs = torch.get_rng_state(), None
-        if how.at_once:
-            parts = [rollout.select(each) for each in chunks(range(len(rows)), how.at_once)]
-            found = [logprobs_and_entropies(self._policy, each, self._machine, how.temperature)[0] for each in parts]
-            logprobs = torch.cat(found).cpu()
-        return Part(rollout.to("cpu"), logprobs, state, rollout.answer.shape[1])
+        return Part(rollout.to("cpu"), torch.get_rng_state(), rollout.answer.shape[1])
 
 
 @dataclass(slots=True)
@@ -162,9 +149,8 @@ class RolloutReplicas:
         request = self._requests.pop(step)
         parts = [self._part(request, place) for place in range(len(request.promises))]
         longest = max(parts, key=lambda part: part.steps)
-        stale = step - request.version
-        rollout, logprobs = _joined(parts, [call[2] for call in request.asked], pad)
-        return Answers(rollout, logprobs if stale else None, longest.random_state, stale)
+        rollout = _joined(parts, [call[2] for call in request.asked], pad)
+        return Answers(rollout, longest.random_state, step - request.version)
 
     def _part(self, request: _Request, place: int) -> Part:
         """Wait for the answers of a replica; if it dies, another gives the same."""
@@ -207,7 +193,7 @@ def _wait_for_room(ray: Any, count: int, each: Mapping[str, float]) -> None:
         time.sleep(1.0)
 
 
-def _joined(parts: Sequence[Part], rows: Sequence[Sequence[int]], pad: int) -> tuple[Rollout, Any]:
+def _joined(parts: Sequence[Part], rows: Sequence[Sequence[int]], pad: int) -> Rollout:
     """Put the answers of all replicas in the order of the prompts, padded to the longest."""
     width = max(part.steps for part in parts)
     order = torch.tensor([row for each in rows for row in each]).argsort()
@@ -223,11 +209,11 @@ def _joined(parts: Sequence[Part], rows: Sequence[Sequence[int]], pad: int) -> t
     texts = [text for each in found for text in each.texts]
     ended = [end for each in found for end in each.ended]
     places: list[int] = order.tolist()
-    rollout = Rollout(
+    return Rollout(
         column([each.ids for each in found], pad),
         column([each.mask for each in found]),
         column([each.answer for each in found]),
         [texts[place] for place in places],
         [ended[place] for place in places],
+        column([each.logprobs for each in found]),
     )
-    return rollout, None if parts[0].logprobs is None else column([part.logprobs for part in parts])

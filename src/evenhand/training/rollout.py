@@ -38,16 +38,19 @@ class Rollout:
     texts: list[str]
     ended: list[bool]
     """Whether an answer has its end token, that is, was not truncated."""
+    logprobs: Any
+    """The log probability with which each answer token was sampled (float32, rows × answer)."""
 
     def select(self, rows: Sequence[int]) -> Rollout:
         """Return some of the answers, with the same padding."""
         texts, ended = [self.texts[i] for i in rows], [self.ended[i] for i in rows]
         rows = list(rows)
-        return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], texts, ended)
+        return Rollout(self.ids[rows], self.mask[rows], self.answer[rows], texts, ended, self.logprobs[rows])
 
     def to(self, device: str) -> Rollout:
         """Return the answers on a device."""
-        return replace(self, ids=self.ids.to(device), mask=self.mask.to(device), answer=self.answer.to(device))
+        tensors = {name: getattr(self, name).to(device) for name in ("ids", "mask", "answer", "logprobs")}
+        return replace(self, **tensors)
 
     @property
     def tokens(self) -> Any:
@@ -98,17 +101,17 @@ def roll_out(
             limits = {"max_length": chat.max_length, "max_new_tokens": max_new_tokens}
             decode = decoder(model, *start, **limits, use_graphs=team.size == 1, then=sampler)
             decode.keep(sequences)
-        tokens = _sampled(sampler, decode, sampler(logits[sequences]), max_new_tokens, machine)
+        tokens, logprobs = _sampled(sampler, decode, sampler(logits[sequences]), max_new_tokens, machine)
     if copy is not None and copy.kept:
         copy.decoding = sampler, decode
-    tokens, ids, mask = team.all_gather(len(prompts), tokens, ids[sequences], mask[sequences])
+    tokens, logprobs, ids, mask = team.all_gather(len(prompts), tokens, logprobs, ids[sequences], mask[sequences])
     is_end = torch.isin(tokens, eos_ids).long()
     answer = is_end.cumsum(1) == is_end  # true up to the first end token
     lengths = answer.sum(1).tolist()
-    tokens, answer = tokens[:, : max(lengths)], answer[:, : max(lengths)]
+    tokens, answer, logprobs = (each[:, : max(lengths)] for each in (tokens, answer, logprobs))
     texts = [chat.text(row[:n]) for row, n in zip(tokens.tolist(), lengths, strict=True)]
     ids, mask = torch.cat([ids, tokens], 1), torch.cat([mask, answer.long()], 1)
-    return Rollout(ids, mask, answer.float(), texts, is_end.any(1).tolist())
+    return Rollout(ids, mask, answer.float(), texts, is_end.any(1).tolist(), logprobs * answer)
 
 
 class _Sampler:
@@ -121,6 +124,7 @@ class _Sampler:
         self._total, self._own, self._eos_ids, self._temperature = total, own, eos_ids, temperature
         self._rows = eos_ids.new_tensor(own)
         self._running = torch.ones(len(own), dtype=torch.bool, device=eos_ids.device)
+        self._logprobs = torch.zeros(len(own), device=eos_ids.device)
         self._goes_on: Any = None
         """For each token, whether an answer goes on after it."""
         self.restart()
@@ -136,6 +140,11 @@ class _Sampler:
     def running(self) -> Any:
         """Whether an answer of the batch is not finished (bool)."""
         return self._running[: self._count]
+
+    @property
+    def logprobs(self) -> Any:
+        """The log probabilities of the latest tokens."""
+        return self._logprobs[: self._count]
 
     def __call__(self, logits: Any) -> Any:
         """Return the next tokens (answers × 1)."""
@@ -153,6 +162,7 @@ class _Sampler:
             if self._temperature != 1:
                 logits = logits.float() / self._temperature
             token = likeliest(logits, drawn)
+        self.logprobs.copy_(token_logprobs(logits, token[:, 0]))
         token = token.masked_fill(~self.running[:, None], self.pad)
         self.running.logical_and_(self._goes_on[token[:, 0]])
         return token
@@ -170,19 +180,21 @@ def likeliest(logits: Any, drawn: Any) -> Any:
     return torch.sub(logits, drawn.log_(), out=drawn).argmax(-1, keepdim=True)
 
 
-def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> Any:
-    """Return all tokens of the answers that begin with these (answers × tokens)."""
+def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> tuple[Any, Any]:
+    """Return all tokens of the answers that begin with these, and their log probabilities (answers × tokens)."""
     every, fewest = pace(machine)
     tokens = token.new_full((len(token), max_new_tokens), sampler.pad)
+    logprobs = torch.zeros(tokens.shape, device=token.device)
     answers = torch.arange(len(token), device=token.device)
     for step in range(max_new_tokens):
         tokens[:, step].index_copy_(0, answers, token[:, 0])
+        logprobs[:, step].index_copy_(0, answers, sampler.logprobs)
         if step + 1 == max_new_tokens:
             break
         if (step + 1) % every == 0:
             running = int(sampler.running.sum())
             if not machine.team.any(running > 0):
-                return tokens[:, : step + 1]
+                return tokens[:, : step + 1], logprobs[:, : step + 1]
             count = halved(len(answers), max(running, fewest))
             if count < len(answers):
                 kept = sampler.running.int().argsort(descending=True, stable=True)[:count]
@@ -190,7 +202,7 @@ def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int
                 sampler.keep(kept)
                 answers, token = answers[kept], token[kept]
         token = decode.next(token)
-    return tokens
+    return tokens, logprobs
 
 
 def pace(machine: Machine) -> tuple[int, int]:

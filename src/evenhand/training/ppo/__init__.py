@@ -13,12 +13,12 @@ One step:
  1. Take a batch of prompts and sample an answer to each from the actor's full distribution.
  2. Score the answers with `RewardModel.score`, on that scale. A truncated answer, whose end is not known, counts as
     average: it gets the mean score of the finished ones.
- 3. Token rewards r_t: the score at the last token, 0 elsewhere.
+ 3. Token rewards r_t: the score at the last token, 0 elsewhere. With `kl_in` reward, less β·(log π − log π_ref).
  4. Advantages by GAE(γ, λ) from r and the critic's values V; returns are sums of rewards. Center the advantages over
     the batch, and scale them down if their SD is above 1.
- 5. `ppo_epochs` times, in mini-batches: update the actor by max(−A·ρ, −A·clip(ρ, 1−ε, 1+ε)) with ρ = π/π_old, plus β
-    times the estimate k3 of the KL divergence from the reference, both averaged over tokens; and the critic by half its
-    squared error, with V clipped to within ± `value_clip` of V_old. Clip both gradients to norm 1; AdamW.
+ 5. `ppo_epochs` times, in mini-batches: update the actor by max(−A·ρ, −A·clip(ρ, 1−ε, 1+ε)) with ρ = π/π_old, averaged
+    over tokens, and the critic by half its squared error, with V clipped to within ± `value_clip` of V_old. With
+    `kl_in` loss, add β times the estimate k3 of the KL, averaged over tokens. Clip both gradients to norm 1; AdamW.
 The first `critic_warmup` steps update only the critic.
 
 Training ends after `epochs` passes over the prompts (the paper: one). Before every checkpoint the actor answers some
@@ -28,20 +28,23 @@ the weights are those of the checkpoint before. With `choose_by` they are those 
 The paper names PPO, the batch size (here of an update), the learning rate and one epoch. The other values are ours. So
 are these choices, without which a constant reward shortens the answers (tests/training/test_null_rewards.py):
  - λ is 1. Below 1, a critic that expects less than the reward gives the last token the largest advantage.
- - The KL is counted per token in the loss. Summed in the reward (`kl_in`), it makes short answers cheap.
+ - The KL is counted per token in the loss, whose gradient is that of KL(reference‖policy) of the next token. In the
+   reward, as the paper's objective has it, it makes short answers cheap (`losses` says which KL each form lowers).
  - Advantages are not scaled up to an SD of 1, since that turns the noise of equal rewards into learning.
  - Truncated answers count as average. A penalty would teach to be short wherever the limit is too low. Leaving them out
    would teach to be long: among the answers that end, ends are more frequent than the policy makes them, and a critic
    that starts as the reward model expects more of late tokens than of early ones, which gives ends a low advantage.
 
-Variants (`algorithm`) differ in step 4. They have no critic: the return R of an answer is the sum of its r_t, and all
-its tokens share one advantage, which is neither centered nor scaled (see `losses`):
- - `rloo`: R minus the mean R of the other answers to the prompt.
+Variants (`algorithm`) differ in step 4. They have no critic: the return R of a token is the score, plus the KL rewards
+from it on. Advantages are neither centered nor scaled (see `losses`):
+ - `rloo`: R minus the mean R of the other answers to the prompt, at the same place.
  - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
 Answers without an advantage, for example because all answers to the prompt earn the same, are left out of the update;
-the metric `informative` is the share of the others. For `rloo` and `grpo` a truncated answer has the mean return of the
-finished ones to its prompt, and so no advantage.
+the metric `informative` is the share of the others. For `rloo` and `grpo` a truncated answer has the mean score of the
+finished ones to its prompt.
+
+The sampler computes in other kernels than the trainer. The metric `sampler_mismatch` is the mean |Δ log p| of a token.
 """
 
 from __future__ import annotations
@@ -206,13 +209,14 @@ class PPOTrainer:
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
         kl_coefficient = 0.0 if o.kl_in == "loss" else self._kl_coefficient
         scores = self._assessor.scaled(rewards)
-        if o.algorithm not in GROUPED:
-            scores = losses.unfinished_as_mean(scores, torch.tensor(rollout.ended, device=mask.device), len(scores))
-        token_rewards = losses.token_rewards(scores, logprobs, reference_logprobs, mask, kl_coefficient)
-        sampled = logprobs if answers is None or answers.logprobs is None else answers.logprobs
-        experience = Experience(
-            rollout, sampled, reference_logprobs, *self._advantages(prompts, rollout, token_rewards)
-        )
+        group = o.answers_per_prompt if o.algorithm in GROUPED else len(scores)
+        scores = losses.unfinished_as_mean(scores, torch.tensor(rollout.ended, device=mask.device), group)
+        penalties = losses.kl_rewards(logprobs, reference_logprobs, mask, kl_coefficient)
+        old = rollout.logprobs if answers and answers.staleness else logprobs
+        advantages, *learned = self._advantages(prompts, rollout, scores, penalties)
+        if o.importance_cap:
+            advantages = advantages * (old - rollout.logprobs).exp().clamp(max=o.importance_cap)
+        experience = Experience(rollout, old, reference_logprobs, advantages, *learned)
         metrics = {
             "reward": sum(rewards) / len(rewards),
             "kl": divergences.mean(),
@@ -222,6 +226,7 @@ class PPOTrainer:
             "openings": drift.most_frequent_opening(rollout.texts),
             "length": mask.sum(1).mean(),
             "tokens": mask.sum(),
+            "sampler_mismatch": losses.masked_mean((logprobs - rollout.logprobs).abs(), mask),
             "rollout_seconds": seconds,
         }
         if answers is not None:
@@ -243,7 +248,7 @@ class PPOTrainer:
         weights = {
             name: full_tensor(each.detach()).cpu() for name, each in models.trainable(self._models.actor).items()
         }
-        how = Sampling(o.max_new_tokens, o.temperature, o.answers_at_once if o.staleness else 0)
+        how = Sampling(o.max_new_tokens, o.temperature)
 
         def ask() -> Answers:
             assert self._replicas is not None
@@ -259,30 +264,29 @@ class PPOTrainer:
 
         answers = self._machine.team.on_main(ask)
         torch.set_rng_state(answers.random_state)
-        logprobs = None if answers.logprobs is None else answers.logprobs.to(device)
-        return replace(answers, rollout=answers.rollout.to(device), logprobs=logprobs)
+        return replace(answers, rollout=answers.rollout.to(device))
 
-    def _advantages(self, prompts: Sequence[Prompt], rollout: Rollout, rewards: Any) -> tuple[Any, Any, Any]:
+    def _advantages(
+        self, prompts: Sequence[Prompt], rollout: Rollout, scores: Any, penalties: Any
+    ) -> tuple[Any, Any, Any]:
         """Do step 4: return the advantages and, with a critic, its values and the returns it should predict."""
         o, mask = self._options, rollout.answer
         if self._models.critic is not None:
+            rewards = losses.with_scores(penalties, scores, mask)
             (values,) = self._assessor.for_all(lambda part: (self._assessor.values(part),), rollout)
             advantages = losses.gae(rewards, values, mask, gamma=o.gamma, lam=o.lam)
             advantages = losses.centered(advantages, mask)
             return advantages, values, losses.returns(rewards, mask, gamma=o.gamma)
-        returns = rewards.sum(1)
+        returns = scores[:, None] + losses.returns(penalties, mask, gamma=o.gamma)
         if o.algorithm == "remax":
             greedy = self._assessor.roll_out(self._models.actor, prompts, temperature=0)
             ended = torch.tensor(greedy.ended, device=mask.device)
-            advantages = (
-                losses.over_greedy(returns, self._assessor.scaled(self._assessor.rewards(prompts, greedy))) * ended
-            )
+            baseline = self._assessor.scaled(self._assessor.rewards(prompts, greedy))
+            advantages = losses.over_greedy(returns, baseline[:, None]) * ended[:, None]
         else:
-            ended = torch.tensor(rollout.ended, device=mask.device)
-            returns = losses.unfinished_as_mean(returns, ended, o.answers_per_prompt)
             estimate = losses.leave_one_out if o.algorithm == "rloo" else losses.group_normalized
             advantages = estimate(returns, o.answers_per_prompt)
-        return advantages[:, None] * mask, None, None
+        return advantages * mask, None, None
 
     def _informative(self, experience: Experience) -> list[int]:
         """Return the answers to learn from: none if none has ended; without a critic, those that have an advantage."""
