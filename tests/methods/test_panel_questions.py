@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS
+from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
@@ -125,3 +127,49 @@ async def test_a_counter_stereotype_is_below_zero_and_giving_up_is_recovery():
 
     assert (turned["panel_first_bias"], turned["amplification"]) == (-100, 0)
     assert (given_up["recovery"], given_up["amplification"]) == (100, -25)
+
+
+def graph(folder: Path, **fields: Any) -> str:
+    file = folder / "team.yaml"
+    roles = {name: f"is the {name}" for name in ("scout", "critic", "chief")}
+    hears = {"critic": ["scout"], "chief": ["scout", "critic"]}
+    file.write_text(json.dumps({"roles": roles, "hears": hears, "rounds": 1, "decides": "chief", **fields}))
+    return str(file)
+
+
+async def test_in_a_graph_members_hear_whom_they_hear_and_the_named_one_decides(tmp_path: Path):
+    outcome, _ = await held(
+        lambda name, _late: STEREOTYPED if name == "chief" else UNKNOWN, graph=graph(tmp_path), order="together"
+    )
+
+    votes = votes_in(outcome.notes)
+    assert votes is not None
+    assert {name: len(turn.heard) for name, turn in votes.rounds[1].items()} == {"scout": 0, "critic": 1, "chief": 2}
+    assert isinstance(outcome.result, Answer)
+    assert outcome.result.text == STEREOTYPED
+
+
+async def test_a_shuffled_graph_has_the_same_form_with_its_roles_in_other_places(tmp_path: Path):
+    outcome, _ = await held(lambda _name, _late: UNKNOWN, graph=graph(tmp_path), shuffled=True, order="together")
+
+    votes = votes_in(outcome.notes)
+    assert votes is not None
+    heard = {name: len(turn.heard) for name, turn in votes.rounds[1].items()}
+    assert sorted(heard.values()) == [0, 1, 2]
+    assert heard != {"scout": 0, "critic": 1, "chief": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"hears": {"boss": []}}, "hears names 'boss', which is none of the roles"),
+        ({"decides": "boss"}, "decides is a role, mean, median or chair, not 'boss'"),
+        ({"edges": []}, "the graph cannot be read"),
+    ],
+)
+async def test_a_graph_that_is_wrong_is_refused_before_the_first_call(tmp_path: Path, fields: Any, message: str):
+    chosen = METHODS.get("panel")
+    assert chosen.check is not None
+
+    with pytest.raises(DataError, match=message):
+        chosen.check("choice", chosen.with_options({"graph": graph(tmp_path, **fields)}))

@@ -7,7 +7,7 @@ concurrently, whatever the order and the topology are.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -57,6 +57,8 @@ class Panel:
     """Whether there is an opening round before the others."""
     seed: str = ""
     """Seeds the shuffled orders, together with the round."""
+    hears: Mapping[str, Sequence[str]] | None = None
+    """A graph in place of the topology: speaker → whom it hears; who is not named hears nobody."""
 
     async def hold(self, speak: Speak[T]) -> list[dict[str, T]]:
         """What was said: per round, by speaker in the order of the list."""
@@ -101,6 +103,8 @@ class Panel:
     def _reaching(self, so_far: Sequence[Place], number: int, speaker: str) -> Sequence[Place]:
         """The turns so far that the topology lets the speaker hear."""
         others = [place for place in so_far if place.speaker != speaker]
+        if self.hears is not None:
+            return [place for place in others if place.speaker in self.hears.get(speaker, ())]
         if self.topology == "everyone":
             return others
         if self.topology == "star":

@@ -49,11 +49,11 @@ from evenhand.methods.panel.judges import (
     case_of,
     check_options,
     failure,
-    personas_for,
     pooled,
     readable,
     seats_of,
     snapshot,
+    team_of,
 )
 from evenhand.methods.panel.questions import vote
 from evenhand.panels import CANDIDATES, DELIBERATION, HIGHEST, Deliberation, Given, Judgement
@@ -146,7 +146,8 @@ async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome
 async def _deliberate(session: Session[PanelOptions], case: JudgedCase) -> Outcome:
     """Runs the independent scores, the discussion and the consensus."""
     options = session.options
-    seats = seats_of(personas_for(options))
+    team = team_of(options, seed=session.seed)
+    seats = seats_of(team.personas)
     by_name = {seat.name: seat for seat in seats}
     given: dict[Place, Given] = {}
     shown: dict[Place, list[Place]] = {}
@@ -163,11 +164,12 @@ async def _deliberate(session: Session[PanelOptions], case: JudgedCase) -> Outco
 
     held = Panel(
         tuple(by_name),
-        options.rounds,
+        team.rounds,
         options.order,
         options.topology,
         opening=True,
         seed=f"{session.seed}/{case.situation}",
+        hears=team.hears,
     )
     rounds = await held.hold(speak)
     heard = [
@@ -177,10 +179,12 @@ async def _deliberate(session: Session[PanelOptions], case: JudgedCase) -> Outco
     last = readable(rounds[-1])
     if not last:
         agreed: Given = failure(rounds[-1])
-    elif options.consensus == CHAIR:
+    elif team.decides is not None:
+        agreed = rounds[-1][team.decides]
+    elif team.consensus == CHAIR:
         agreed = await ask(session, case, "chair", Seat(CHAIR, role=CHAIR), "end", last, None)
     else:
-        agreed = pooled(list(last.values()), options.consensus)
+        agreed = pooled(list(last.values()), team.consensus)
     return _concluded(seats, rounds, heard, agreed)
 
 

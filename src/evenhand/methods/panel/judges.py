@@ -7,6 +7,7 @@ pure functions.
 
 from __future__ import annotations
 
+import random
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import orjson
 import yaml
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.asking.panel import Order, Topology
 from evenhand.core.errors import DataError, PlanError
@@ -80,11 +81,17 @@ class PanelOptions(JudgeOptions):
     consensus: Literal["mean", "median", "chair"] = Field(
         default="mean", description="How the last scores are combined."
     )
+    graph: Text | None = Field(
+        default="", description="A YAML file of roles, who hears whom, rounds and who decides, in place of the above."
+    )
+    shuffled: bool = Field(
+        default=False, description="The same graph with its roles in other places, drawn by the seed: a control."
+    )
 
 
 def check_options(kind: SampleKind, options: PanelOptions) -> None:
-    """Rejects missing or invalid personas."""
-    personas_for(options, kind)
+    """Rejects missing or invalid personas or graphs."""
+    team_of(options, kind)
 
 
 def personas_for(options: PanelOptions, kind: SampleKind = "judgement") -> dict[str, str]:
@@ -111,6 +118,59 @@ def _read(path: Path, _changed: int) -> Mapping[str, str]:
     if not personas or len(personas) < len(entries) or not all(personas) or not all(personas.values()):
         raise DataError("each persona must be a name and a description, as in `client: asks if it helps`.", file=path)
     return personas
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Who takes part in a panel, who hears whom, how often, and how they come to an end."""
+
+    personas: Mapping[str, str]
+    rounds: int
+    consensus: str
+    hears: Mapping[str, Sequence[str]] | None = None
+    decides: str | None = None
+    """The member whose last word counts, where the graph names one."""
+
+
+class _Graph(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    roles: dict[str, str] = Field(min_length=1, max_length=MOST_JUDGES)
+    hears: dict[str, list[str]] = Field(default_factory=dict)
+    rounds: int = Field(default=2, ge=0, le=20)
+    decides: str = "mean"
+
+
+def team_of(options: PanelOptions, kind: SampleKind = "judgement", seed: int = 0) -> Team:
+    """Returns the team of the options, or of the graph that they name."""
+    if not options.graph:
+        if options.shuffled:
+            raise PlanError("Only a graph can be shuffled; name one with graph=FILE.")
+        return Team(personas_for(options, kind), options.rounds, options.consensus)
+    path = Path(options.graph).expanduser()
+    try:
+        graph = _Graph.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
+        why = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}" if isinstance(error, ValidationError) else error
+        raise DataError(
+            f"the graph cannot be read ({why}); it has roles, hears, rounds and decides.", file=path
+        ) from error
+    named = {*graph.hears, *(each for heard in graph.hears.values() for each in heard)}
+    if unknown := sorted(named - {*graph.roles}):
+        raise DataError(f"hears names {unknown[0]!r}, which is none of the roles.", file=path)
+    if graph.decides not in (*graph.roles, "mean", "median", CHAIR):
+        raise DataError(f"decides is a role, mean, median or chair, not {graph.decides!r}.", file=path)
+    moved = dict(zip(graph.roles, _moved(list(graph.roles), seed) if options.shuffled else graph.roles, strict=True))
+    hears = {moved[name]: [moved[each] for each in heard] for name, heard in graph.hears.items()}
+    decides = moved.get(graph.decides)
+    return Team(graph.roles, graph.rounds, "mean" if decides else graph.decides, hears, decides)
+
+
+def _moved(names: list[str], seed: int) -> list[str]:
+    """Returns the names in another order; of two or more, never the same one."""
+    order, rng = list(names), random.Random(f"graph/{seed}")
+    while order == names and len(names) > 1:
+        rng.shuffle(order)
+    return order
 
 
 CHAIR = "chair"

@@ -24,7 +24,7 @@ from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Answer, Outcome, Params, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.methods.panel.judges import CHAIR, PanelOptions, Seat, personas_for, seats_of
+from evenhand.methods.panel.judges import CHAIR, PanelOptions, Seat, seats_of, team_of
 from evenhand.panels import VOTES, MemberVote, Votes
 from evenhand.reading.text import LETTERS, read_letter
 from evenhand.session import Session
@@ -53,7 +53,8 @@ Said = Vote | Unscored
 async def vote(sample: Sample, session: Session[PanelOptions], *, fair: bool = False) -> Outcome:
     """Runs the independent answers, the discussion and the vote."""
     options = session.options
-    seats = {seat.name: seat for seat in seats_of(personas_for(options, sample.kind))}
+    team = team_of(options, sample.kind, session.seed)
+    seats = {seat.name: seat for seat in seats_of(team.personas)}
     said: dict[Place, Said] = {}
     turns: dict[Place, MemberVote] = {}
 
@@ -68,10 +69,12 @@ async def vote(sample: Sample, session: Session[PanelOptions], *, fair: bool = F
         return said[here]
 
     seed = f"{session.seed}/{sample.id}"
-    held = Panel(tuple(seats), options.rounds, options.order, options.topology, opening=True, seed=seed)
+    held = Panel(tuple(seats), team.rounds, options.order, options.topology, opening=True, seed=seed, hears=team.hears)
     rounds = await held.hold(speak)
     last = {name: each for name, each in rounds[-1].items() if isinstance(each, Vote)}
-    if options.consensus == CHAIR and last:
+    if team.decides is not None:
+        agreed = _answer(session, sample, rounds[-1][team.decides])
+    elif team.consensus == CHAIR and last:
         seat = Seat(CHAIR, role=CHAIR)
         agreed = _answer(session, sample, await _ask(session, sample, seat, "chair", "end", last, None, fair))
     else:
