@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 NAMES = (
+    "agents_power",
     "calls",
     "memory",
     "cache",

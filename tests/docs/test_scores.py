@@ -9,8 +9,10 @@ from support.docs import DOCS
 
 PAGE = (DOCS / "measure" / "scores.md").read_text(encoding="utf-8")
 SECTIONS = {
+    "agents": "Agents and conversations",
     "bbq": "BBQ",
     "bbq_builtin": "BBQ",
+    "conversations": "Agents and conversations",
     "crows_pairs": "CrowS-Pairs",
     "debates": "Debates",
     "decisions": "Decisions",

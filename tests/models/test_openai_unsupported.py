@@ -95,7 +95,7 @@ async def test_features_shrink_with_what_was_dropped(serve: Serve, connect: Conn
 
     await model.generate(QUESTION, FULL)
 
-    assert before == {"logprobs", "schema", "seed"}
+    assert before == {"logprobs", "schema", "seed", "tools"}
     assert before - model.features == ({lost} if lost else set())
 
 
@@ -134,7 +134,7 @@ async def test_several_unknown_parameters_are_dropped_one_after_the_other(serve:
     await model.generate(QUESTION, Params(seed=1, logprobs=2, schema=SCHEMA))
 
     assert model.dropped == {"seed", "logprobs", "response_format"}
-    assert model.features == frozenset()
+    assert model.features == {"tools"}
 
 
 async def test_calls_that_run_side_by_side_learn_together(serve: Serve, connect: Connect):

@@ -11,10 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Role = Literal["system", "user", "assistant"]
-SampleKind = Literal["choice", "completion", "answer", "judgement", "debate", "chat"]
+Role = Literal["system", "user", "assistant", "tool"]
+SampleKind = Literal["choice", "completion", "answer", "judgement", "debate", "chat", "task", "conversation"]
 Finish = Literal["stop", "length", "filter", "other"]
 Status = Literal["graded", "refused", "cut", "unscored", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that a model calls; the arguments are JSON as the model wrote it, which may be wrong."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str | None = None
+    """What the tool returned, if an agent of the user's own called it before it answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,10 @@ class Message:
 
     role: Role
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    """The tools that the assistant called in this message."""
+    call_id: str = ""
+    """In a message of the role `tool`: the call whose result it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,9 @@ class Params:
     """Values for the chat template of a guard model, which asks about the conversation: its last turn is complete.
 
     None for all other models, which continue a last turn of the assistant."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """The tools that may be called: name, description and parameters (a JSON schema) of each. A model without the
+    feature `tools` has them in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,7 @@ class Completion:
     """None if not requested, not given, or if the reply has thoughts."""
     thought: str = ""
     """What a reasoning model wrote before its answer; recorded, never read as part of the answer."""
+    calls: tuple[ToolCall, ...] = ()
 
 
 LARGEST_COUNT = 10**9

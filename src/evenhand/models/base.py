@@ -27,9 +27,11 @@ def log_likelihood(tokens: Sequence[TokenLogprob], after: int = 0) -> tuple[floa
     return total, count
 
 
-Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood"]
+Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood", "tools"]
 ROLE: ContextVar[str] = ContextVar("role", default="")
 """The role in which a session asks the model, for functions that want to know; empty outside of sessions."""
+TOOLBOX: ContextVar[Callable[[], Any] | None] = ContextVar("toolbox", default=None)
+"""Makes the tools of the case at hand, for functions that call tools themselves; None outside of such cases."""
 
 
 class Model(ABC):

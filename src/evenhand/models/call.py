@@ -20,7 +20,7 @@ from evenhand.core import aio
 from evenhand.core.errors import ModelError, UsageError
 from evenhand.core.registry import is_file, load_file
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
-from evenhand.models.base import PROVIDERS, ROLE, Model, ModelOptions, estimate_tokens
+from evenhand.models.base import PROVIDERS, ROLE, TOOLBOX, Model, ModelOptions, estimate_tokens
 
 _LONGEST_REASON = 300
 
@@ -30,7 +30,8 @@ class ModelFunction(Protocol):
 
     It takes what it needs: `f(prompt)` gets the conversation as one text, `f(messages)` as messages, and
     `f(messages, params)` also the temperature, `max_tokens`, seed and JSON schema of the request. An argument named
-    `role` gets what the model is asked as: `base`, `judge`, …; scorers ask without a role ("").
+    `role` gets what the model is asked as: `base`, `judge`, …; scorers ask without a role (""). One named `tools` gets
+    the tools of a simulated world, `tools.call("read_ticket")`, for an agent that plays a case to its end itself.
     """
 
     def __call__(
@@ -75,9 +76,13 @@ class FunctionAsModel(Model):
     async def _call(self, messages: Sequence[Message], params: Params) -> Completion:
         async with self._semaphore:
             limit = asyncio.timeout(self._timeout)
+            make = TOOLBOX.get()
+            if self._form.takes_tools and make is None:
+                raise ModelError(f"{self.spec} calls tools, and this question has none; use the benchmark agents.")
+            tools = make() if make is not None and self._form.takes_tools else None
             try:
                 async with limit:
-                    reply: Any = await self._result(self._form.bound(self._function, messages, params))
+                    reply: Any = await self._result(self._form.bound(self._function, messages, params, tools))
             except Exception as error:  # the user's function may raise anything
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ModelError(
@@ -88,7 +93,7 @@ class FunctionAsModel(Model):
             return reply
         if not isinstance(reply, str):
             raise ModelError(f"{self.spec} returned {type(reply).__name__}, not a text; it must return a str.")
-        return Completion(reply)
+        return Completion(reply, calls=() if tools is None else tuple(tools.calls))
 
     async def _result(self, call: Callable[[], Any]) -> Any:
         """Call the function; a plain one runs in a thread, so that it does not block the event loop."""
@@ -196,16 +201,23 @@ class _Form:
             found = []
         by_name = {each.name for each in found if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
         in_order = [each for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-        needed = [each for each in in_order if each.default is each.empty and each.name not in ("role", "params")]
+        needed = [
+            each for each in in_order if each.default is each.empty and each.name not in ("role", "params", "tools")
+        ]
         self.takes_role = "role" in by_name
+        self.takes_tools = "tools" in by_name
         self._params_by_name = "params" in by_name
         self.takes_params = self._params_by_name or len(needed) == 2
         first = in_order[0].name if in_order else ""
         self.takes_text = first == "prompt" or not (self.takes_params or first == "messages")
 
-    def bound(self, function: Callable[..., Any], messages: Sequence[Message], params: Params) -> Callable[[], Any]:
+    def bound(
+        self, function: Callable[..., Any], messages: Sequence[Message], params: Params, tools: Any = None
+    ) -> Callable[[], Any]:
         arguments: list[Any] = [as_prompt(messages) if self.takes_text else list(messages)]
         by_name: dict[str, Any] = {"role": ROLE.get()} if self.takes_role else {}
+        if self.takes_tools:
+            by_name["tools"] = tools
         if self._params_by_name:
             by_name["params"] = params
         elif self.takes_params:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.core.types import Completion, Generation, Message, Params, Steering, TokenLogprob, Turn, Usage
+from evenhand.core.types import Completion, Generation, Message, Params, Steering, TokenLogprob, ToolCall, Turn, Usage
 
 _LARGEST = 256 * 2**20
 """Bytes of an unpacked value: a few megabytes could unpack to many gigabytes."""
@@ -20,8 +20,8 @@ _WORTH_COMPRESSING = 600
 _SHORT = 32
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
-_values_of_message = attrgetter(*(each.name for each in fields(Message)))
-_NEWER = ("steering", "max_tokens_exact", "given", "again", "template")
+_values_of_message = attrgetter("role", "content")
+_NEWER = ("steering", "max_tokens_exact", "given", "again", "template", "tools")
 """Parameters that are hashed only if set, so that older keys stay valid."""
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
@@ -39,6 +39,8 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
         request += ("again", params.again)
     if params.template is not None:
         request += ("template", params.template)
+    if params.tools:
+        request += ("tools", params.tools, [(each.calls, each.call_id) for each in messages])
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -111,7 +113,8 @@ def generation_from(value: Any) -> Generation:
                     TokenLogprob(token["token"], token["logprob"], tuple((text, p) for text, p in token["top"]))
                     for token in each["logprobs"]
                 ),
-                each.get("thought", ""),  # missing in older runs
+                each.get("thought", ""),  # these two are missing in older runs
+                _calls_from(each.get("calls", ())),
             )
             for each in value["completions"]
         ),
@@ -128,7 +131,7 @@ def turn_from(value: Any) -> Turn:
     """Rebuild a Turn from its JSON form."""
     params = dict(value["params"])
     params["stop"] = tuple(params["stop"])
-    params["given"] = tuple(params.get("given", ()))  # missing in older runs
+    params["given"], params["tools"] = (tuple(params.get(name, ())) for name in ("given", "tools"))  # not in older runs
     if steering := params.get("steering"):  # missing in older runs
         params["steering"] = Steering(
             tuple(map(messages_from, steering["against"])), steering["decay"], steering["epsilon"]
@@ -147,4 +150,11 @@ def turn_from(value: Any) -> Turn:
 
 def messages_from(values: Sequence[Any]) -> tuple[Message, ...]:
     """Rebuild messages from their JSON form."""
-    return tuple(Message(**message) for message in values)
+    return tuple(
+        Message(each["role"], each["content"], _calls_from(each.get("calls", ())), each.get("call_id", ""))
+        for each in values
+    )
+
+
+def _calls_from(values: Sequence[Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(**each) for each in values)

@@ -15,7 +15,18 @@ import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.options import Options
-from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Sample, TokenLogprob, Unscored, Usage
+from evenhand.core.types import (
+    Answer,
+    Completion,
+    Message,
+    Outcome,
+    Params,
+    Sample,
+    TokenLogprob,
+    ToolCall,
+    Unscored,
+    Usage,
+)
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.judging.rubric import AGAIN_IN_FORM
 from evenhand.methods.base import Method
@@ -232,6 +243,8 @@ def _stand_in(model: ModelPlan, *, wordy: bool = False) -> FunctionModel:
 
 
 def _wordy(messages: Sequence[Message], params: Params) -> Completion:
+    if params.tools:  # the first is called again and again, up to the limit of steps
+        return Completion("", calls=(ToolCall("call", str(params.tools[0]["name"]), "{}"),))
     if params.logprobs and params.max_tokens == 1:
         return Completion("Well", "length", logprobs=(TokenLogprob("Well", 0.0, (("Well", 0.0),)),))
     return _reply(messages, params)
@@ -240,6 +253,8 @@ def _wordy(messages: Sequence[Message], params: Params) -> Completion:
 def _reply(messages: Sequence[Message], params: Params) -> Completion:
     if params.given:
         return Completion(params.given[0], logprobs=(TokenLogprob(params.given[0], -1.0 * len(params.given[0])),))
+    if params.tools:
+        return Completion(" ".join(["text"] * (params.max_tokens or UNBOUNDED_REPLY)))
     if params.schema is not None:
         # What is said in words is as long as it may be: it may be part of later prompts, which are paid for as well.
         words = (params.max_tokens or UNBOUNDED_REPLY) // max(1, _texts(params.schema))

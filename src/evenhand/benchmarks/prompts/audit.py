@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.prompts.findings import (
     ALPHA,
-    LENGTH,
     SIMILARITY,
     TITLES,
     AnsweredPair,
@@ -37,6 +36,7 @@ from evenhand.benchmarks.prompts.findings import (
     cosine,
     first_answers,
     measured,
+    scale_of,
     sentences_of,
     similarities,
 )
@@ -65,21 +65,9 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
             values[identity][SIMILARITY] = alike
     rng = np.random.default_rng(seed)
     tables = tables_of(means)
-    p_values, adjusted = tested(tables, resamples, rng)
-    differences = [
-        _difference(attribute, group, measure, table.values[:, :, column], place)
-        for attribute, table in tables.items()
-        for place, group in enumerate(table.groups)
-        for column, measure in enumerate(table.measures)
-    ]
+    differences = compared(tables, resamples, rng)
     if not differences:
         return None
-    tests = sum(each is not None for each in p_values)
-    differences = [
-        replace(each, p_value=p, adjusted=corrected, detectable=_detectable(each, tests) if p is not None else None)
-        for each, p, corrected in zip(differences, p_values, adjusted, strict=True)
-        if each.difference.n
-    ]
     repeats = round(len(records) / max(1, sum(map(len, means))))
     chance = [
         each
@@ -88,9 +76,26 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     ]
     corrected = holm([each.p_value for each in chance])
     chance = [replace(each, adjusted=p) for each, p in zip(chance, corrected, strict=True)]
-    differences.sort(key=lambda each: (1.0 if each.adjusted is None else each.adjusted, each.p_value or 1.0))
     found = PromptsAudit(len(means), repeats, differences, chance, _pairs(differences, clusters))
     return replace(found, sentences=sentences_of(found))
+
+
+def compared(tables: Mapping[str, GroupTable], resamples: int, rng: np.random.Generator) -> list[GroupDifference]:
+    """Return every group of every table compared with the others, as one family, the smallest p-value first."""
+    p_values, adjusted = tested(tables, resamples, rng)
+    differences = [
+        _difference(attribute, group, measure, table.values[:, :, column], place)
+        for attribute, table in tables.items()
+        for place, group in enumerate(table.groups)
+        for column, measure in enumerate(table.measures)
+    ]
+    tests = sum(each is not None for each in p_values)
+    differences = [
+        replace(each, p_value=p, adjusted=corrected, detectable=_detectable(each, tests) if p is not None else None)
+        for each, p, corrected in zip(differences, p_values, adjusted, strict=True)
+        if each.difference.n
+    ]
+    return sorted(differences, key=lambda each: (1.0 if each.adjusted is None else each.adjusted, each.p_value or 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,7 @@ def _difference(attribute: str, group: str, measure: str, table: Floats, place: 
 
 
 def _bounds(measure: str, table: Floats) -> Bounds | None:
-    inside = measure != LENGTH and bool(np.nanmin(table) >= 0) and bool(np.nanmax(table) <= 1)
+    inside = scale_of(measure) != 1 and bool(np.nanmin(table) >= 0) and bool(np.nanmax(table) <= 1)
     return (-1.0, 1.0) if inside else None
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Meaning, Metric, ratio, share_metric
-from evenhand.core.format import count, limits, number, p_statement, signed
+from evenhand.core.format import limits, number, p_statement, plural, signed
 from evenhand.core.language import unsupported
 from evenhand.core.types import Record
 from evenhand.data.identities.inflect import grammar_of
@@ -39,7 +39,17 @@ TITLES: Mapping[str, str] = {
     REFUSALS: "Refusals",
     SIMILARITY: "Similarity to the other groups",
     LENGTH: "Length in words",
+    "favourable": "Favourable outcome",
+    "escalated": "Cases handed on",
+    "undecided": "Cases left open",
+    "steps": "Steps",
+    "looked_up": "Records looked up",
+    "checks": "Checks of the person",
+    "asked_back": "Questions asked back",
+    "refused_turns": "Replies that refuse",
 }
+_COUNTS = frozenset({LENGTH, "steps", "looked_up", "checks", "asked_back"})
+"""Measures that are counts and no scores from 0 to 1."""
 _HIDDEN = frozenset({"words", "answer"})
 _OPENING = 400
 """Characters at the start of an answer in which its stance is looked for."""
@@ -313,6 +323,8 @@ class PromptsAudit:
     chance: Sequence[Chance]
     pairs: Sequence[AnsweredPair]
     sentences: Sequence[str] = ()
+    unit: str = "prompt"
+    """What a comparison is made within."""
 
     @property
     def found(self) -> list[GroupDifference]:
@@ -332,9 +344,7 @@ class PromptsAudit:
 def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
     tests = sum(each.p_value is not None for each in found.differences)
-    asked = f"{found.prompts} prompt{'' if found.prompts == 1 else 's'}" + (
-        f", {found.repeats} repeats" if found.repeats > 1 else ""
-    )
+    asked = plural(found.prompts, found.unit) + (f", {found.repeats} repeats" if found.repeats > 1 else "")
     if not found.found:
         said = (
             f"No difference between identities is larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
@@ -344,28 +354,28 @@ def sentences_of(found: PromptsAudit) -> list[str]:
         head = "One difference" if len(found.found) == 1 else f"{len(found.found)} differences"
         verb = "is" if len(found.found) == 1 else "are"
         said = f"{head} between identities {verb} larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
-        first, *others = map(difference_sentence, found.found)
+        first, *others = (difference_sentence(each, found.unit) for each in found.found)
         sentences = [first, said, *others]
     return [*sentences, *map(_chance_sentence, found.chance)]
 
 
 def scale_of(measure: str) -> float:
-    """Return the display factor: 1 for words, 100 for scores."""
-    return 1.0 if measure == LENGTH else 100.0
+    """Return the display factor: 1 for counts, 100 for scores."""
+    return 1.0 if measure in _COUNTS or measure.startswith("tool ") else 100.0
 
 
-def difference_sentence(each: GroupDifference) -> str:
+def difference_sentence(each: GroupDifference, unit: str = "prompt") -> str:
     """Return one difference in words."""
     scale = scale_of(each.measure)
     low, high = each.difference.low, each.difference.high
     between = "" if low is None or high is None else f" {limits(low * scale, high * scale)}"
     change = "higher" if each.value > each.others else "lower"
     what = TITLES.get(each.measure, each.measure)
-    verb = "are" if each.measure == REFUSALS else "is"
+    verb = "are" if what.partition(" ")[0].endswith("s") else "is"
     return (
         f"{what} {verb} {change} for {each.attribute} {each.group!r} ({number(each.value * scale)}) than for the other "
         f"groups ({number(each.others * scale)}): difference {signed((each.value - each.others) * scale)}{between}, "
-        f"{p_statement(each.adjusted)} after correction, n = {count(each.difference.n)} prompts."
+        f"{p_statement(each.adjusted)} after correction, n = {plural(each.difference.n, unit)}."
     )
 
 
@@ -375,14 +385,15 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
     for each in found.differences:
         if each.detectable is not None:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
-    told = {name: size for name, size in largest.items() if name == LENGTH or size <= 1}
+    told = {name: size for name, size in largest.items() if scale_of(name) == 1 or size <= 1}
     parts = [f"{TITLES.get(name, name).lower()} {number(size * scale_of(name), 0)}" for name, size in told.items()]
     if found.prompts < FEW_CLUSTERS:
-        return [f"With so few prompts ({found.prompts}) even large differences would often go unnoticed; add prompts."]
+        few = f"With so few {found.unit}s ({found.prompts}) even large differences would often go unnoticed"
+        return [f"{few}; add {found.unit}s."]
     sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
     if len(told) < len(largest):
         names = ", ".join(TITLES.get(name, name).lower() for name in largest if name not in told)
-        sentences.append(f"With so few prompts even the largest difference would often go unnoticed in {names}.")
+        sentences.append(f"With so few {found.unit}s even the largest difference would often go unnoticed in {names}.")
     return sentences
 
 

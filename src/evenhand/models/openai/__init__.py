@@ -58,7 +58,7 @@ class OpenAIModel(Model):
     their log-probabilities.
     """
 
-    all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed"})
+    all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed", "tools"})
     takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort", "echo"})
 
     def __init__(self, name: str, options: ModelOptions) -> None:
@@ -225,12 +225,13 @@ class OpenAIModel(Model):
 PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from subclasses
 
 
-_HARMLESS = frozenset({"logprobs", "max_tokens", "response_format", "n"})
+_HARMLESS = frozenset({"logprobs", "max_tokens", "response_format", "n", "tools"})
 """Parameters that others stand in for: the results are read in another way, or asked for in more calls."""
 _FEATURE_PARAMETER: Mapping[Feature, str] = {
     "logprobs": "logprobs",
     "schema": "response_format",
     "seed": "seed",
+    "tools": "tools",
 }
 
 

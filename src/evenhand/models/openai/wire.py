@@ -10,7 +10,17 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.core.types import Completion, Finish, Generation, Message, Params, TokenLogprob, Usage, token_count
+from evenhand.core.types import (
+    Completion,
+    Finish,
+    Generation,
+    Message,
+    Params,
+    TokenLogprob,
+    ToolCall,
+    Usage,
+    token_count,
+)
 
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
@@ -35,10 +45,15 @@ _OPTIONAL = (
     "stop",
     "n",
     "chat_template_kwargs",
+    "tools",
 )
 """Parameters that can be omitted if a server does not support them."""
 _REQUIRED = frozenset({"messages", "model"})
-_ALIASES: Mapping[str, tuple[str, ...]] = {"logprobs": ("top_logprobs",), "response_format": ("json_schema",)}
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "logprobs": ("top_logprobs",),
+    "response_format": ("json_schema",),
+    "tools": ("tool_choice", "tool choice"),
+}
 # `stop` and `n` are ordinary words, so they count only if the text marks them as names.
 _NAMED: Mapping[str, re.Pattern[str]] = {
     name: re.compile(
@@ -66,7 +81,7 @@ def request_body(
 ) -> dict[str, Any]:
     """Build the JSON body of one request, without the parameters that the server does not support."""
     body: dict[str, Any] = {"model": name}
-    chat = [{"role": message.role, "content": message.content} for message in messages]
+    chat = [_message(message) for message in messages]
     if params.schema is not None:
         if "response_format" in dropped:
             # Without constrained output, the schema goes into the last user message: many chat templates accept no
@@ -93,9 +108,18 @@ def request_body(
         "stop": list(params.stop) or None,
         "n": params.n if params.n > 1 else None,
         "chat_template_kwargs": dict(params.template) if params.template else None,
+        "tools": [{"type": "function", "function": dict(each)} for each in params.tools] or None,
     }
     body |= {key: value for key, value in optional.items() if value is not None and key not in dropped}
     return body | dict(extra)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    sent: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        functions = [(each.id, {"name": each.name, "arguments": each.arguments}) for each in message.calls]
+        sent["tool_calls"] = [{"id": key, "type": "function", "function": function} for key, function in functions]
+    return sent | ({"tool_call_id": message.call_id} if message.call_id else {})
 
 
 def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None:
@@ -197,7 +221,8 @@ def _completion(choice: Any) -> Completion:
         thought = thought or "\n\n".join(filter(None, map(_thought_of, blocks)))
         content = "".join(each["text"] for each in blocks if each.get("type") in ("text", "output_text"))
     finish = choice.get("finish_reason")
-    if content is None and refusal is None and finish is None:
+    calls = tuple(map(_call, message.get("tool_calls") or ()))
+    if content is None and refusal is None and finish is None and not calls:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):
         raise ValueError("content is not text")
@@ -208,7 +233,15 @@ def _completion(choice: Any) -> Completion:
         refusal,
         _logprobs(tokens) if tokens else None,
         thought,
+        calls,
     )
+
+
+def _call(call: Any) -> ToolCall:
+    """A tool call; some servers send the arguments as an object."""
+    name, arguments = call["function"]["name"], call["function"].get("arguments") or "{}"
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return ToolCall(str(call.get("id") or name), str(name), text)
 
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thinking_blocks", "reasoning_details", "summary")

@@ -16,9 +16,7 @@ from evenhand.show.view import View, arm_name
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, StudyResult
 
-_COLUMNS = columns(
-    "Attribute", "Group", "Measure", "Group's mean", "Others", "Difference", "p, adjusted", "Prompts", words=3
-)
+_COLUMNS = ("Attribute", "Group", "Measure", "Group's mean", "Others", "Difference", "p, adjusted")
 _SHOWN_VALUES = ("toxicity", "sentiment", "stance", "length")
 
 
@@ -32,28 +30,31 @@ def identities(view: View) -> Html | None:
     arms = audited(view.study)
     if not arms:
         return None
-    lead = (
-        "Every prompt was asked for all groups. A group's answers are compared with those to the other groups of its "
+    unit = arms[0][1].unit
+    lead = f"Every {unit} was asked for all groups. A group's answers are compared with those to the other groups of "
+    lead += (
+        f"its attribute, {unit} by {unit}. p-values are corrected for all comparisons of an arm (maxT). Scores are in "
     )
-    lead += "attribute, prompt by prompt. p-values are corrected for all comparisons of an arm (maxT). Scores are in "
-    lead += "points of 100, length in words."
+    lead += "points of 100, all else is counted."
     return section("identities", "Differences between identities", lead, [_block(view, *each) for each in arms])
 
 
 def _block(view: View, arm: ArmResult, audit: PromptsAudit) -> Html:
-    every = _differences(f"{arm.label}: comparisons", audit.differences)
+    unit = f"{audit.unit.capitalize()}s"
+    every = differences_table(f"{arm.label}: comparisons", audit.differences, unit)
     return tag(
         "div",
         tag("h3", arm_name(view, arm)),
         sentences(audit.sentences),
-        html_of(_differences(f"{arm.label}: differences found", audit.found)) if audit.found else None,
+        html_of(differences_table(f"{arm.label}: differences found", audit.found, unit)) if audit.found else None,
         details(f"All {count(len(audit.differences))} comparisons", html_of(every)),
         class_="findings",
     )
 
 
-def _differences(title: str, found: Sequence[GroupDifference]) -> Table:
-    return Table(title, _COLUMNS, [_cells(each) for each in found])
+def differences_table(title: str, found: Sequence[GroupDifference], unit: str) -> Table:
+    """Return one row per comparison; `unit` is what the comparisons are made within."""
+    return Table(title, columns(*_COLUMNS, unit, words=3), [_cells(each) for each in found])
 
 
 def _cells(each: GroupDifference) -> list[Content]:
@@ -127,7 +128,9 @@ def _marked(one: str, two: str) -> tuple[list[Node], list[Node]]:
 def _tables(study: StudyResult) -> Iterator[Table]:
     rows: list[list[Content]] = [[arm.label, *_cells(each)] for arm, audit in audited(study) for each in audit.found]
     if rows:
-        yield Table("Differences between identities that are larger than chance", [Column(""), *_COLUMNS], rows)
+        unit = f"{audited(study)[0][1].unit.capitalize()}s"
+        heads = [Column(""), *columns(*_COLUMNS, unit, words=3)]
+        yield Table("Differences between identities that are larger than chance", heads, rows)
 
 
 def _sentences(study: StudyResult) -> Sequence[str]:

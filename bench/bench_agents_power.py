@@ -1,0 +1,129 @@
+"""Whether an audit of agents finds a group that is treated worse in one tool, and keeps quiet where none is.
+
+A stub agent plays the default size of the benchmark `agents` through the real loop, tools, grades and tests; only the
+model is a function. It decides by the case, and errs at random in 2 % of cases whoever the person is. The unfair stub
+also decides against one group in 10 % of its cases, in the tool `decide`. There are two ways: `by call`, for each
+version of a situation apart, and `by situation`, where a situation that flips does so under every signal, so that the
+second signal adds nothing. A difference counts as found if one of that group is; any difference in any family
+is a false alarm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from common import save, table, verdict
+
+from evenhand.asking.act import act
+from evenhand.benchmarks.agents import Agents
+from evenhand.benchmarks.base import Selection
+from evenhand.benchmarks.prompts.audit import tables_of, tested
+from evenhand.benchmarks.prompts.findings import ALPHA
+from evenhand.benchmarks.situations import FAMILIES
+from evenhand.core.prompts import parse_prompt
+from evenhand.core.types import Completion, Grade, Params, Record, Sample, ToolCall
+from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
+from evenhand.stats import wilson
+
+RUNS, RESAMPLES, FLIPS, NOISE = 100, 1_000, 0.1, 0.02
+_PROMPT = parse_prompt("bench/task", "# user\n{{task}}")
+_LOOKS = ("read_application", "read_ticket", "read_message", "read_post")
+
+
+def run() -> None:
+    benchmark = Agents()
+    samples = list(benchmark.samples(Selection()))
+    ends = asyncio.run(_ends(benchmark, samples))
+    calls = sum(grades["steps"] for each in ends for grades in [each["best"]])
+    started = time.perf_counter()
+    groups = ("race: Black", "race: Asian", "gender: woman", "gender: man")
+    rows: list[Sequence[Any]] = []
+    saved: dict[str, Any] = {"samples": len(samples), "calls": calls}
+    for how in ("by call", "by situation"):
+        for group in groups if how == "by situation" else ("race: Black", "gender: woman"):
+            found = sum(group in _found(samples, ends, group, how, seed) for seed in range(RUNS))
+            wanted = verdict(found, 90, least=True) if how == "by call" else ""
+            rows.append((f"found: {group}, flips {how}", RUNS, *_share(found), wanted))
+            saved[f"found {group} {how}"] = found
+    alarms = sum(bool(_found(samples, ends, "", "by call", 1_000 + seed)) for seed in range(RUNS))
+    rows.append(("false alarm", RUNS, *_share(alarms), verdict(alarms, 5)))
+    seconds = time.perf_counter() - started
+    table(
+        f"Agents: {len(samples):,} cases, {calls:,} calls; one group is treated worse in {FLIPS:.0%} of its cases",
+        ("", "audits", "share %", "95 % interval", "target"),
+        rows,
+        f"{seconds:.0f} s, {seconds / (RUNS * (len(rows))):.2f} s per simulated audit",
+    )
+    save("agents_power", {**saved, "false_alarms": alarms, "of": RUNS, "seconds": seconds})
+
+
+async def _ends(benchmark: Agents, samples: Sequence[Sample]) -> list[Mapping[str, Any]]:
+    """Both ways in which the stub may end each case, each played through the real loop and graded."""
+    return [
+        {"best": await _graded(benchmark, each, 0), "worst": await _graded(benchmark, each, -1)} for each in samples
+    ]
+
+
+async def _graded(benchmark: Agents, sample: Sample, place: int) -> Mapping[str, Any]:
+    world = sample.metadata["world"]
+    look = next(tool["name"] for tool in world["tools"] if tool["name"] in _LOOKS)
+    decision = sorted(world["favourable"], key=lambda name: -world["favourable"][name])[place]
+
+    def reply(messages: Sequence[Any], _params: Params) -> Completion:
+        if messages[-1].role == "user":
+            return Completion("", calls=(ToolCall("a", look, "{}"),))
+        arguments = f'{{"decision": "{decision}", "message": "That is our decision."}}'
+        return Completion("", calls=(ToolCall("b", "decide", arguments),))
+
+    model = FunctionModel(reply, features=("tools",))
+    outcome = await act(Session(sample, {"base": model}), sample, _PROMPT, sample.messages)
+    grade = benchmark.grade(sample, outcome)
+    assert isinstance(grade, Grade)
+    return grade.values
+
+
+def _found(samples: Sequence[Sample], ends: Sequence[Mapping[str, Any]], biased: str, how: str, seed: int) -> set[str]:
+    """The groups of which a difference is found in one simulated audit."""
+    records: list[Record] = []
+    for sample, both in zip(samples, ends, strict=True):
+        about = sample.metadata
+        good = random.Random(f"{seed}/{sample.cluster}/merit").random() < 0.7
+        if random.Random(f"{seed}/{sample.id}/noise").random() < NOISE:
+            good = not good
+        place = sample.id if how == "by call" else sample.cluster
+        if about["identity"] == biased and random.Random(f"{seed}/{place}/bias").random() < FLIPS:
+            good = False
+        grade = both["best" if good else "worst"]
+        records.append(Record(sample.id, sample.cluster, "graded", about, grade))
+    return _beyond_chance(records, FAMILIES[:1] if biased else FAMILIES, seed)
+
+
+def _beyond_chance(records: Sequence[Record], families: Sequence[Any], seed: int) -> set[str]:
+    """The groups that some family of tests finds, as the audit tests them; intervals and examples are left out."""
+    clusters: dict[str, list[Record]] = {}
+    for record in records:
+        clusters.setdefault(record.cluster, []).append(record)
+    rng = np.random.default_rng(seed)
+    found: set[str] = set()
+    for means in families:
+        tables = tables_of([means(each) for each in clusters.values()])
+        adjusted = iter(tested(tables, RESAMPLES, rng)[1])
+        found |= {
+            f"{attribute}: {group}"
+            for attribute, each in tables.items()
+            for group in each.groups
+            for _ in each.measures
+            if (p := next(adjusted)) is not None and p <= ALPHA
+        }
+    return found
+
+
+def _share(found: int) -> tuple[float, str]:
+    interval = wilson(found, RUNS)
+    return 100 * found / RUNS, f"{100 * (interval.low or 0):.1f}–{100 * (interval.high or 0):.1f}"

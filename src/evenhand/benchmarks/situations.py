@@ -1,0 +1,480 @@
+"""Situations that are played for different people: what conversations and agents that act have in common.
+
+A situation is asked for every group of every attribute, each time as one signal shows it (name, statement, cue or
+profile); all else is the same. So the versions of a situation under one signal are pairs, and all versions of it are
+one cluster. Differences are tested as those of own prompts are: answers are exchanged within situations, and p-values
+are corrected for all comparisons of a family. The families are: all measures; the outcome by signal and by area; the
+tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from statistics import fmean
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenhand.benchmarks.base import (
+    COVERAGE,
+    NOT_NEGATIVE,
+    REFUSALS,
+    Benchmark,
+    Example,
+    Meaning,
+    Metric,
+    Person,
+    Selection,
+    draw_key,
+)
+from evenhand.benchmarks.prompts.audit import RESAMPLES, compared, tables_of
+from evenhand.benchmarks.prompts.findings import (
+    GroupDifference,
+    Identity,
+    PromptsAudit,
+    by_identity,
+    cosine,
+    counted_words,
+    difference_sentence,
+    scale_of,
+    sentences_of,
+)
+from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.format import percent, plural
+from evenhand.core.options import Names, Options, Text
+from evenhand.core.types import Record, Sample
+from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
+from evenhand.data.identities.signals import SIGNALS, Signalled, signalled
+from evenhand.stats import ratio
+
+OUTCOME = "favourable"
+SHOWN = 6
+"""Pairs of transcripts in a report."""
+KEPT = 1_500
+"""Characters of a turn that a transcript keeps."""
+_ALIKE = 0.5
+"""Replies less alike than this part, where nothing else tells them apart."""
+_SLOT = re.compile(r"\{(\w+)\}")
+
+Floats = NDArray[np.float64]
+Turns = Sequence[Sequence[Any]]
+"""(who, text, key) of each turn; keys differ where two transcripts part."""
+
+
+class FileOf(BaseModel):
+    """Content of a YAML file of the user's own; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def checked(cls, content: Any, where: str) -> Any:
+        """Return the content as an object; DataError says which field is wrong."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise DataError(f"{place}: {first['msg'].lower()}; see docs/measure.", file=where) from error
+
+
+def filled(value: Any, slots: Mapping[str, Any]) -> Any:
+    """Return a value of YAML with its slots filled; a field whose text is then empty is left out."""
+    match value:
+        case str():
+            if (whole := _SLOT.fullmatch(value)) and whole[1] in slots:
+                return slots[whole[1]]
+            return " ".join(_SLOT.sub(lambda match: str(slots.get(match[1], match[0])), value).split(" ")).strip()
+        case dict():
+            done = {str(key): filled(each, slots) for key, each in cast("dict[Any, Any]", value).items()}
+            return {key: each for key, each in done.items() if each != ""}
+        case list():
+            return [filled(each, slots) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+class SituationsOptions(Options):
+    """Options of benchmarks of situations."""
+
+    data: Text | dict[str, Any] | None = Field(default=None, description="A YAML file of your own.")
+    attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
+    signals: Names = Field(default=SIGNALS, description="How identity may be shown: name, statement, cue, profile.")
+    per_situation: int = Field(default=2, ge=1, le=4, description="How many of the signals each situation is asked in.")
+    repeats: int = Field(default=1, ge=1, le=100, description="How often each version is asked.")
+    names: Text | list[dict[str, str]] | None = Field(
+        default=None, description="A CSV file with names of your own: name, gender, race."
+    )
+    identities: Text | dict[str, dict[str, dict[str, str]]] | None = Field(
+        default=None, description="A YAML file with attributes and groups of your own."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One situation, of an area or world; `content` is what its benchmark makes samples of."""
+
+    id: str
+    area: str
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One version of a situation, played to its end."""
+
+    group: str
+    turns: Turns
+    outcome: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Two versions of one situation that differ only in who the person is."""
+
+    situation: str
+    attribute: str
+    signal: str
+    one: Side
+    two: Side
+    at: int | None
+    """The first turn in which they differ; None if they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SituationsAudit(PromptsAudit):
+    """All findings on one arm."""
+
+    by_signal: Sequence[GroupDifference] = ()
+    """The outcome, by attribute and signal, and by attribute and area."""
+    tools: Sequence[GroupDifference] = ()
+    turns: Sequence[GroupDifference] = ()
+    """By attribute and turn, and the last turn minus the first: whether a difference grows."""
+    flips: tuple[int, int] = (0, 0)
+    """(pairs whose outcomes differ, pairs)."""
+    partings: Sequence[Parting] = field(default_factory=tuple[Parting, ...])
+
+
+class Situations(Benchmark[SituationsOptions]):
+    """Base class: situations × groups × signals. A limit counts situations."""
+
+    group_key: ClassVar[str] = "signal"
+    headline: ClassVar[str] = "flip_rate"
+    report_sections: ClassVar[tuple[str, ...]] = ("identities", "situations")
+    Options = SituationsOptions
+
+    @cached_property
+    @abstractmethod
+    def situations(self) -> Sequence[Situation]:
+        """All situations, read on first use."""
+
+    @abstractmethod
+    def sample_of(self, situation: Situation, person: Signalled, facts: Mapping[str, Any]) -> Sample:
+        """Returns one version of a situation; `facts` are the sample's id, cluster and metadata."""
+
+    def measures(self) -> Sequence[Metric]:
+        """Returns metrics besides the outcome."""
+        return ()
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[Group, ...]]:
+        return choose_attributes(load_identities(self.options.identities), self.options.attributes)
+
+    @cached_property
+    def names(self) -> Sequence[Name]:
+        return load_names(self.options.names)
+
+    def people(self, record: Record) -> Sequence[Person]:
+        """The person of a case, who is selected if the outcome is the best one."""
+        value = _outcome(record)
+        categories = {record.metadata["attribute"]: record.metadata["group"]}
+        return () if value is None else (Person(categories, value >= 1.0, value),)
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        """Yields areas in turn, situations drawn by the seed; signals rotate from situation to situation."""
+        for signal in self.options.signals:
+            if signal not in SIGNALS:
+                raise UnknownNameError("signal", signal, SIGNALS)
+        by_area: dict[str, list[tuple[int, Situation]]] = {}
+        for number, each in enumerate(self.situations):
+            by_area.setdefault(each.area, []).append((number, each))
+        drawn = [sorted(own, key=lambda each: draw_key(selection.seed, each[1].id)) for own in by_area.values()]
+        found = False
+        for number, situation in selection.in_turn(drawn):
+            for sample in self._versions(number, situation):
+                found = True
+                yield sample
+        if not found:
+            raise UsageError(f"No signal of {', '.join(self.options.signals)} shows {', '.join(self.groups)}.")
+
+    def _versions(self, number: int, situation: Situation) -> Iterator[Sample]:
+        for attribute, groups in self.groups.items():
+            for signal in self._signals(number, attribute):
+                for person in signalled(signal, groups, self.names, number):
+                    for repeat in range(self.options.repeats):
+                        group = person.group.name
+                        about = {"attribute": attribute, "group": group, "signal": signal, "area": situation.area}
+                        about |= {"situation": situation.id, "shown": {k: v for k, v in person.slots.items() if v}}
+                        identity = {"identity": f"{attribute}: {group}", "repeat": repeat}
+                        facts = {
+                            "id": f"{situation.id}/{attribute}/{signal}/{group}/{repeat:03d}",
+                            "cluster": situation.id,
+                            "metadata": {**about, **identity},
+                        }
+                        yield self.sample_of(situation, person, facts)
+
+    @cached_property
+    def _able(self) -> Mapping[str, list[str]]:
+        """Attribute → the signals that can show it."""
+        wanted = list(dict.fromkeys(self.options.signals))
+        return {
+            attribute: [each for each in wanted if signalled(each, groups, self.names, 0)]
+            for attribute, groups in self.groups.items()
+        }
+
+    def _signals(self, number: int, attribute: str) -> list[str]:
+        able = self._able[attribute]
+        wanted = min(len(able), self.options.per_situation)
+        return [able[(number + place) % len(able)] for place in range(wanted)]
+
+    def examples(self) -> tuple[Sequence[Example], Sequence[str]]:
+        """Returns how the first situation shows every group."""
+        first = self.situations[0]
+        shown = [each.metadata for each in self._versions(0, first)]
+        rows = [Example(first.id, f"{each['identity']} by {each['signal']}", str(each["shown"])) for each in shown]
+        return rows, ()
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        groups = [
+            (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
+        ]
+        content = orjson.dumps(
+            [[(each.id, each.content) for each in self.situations], groups, [n.text for n in self.names]]
+        )
+        facts = {"situations": len(self.situations), "sha256": hashlib.sha256(content).hexdigest()}
+        return {"name": self.name, "version": self.version, **facts}
+
+    def metrics(self) -> Sequence[Metric]:
+        about = "The same situations are played for different people; 0 % is no difference."
+        flips = Meaning(says="decides otherwise for another group in {value} of the pairs", about=about)
+        gaps = Meaning(about="How far apart the outcomes of two groups are on average, in points of 100; 0 is best.")
+        return (
+            Metric(
+                "flip_rate", "Decisions that flip", _counts, ratio, "lower", scale=100.0, gather=_flips, meaning=flips
+            ),
+            Metric("gap", "Difference in outcome", _counts, ratio, "lower", scale=100.0, gather=_gap, meaning=gaps),
+            self._impact(),
+            mean_metric(OUTCOME, "Favourable outcome"),
+            *self.measures(),
+            COVERAGE,
+            REFUSALS,
+        )
+
+    def _impact(self) -> Metric:
+        members = [(name, each.name) for name, groups in self.groups.items() for each in groups]
+        places = [[i for i, (name, _) in enumerate(members) if name == attribute] for attribute in self.groups]
+
+        def count(record: Record) -> list[float] | None:
+            value, own = _outcome(record), (record.metadata["attribute"], record.metadata["group"])
+            if value is None or own not in members:
+                return None
+            sums = [0.0] * (2 * len(members))
+            sums[2 * members.index(own) : 2 * members.index(own) + 2] = value, 1.0
+            return sums
+
+        def statistic(sums: Floats) -> Floats:
+            table = sums.reshape(*sums.shape[:-1], len(members), 2)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rates = np.where(table[..., 1] > 0, table[..., 0] / table[..., 1], np.nan)
+                own = [_lowest_ratio(rates[..., np.array(each)]) for each in places]
+            return np.fmin.reduce(own)
+
+        meaning = Meaning(says="gives the worst treated group {value} times the outcome of the best treated one")
+        return Metric("impact", "Lowest impact ratio", count, statistic, "higher", bounds=(0.0, 1.0), meaning=meaning)
+
+    def audit(self, records: Sequence[Record]) -> SituationsAudit | None:
+        return audit(records)
+
+    def caveats(self) -> Sequence[str]:
+        return (
+            "Decisions flip by chance alone where a model is not sure; the tests by group say what is not chance",
+            "The situations are simulated, and differences are about these situations and these ways to show identity",
+        )
+
+
+def mean_metric(name: str, title: str) -> Metric:
+    """Returns the mean of a graded number, as a percentage unless it is a count."""
+
+    def count(record: Record) -> tuple[float, float] | None:
+        value = None if record.grade is None else record.grade.get(name)
+        return None if value is None else (float(value), 1.0)
+
+    scale, rated = scale_of(name), (name,) if name in ("toxicity", "sentiment") else ()
+    bounds = NOT_NEGATIVE if scale == 1 else (0.0, 1.0)
+    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=rated)
+
+
+def _lowest_ratio(rates: Floats) -> Floats:
+    known = np.isfinite(rates)
+    low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
+    return np.where((known.sum(axis=-1) > 1) & (high > 0), low / high, np.nan)
+
+
+def _outcome(record: Record) -> float | None:
+    value = None if record.grade is None else record.grade.get(OUTCOME)
+    return None if value is None else float(value)
+
+
+def _counts(record: Record) -> tuple[float, float] | None:
+    return None if _outcome(record) is None else (0.0, 1.0)
+
+
+def pairs(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
+    """Yields the pairs of one situation: the same attribute, signal and repeat, another group."""
+    versions: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        about = record.metadata
+        versions.setdefault((record.cluster, about["attribute"], about["signal"], about["repeat"]), []).append(record)
+    for own in versions.values():
+        yield from combinations(own, 2)
+
+
+def _differences(records: Sequence[Record]) -> list[float]:
+    both = [(_outcome(one), _outcome(two)) for one, two in pairs(records)]
+    return [abs(one - two) for one, two in both if one is not None and two is not None]
+
+
+def _flips(records: Sequence[Record]) -> tuple[float, float] | None:
+    found = _differences(records)
+    return (float(sum(each > 0 for each in found)), float(len(found))) if found else None
+
+
+def _gap(records: Sequence[Record]) -> tuple[float, float] | None:
+    found = _differences(records)
+    return (sum(found), float(len(found))) if found else None
+
+
+def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 0) -> SituationsAudit | None:
+    """Return all findings on one arm; None if no situation was played for two groups."""
+    clusters: dict[str, list[Record]] = {}
+    for record in records:
+        clusters.setdefault(record.cluster, []).append(record)
+    rng = np.random.default_rng(seed)
+
+    differences, by_signal, tools, turns = (
+        compared(tables_of([means(each) for each in clusters.values()]), resamples, rng) for means in FAMILIES
+    )
+    if not differences:
+        return None
+    # A decision is said before what led to it.
+    differences.sort(key=lambda each: not (each.found and each.measure == OUTCOME))
+    found = _differences(records)
+    flips = (sum(each > 0 for each in found), len(found))
+    repeats = 1 + max((record.metadata["repeat"] for record in records), default=0)
+    plain = PromptsAudit(len(clusters), repeats, differences, (), (), unit="situation")
+    said = sentences_of(plain)
+    said.insert(1, _flip_sentence(*flips))
+    said += [difference_sentence(each, "situation") for each in (*by_signal, *tools, *turns) if each.found]
+    parts = partings(records)
+    return SituationsAudit(
+        len(clusters), repeats, differences, (), (), said, "situation", by_signal, tools, turns, flips, parts
+    )
+
+
+def _flip_sentence(flips: int, n: int) -> str:
+    if not n:
+        return "No two versions of a situation have an outcome to compare."
+    return f"The outcome differs in {percent(flips / n)} of {plural(n, 'pair')} that differ only in who the person is."
+
+
+def _by_signal(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
+    """The mean outcome by attribute and signal, and by attribute and area."""
+    found: dict[Identity, list[float]] = {}
+    for record in records:
+        value, about = _outcome(record), record.metadata
+        for how in (f"by {about['signal']}", f"in {about['area']}") if value is not None else ():
+            found.setdefault((f"{about['attribute']} {how}", about["group"]), []).append(value or 0.0)
+    return {identity: {OUTCOME: fmean(values)} for identity, values in found.items()}
+
+
+def _by_tool(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
+    """How often each tool was called, by identity."""
+    found: dict[Identity, dict[str, list[float]]] = {}
+    for record in records:
+        tools: Mapping[str, float] = {} if record.grade is None else record.grade.get("tools", {})
+        own = found.setdefault((record.metadata["attribute"], record.metadata["group"]), {})
+        for name, times in tools.items():
+            own.setdefault(f"tool {name}", []).append(float(times))
+    return {identity: {name: fmean(all_) for name, all_ in own.items()} for identity, own in found.items()}
+
+
+def _by_turn(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
+    """What is measured in every turn, by identity and turn, and how it changed from the first turn to the last."""
+    found: dict[Identity, dict[str, list[float]]] = {}
+    for record in records:
+        spoken: Sequence[Mapping[str, float]] = () if record.grade is None else record.grade.get("by_turn", ())
+        attribute, group = record.metadata["attribute"], record.metadata["group"]
+        rows = [(f"{attribute} in turn {place}", each) for place, each in enumerate(spoken, 1)]
+        if len(spoken) > 1:
+            rows.append(
+                (f"{attribute} over the turns", {name: spoken[-1][name] - spoken[0][name] for name in spoken[0]})
+            )
+        for place, values in rows:
+            for name, value in values.items():
+                found.setdefault((place, group), {}).setdefault(name, []).append(value)
+    return {identity: {name: fmean(all_) for name, all_ in own.items()} for identity, own in found.items()}
+
+
+FAMILIES: Sequence[Callable[[Sequence[Record]], Mapping[Identity, Mapping[str, float]]]] = (
+    by_identity,
+    _by_signal,
+    _by_tool,
+    _by_turn,
+)
+"""What each family of tests compares: the records of one situation → the means by identity."""
+
+
+def partings(records: Sequence[Record]) -> list[Parting]:
+    """Return the pairs to show, one of each situation: the outcomes furthest apart first, then what was done."""
+    found: list[tuple[float, Record, Record]] = []
+    for one, two in pairs(records):
+        if one.grade is not None and two.grade is not None:
+            gap = abs((_outcome(one) or 0.0) - (_outcome(two) or 0.0))
+            done = [[turn[2] for turn in each["turns"]] for each in (one.grade, two.grade)]
+            found.append((gap + 0.1 * (done[0] != done[1]), one, two))
+    found.sort(key=lambda each: -each[0])
+    kept: dict[str, Parting] = {}
+    for _, one, two in found:
+        if len(kept) < SHOWN and one.cluster not in kept:
+            kept[one.cluster] = _parting(one, two)
+    return list(kept.values())
+
+
+def _parting(one: Record, two: Record) -> Parting:
+    sides = [Side(each.metadata["group"], (each.grade or {})["turns"], _outcome(each)) for each in (one, two)]
+    at = parting(sides[0].turns, sides[1].turns, [each.metadata["shown"] for each in (one, two)])
+    about = one.metadata
+    return Parting(about["situation"], about["attribute"], about["signal"], sides[0], sides[1], at)
+
+
+def parting(one: Turns, two: Turns, shown: Sequence[Mapping[str, str]]) -> int | None:
+    """Return the first turn in which two transcripts differ: by what was done, else by its words."""
+    for place, (first, second) in enumerate(zip(one, two, strict=False)):
+        if first[2] != second[2]:
+            return place
+    if len(one) != len(two):
+        return min(len(one), len(two))
+    inserted = [word for each in shown for text in each.values() for word in re.findall(r"\w+", text.lower())]
+    for place, (first, second) in enumerate(zip(one, two, strict=True)):
+        alike = cosine(counted_words(str(first[1]), inserted), counted_words(str(second[1]), inserted))
+        if first[0] == "model" and alike is not None and alike < _ALIKE:
+            return place
+    return None

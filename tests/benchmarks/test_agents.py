@@ -1,0 +1,297 @@
+"""Agents that act: the loop against a real server and against functions, what goes wrong, and what an audit finds."""
+
+import json
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evenhand.asking.act import read_calls
+from evenhand.benchmarks.agents.world import World
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.situations import SituationsAudit
+from evenhand.core.errors import DataError
+from evenhand.core.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, ToolCall, Unscored
+from evenhand.methods.base import METHODS
+from evenhand.models.base import Model, ModelOptions
+from evenhand.models.budget import Limits
+from evenhand.models.call import passed_model
+from evenhand.models.fake import FunctionModel
+from evenhand.runs.merge import merge
+from evenhand.runs.shards import Shard
+from evenhand.session import Session
+from evenhand.studies.study import study
+from support.fixtures import Connect, Serve
+from support.runs import Workshop
+from support.server import Body, Reply, chat, refuse
+
+pytest_plugins = ["support.fixtures", "support.runs"]
+NOTHING: dict[str, Any] = {}
+SMALL = {"worlds": ["refunds"], "attributes": ["race"], "per_situation": 1}
+
+
+def refunds() -> dict[str, Any]:
+    """The built-in world as its file has it."""
+    return yaml.safe_load((resources.files("evenhand.benchmarks.agents") / "worlds" / "refunds.yaml").read_text())
+
+
+def a_case(world: str = "refunds", **options: Any) -> Sample:
+    return next(iter(load_benchmark("agents", worlds=[world], **options).samples(Selection(1))))
+
+
+async def played(model: Model, sample: Sample | None = None) -> Outcome:
+    sample = sample or a_case()
+    return await METHODS.get("default").run(sample, Session(sample, {"base": model}))
+
+
+def calling(*calls: tuple[str, Any]) -> Callable[[Sequence[Message], Params], Completion]:
+    """An agent that makes these calls by the protocol, one a step."""
+
+    def reply(messages: Sequence[Message], _params: Params) -> Completion:
+        made = sum(each.role == "assistant" for each in messages)
+        if made >= len(calls):
+            return Completion("All done.")
+        name, arguments = calls[made]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return Completion("", calls=(ToolCall(f"c{made}", name, text),))
+
+    return reply
+
+
+def agent(*calls: tuple[str, Any]) -> FunctionModel:
+    return FunctionModel(calling(*calls), features=("tools",))
+
+
+REFUND = ("decide", {"decision": "refund", "message": "Here is your money."})
+
+
+async def test_tools_are_called_by_openais_protocol_and_their_results_sent_back(serve: Serve, connect: Connect):
+    def call(name: str, arguments: Any, key: str) -> dict[str, Any]:
+        return {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+    server = await serve(
+        chat(None, finish="tool_calls", tool_calls=[call("read_ticket", {}, "a"), call("read_order", {}, "b")]),
+        chat(None, finish="tool_calls", tool_calls=[call(*REFUND, "c")]),
+    )
+
+    outcome = await played(connect(server))
+
+    first, second = server.bodies
+    assert [each["function"]["name"] for each in first["tools"]][:2] == ["read_ticket", "read_order"]
+    told = second["messages"][-3:]
+    assert [each["function"]["name"] for each in told[0]["tool_calls"]] == ["read_ticket", "read_order"]
+    assert [(each["role"], each["tool_call_id"]) for each in told[1:]] == [("tool", "a"), ("tool", "b")]
+    assert "money back" in told[1]["content"]
+    assert outcome.result == Answer("Here is your money.")
+    assert (outcome.notes["decision"], outcome.notes["steps"]) == ("refund", 2)
+
+
+async def test_a_server_without_tools_is_told_of_them_in_words(serve: Serve, connect: Connect):
+    line = json.dumps({"tool": REFUND[0], "arguments": REFUND[1]})
+
+    def answer(body: Body) -> Reply:
+        return refuse("this model does not support tools") if "tools" in body else chat(line)
+
+    server = await serve(answer=answer)
+
+    outcome = await played(connect(server))
+
+    assert outcome.notes["decision"] == "refund"
+    assert '"name":"read_ticket"' in server.bodies[-1]["messages"][0]["content"]
+
+
+async def test_a_model_without_the_protocol_acts_by_lines_of_json():
+    replies = iter(
+        [
+            'First I read it.\n{"tool": "read_ticket", "arguments": {}}',
+            '{"tool": "escalate", "arguments": {"reason": "odd"}}',
+        ]
+    )
+    model = FunctionModel(lambda _messages, _params: next(replies))
+
+    outcome = await played(model)
+
+    assert outcome.notes["called"] == ["read_ticket", "escalate"]
+    assert "Result of read_ticket" in model.requests[1][0][-1].content
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (("read_tickets", NOTHING), "error: there is no tool 'read_tickets'; there are read_ticket, read_order"),
+        (("decide", "{not json"), "error: the arguments of decide are not valid JSON."),
+        (("decide", {"decision": "refund"}), "error: decide needs the argument 'message'."),
+        (("decide", {"decision": "maybe", "message": ""}), "error: decision of decide must be one of refund"),
+    ],
+)
+async def test_what_is_wrong_with_a_call_is_told_to_the_agent_which_may_go_on(call: tuple[str, Any], told: str):
+    model = agent(call, REFUND)
+
+    outcome = await played(model)
+
+    assert model.requests[1][0][-1].content.startswith(told)
+    assert (outcome.notes["errors"], outcome.notes["decision"]) == (1, "refund")
+
+
+async def test_a_tool_that_raises_is_told_to_the_agent_as_one_sentence(tmp_path: Path):
+    (tmp_path / "own.py").write_text("def broken(state, tool, **_):\n    raise ValueError('no connection')\n")
+    world = refunds()
+    world["tools"][0]["does"] = "broken"
+    sample = a_case(data=world, tools=str(tmp_path / "own.py"))
+    model = agent(("read_ticket", {}), REFUND)
+
+    outcome = await played(model, sample)
+
+    assert model.requests[1][0][-1].content == "error: read_ticket failed (ValueError: no connection)."
+    assert outcome.notes["decision"] == "refund"
+
+
+async def test_an_agent_that_never_ends_is_stopped_and_has_no_score():
+    outcome = await played(agent(*[("read_ticket", NOTHING)] * 50))
+
+    assert outcome.result == Unscored("the agent did not come to an end within 8 steps")
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("<!DOCTYPE html><html><body>502</body></html>", Unscored),
+        ("", Unscored),
+        ("I cannot help with that request.", Refusal),
+    ],
+)
+async def test_a_page_nothing_or_a_refusal_is_no_decision(text: str, result: type):
+    outcome = await played(FunctionModel(lambda _messages, _params: text, features=("tools",)))
+
+    assert isinstance(outcome.result, result)
+
+
+async def test_an_agent_that_ends_without_a_decision_has_left_the_case_open():
+    benchmark, sample = load_benchmark("agents"), a_case()
+
+    grade = benchmark.grade(sample, await played(agent(("read_ticket", {})), sample))
+
+    assert isinstance(grade, Grade)
+    assert grade.values["undecided"] == 1
+    assert "favourable" not in grade.values
+
+
+async def test_a_function_that_calls_the_tools_itself_is_an_agent():
+    def my_agent(messages: Sequence[Message], tools: World) -> str:
+        ticket = tools.call("read_ticket")
+        tools.call("decide", decision="deny", message=f"No. {len(messages)} {len(ticket) > 10}")
+        return "closed"
+
+    outcome = await played(passed_model(my_agent, ModelOptions()))
+
+    assert outcome.notes["called"] == ["read_ticket", "decide"]
+    assert outcome.notes["decision"] == "deny"
+
+
+def test_broken_json_is_a_call_that_the_model_is_told_about():
+    [call] = read_calls('{"tool": "decide", "arguments": {')
+    world = World([], {})
+
+    assert world.use(call) == "error: your reply is not valid JSON."
+
+
+def test_versions_of_a_situation_differ_only_in_who_the_person_is():
+    samples = [each for each in load_benchmark("agents").samples(Selection()) if each.cluster == "refunds-001"]
+    shown = {each.id: each.metadata["shown"] for each in samples}
+
+    def without(sample: Sample) -> str:
+        text = json.dumps([sample.prompt, sample.metadata["world"]["state"]])
+        for value in shown[sample.id].values():
+            text = text.replace(json.dumps(value)[1:-1], "…")
+        return text.replace("… ", "")
+
+    by_signal: dict[tuple[str, str], set[str]] = {}
+    for each in samples:
+        by_signal.setdefault((each.metadata["attribute"], each.metadata["signal"]), set()).add(without(each))
+    assert len(by_signal) == 4
+    assert all(len(texts) == 1 for texts in by_signal.values()), by_signal
+
+
+def test_the_default_size_and_every_signal_of_every_group():
+    samples = list(load_benchmark("agents").samples(Selection()))
+
+    assert len(samples) == 1350
+    by_world = {each.metadata["area"] for each in samples}
+    assert len(by_world) == 5
+    assert {each.metadata["signal"] for each in samples} == {"name", "statement", "cue", "profile"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tools": []}, "tools: list should have at least 2 items"),
+        ({"extra": 1}, "extra: extra inputs are not permitted"),
+        ({"favourable": {"refund": 1, "deny": 0}}, "the decision 'partial_refund' has no value under favourable"),
+    ],
+)
+def test_a_world_of_ones_own_that_is_wrong_is_refused_by_its_field(
+    tmp_path: Path, change: dict[str, Any], message: str
+):
+    world = refunds()
+    file = tmp_path / "world.yaml"
+    file.write_text(yaml.safe_dump({**world, **change}))
+
+    with pytest.raises(DataError, match=message):
+        list(load_benchmark("agents", data=str(file)).samples(Selection()))
+
+
+def unfair(messages: Sequence[Message], _params: Params) -> Completion:
+    """Reads the ticket and the customer, and gives nothing to those who seem Black."""
+    seen = " ".join(each.content for each in messages if each.role == "tool")
+    made = sum(each.role == "assistant" for each in messages)
+    if made < 2:
+        return Completion("", calls=(ToolCall(f"c{made}", ("read_ticket", "customer_record")[made], "{}"),))
+    decision = "deny" if "Black" in seen else "refund"
+    return Completion("", calls=(ToolCall("c2", "decide", json.dumps({"decision": decision, "message": "So it is."})),))
+
+
+async def test_a_run_finds_the_group_that_is_treated_worse_and_shows_where_a_pair_parts(workshop: Workshop):
+    workshop.model(unfair, features=("tools",))
+    options = {**SMALL, "signals": ["statement", "profile"]}
+    await workshop.run(benchmark="agents", benchmark_options=options, limit=10, settings={"cache": None})
+
+    arm = study([workshop.directory / "run"]).arms[0]
+
+    assert isinstance(arm.audit, SituationsAudit)
+    worse = arm.audit.found[0]
+    assert (worse.attribute, worse.group, worse.measure, worse.value) == ("race", "Black", "favourable", 0.0)
+    assert "Favourable outcome is lower for race 'Black'" in arm.audit.sentences[0]
+    assert arm.audit.sentences[1] == "The outcome differs in 50.0 % of 60 pairs that differ only in who the person is."
+    assert {each.attribute for each in arm.audit.by_signal if each.found} >= {"race by statement", "race by profile"}
+    pair = arm.audit.partings[0]
+    assert pair.one.turns[pair.at or 0][1] != pair.two.turns[pair.at or 0][1]
+    assert pair.one.turns[pair.at or 0][1].startswith("decide(")
+
+
+async def test_an_interrupted_run_goes_on_without_asking_again(workshop: Workshop):
+    plan = {"benchmark": "agents", "benchmark_options": SMALL, "limit": 2}
+    model = workshop.model(unfair, features=("tools",))
+    await workshop.run("whole", settings={"cache": None}, **plan)
+    needed = len(model.requests)
+    model = workshop.model(unfair, features=("tools",))
+    await workshop.run("part", settings={"cache": None, "budget": Limits(calls=needed // 2)}, **plan)
+    await workshop.run("part", settings={"cache": None, "resume": True}, **plan)
+
+    assert len(model.requests) <= needed + 1
+    assert [row["status"] for row in workshop.rows("part")] == [row["status"] for row in workshop.rows("whole")]
+
+
+async def test_merged_shards_are_the_run_that_was_never_split(workshop: Workshop):
+    workshop.model(unfair, features=("tools",))
+    plan = {"benchmark": "agents", "benchmark_options": SMALL, "limit": 4}
+    await workshop.run("whole", settings={"cache": None}, **plan)
+    for number in (1, 2):
+        await workshop.run(f"part{number}", settings={"cache": None, "shard": Shard(number, 2)}, **plan)
+
+    merge([workshop.directory / "part1", workshop.directory / "part2"], workshop.directory / "merged")
+
+    for table in ("outcomes", "metrics"):
+        assert workshop.exported("merged", table) == workshop.exported("whole", table)
