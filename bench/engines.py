@@ -77,8 +77,8 @@ def main() -> None:
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--engines", default="ours,trl")
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--sampled-steps", type=int, default=8, help="steps of RLOO and GRPO")
-    parser.add_argument("--skip", type=int, default=3, help="first steps that are not counted")
+    parser.add_argument("--sampled-steps", type=int, default=6, help="steps of RLOO and GRPO")
+    parser.add_argument("--skip", type=int, default=3, help="first steps that are not counted; at most 2 sampled")
     parser.add_argument("--batch", type=int, default=16, help="examples or pairs of a step; prompts of RLOO and GRPO")
     parser.add_argument("--answers", type=int, default=4, help="answers to each prompt of RLOO and GRPO")
     parser.add_argument("--new-tokens", type=int, default=128, help="tokens of a sampled answer at most")
@@ -186,6 +186,7 @@ class Lab:
         # Kept on the CPU, so that the memory of a training is its own.
         self.name, self.base = name, models.load_causal(name, models.Machine("cpu", self.machine.dtype), trained=False)
         self.chat = models.load_chat(name, self.base, max_length=MAX_LENGTH)
+        self.classifier: Any = None
 
     def about(self) -> dict[str, Any]:
         import peft
@@ -234,7 +235,7 @@ class Lab:
             import traceback
 
             traceback.print_exc()
-        counted = list(zip(clock.seconds(), self._tokens(stage, clock), strict=False))[self.o.skip :]
+        counted = list(zip(clock.seconds(), self._tokens(stage, clock), strict=False))[self._skipped(stage) :]
         last = clock.losses[-3:]
         return {
             "engine": engine,
@@ -255,6 +256,9 @@ class Lab:
     def _steps(self, stage: str) -> int:
         return self.o.sampled_steps if stage in SAMPLING else self.o.steps
 
+    def _skipped(self, stage: str) -> int:
+        return min(self.o.skip, 2) if stage in SAMPLING else self.o.skip
+
     def _order(self, stage: str) -> list[int]:
         """The rows in the order in which our loop takes them."""
         sampler = BatchSampler(len(self.pairs), self.o.batch, SEED)
@@ -272,8 +276,9 @@ class Lab:
 
     def _model(self, stage: str) -> Any:
         """A new copy of the model on the device; for the reward model a classifier with the same head for both."""
-        model = copy.deepcopy(self.base).to(self.machine.device)
-        return models.classifier_of(model, self.chat, SEED) if stage == "reward" else model
+        if stage == "reward" and self.classifier is None:
+            self.classifier = models.classifier_of(self.base, self.chat, SEED)
+        return copy.deepcopy(self.classifier if stage == "reward" else self.base).to(self.machine.device)
 
     # Ours
 
