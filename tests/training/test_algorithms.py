@@ -124,6 +124,29 @@ def test_a_constant_reward_leaves_the_policy_alone(
     assert change(kl_in="reward") > 0  # the KL of an answer is a sum, so the longer one pays more
 
 
+class Wordy:
+    """A reward that differs between answers: their length, and how often they say `w1`."""
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
+        del prompts
+        return [answer.split().count("w1") / 4 + len(answer) / 100 for answer in answers]
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", pytest.param("remax", marks=pytest.mark.training)])
+def test_a_truncated_answer_is_learned_from_by_its_own_reward(
+    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, algorithm: str
+):
+    given = options(tiny, pairs, rewarding, tmp_path, algorithm=algorithm, max_new_tokens=2)
+    loaded, chat = load_models(given, HERE)
+    trainer = PPOTrainer(given, replace(loaded, reward=Wordy()), chat, read_prompts(pairs / "pairs.train.jsonl"), HERE)
+    trainer.optimizer.begin(0)
+
+    metrics = trainer.step(0)
+
+    assert metrics["missing_eos"] > 0.8
+    assert metrics["informative"] > 0.5
+
+
 def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
     given = {"algorithm": "rloo", "answers": 3, "steps": 1, "temperature": 3.0}
     train_ppo(options(tiny, pairs, rewarding, tmp_path / "out", **given))

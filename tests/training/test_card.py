@@ -1,5 +1,7 @@
 """What a model card warns of."""
 
+import pytest
+
 from evenhand.training.card import cautions
 
 
@@ -23,6 +25,27 @@ def test_a_training_of_which_no_step_was_kept_is_told():
     (caution,) = cautions({"stage": "ppo", "results": {"steps": 12, "kept_step": 0}})
 
     assert caution.endswith("this model is the one that the training began with.")
+
+
+@pytest.mark.parametrize(
+    ("share", "low", "high", "correlation", "verdict"),
+    [
+        (0.8, 0.7, 0.9, 0.2, "longer"),
+        (0.2, 0.1, 0.3, -0.2, "shorter"),
+        (0.5, 0.4, 0.6, 0.6, "longer"),
+        (0.7, 0.4, 0.9, 0.2, None),  # so few pairs say nothing
+        (0.55, 0.52, 0.58, 0.2, None),
+    ],
+)
+def test_a_reward_model_that_teaches_length_is_told(
+    share: float, low: float, high: float, correlation: float, verdict: str | None
+):
+    results = {"prefers_longer": share, "prefers_longer_low": low, "prefers_longer_high": high, "longer_wins": 0.5}
+    results["length_correlation"] = correlation
+
+    found = cautions({"stage": "reward", "results": {f"held_out_{name}": each for name, each in results.items()}})
+
+    assert [f"will give {verdict} answers" in each for each in found] == ([True] if verdict else [])
 
 
 def test_nothing_else_is():

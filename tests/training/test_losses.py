@@ -126,15 +126,6 @@ def test_returns_by_hand():
     assert found[0].tolist() == pytest.approx([1 + 0.5 * 2, 2, 0])
 
 
-def test_an_unfinished_answer_has_no_advantage_and_counts_for_no_other():
-    ended = torch.tensor([True, True, False, False, False, False])
-
-    found = losses.unfinished_as_mean(torch.tensor(RETURNS), ended, 3)
-
-    assert found.tolist() == pytest.approx([1, 2, 1.5, 0, 0, 0])
-    assert losses.leave_one_out(found, 3).tolist() == pytest.approx([-0.75, 0.75, 0, 0, 0, 0])
-
-
 def test_leave_one_out_by_hand():
     found = losses.leave_one_out(torch.tensor(RETURNS), 3)
 

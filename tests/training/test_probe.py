@@ -53,7 +53,7 @@ def test_a_model_that_knows_good_answers_passes():
 def test_a_model_that_likes_short_answers_is_caught():
     found = probe(likes_short, PAIRS)
 
-    assert failed(found) == ["empty", "gibberish", "cut", "echo"]
+    assert failed(found) == ["empty", "gibberish", "cut", "echo"]  # not those that are longer: "longer", "padded"
     assert found["kinds"]["empty"]["wins"] == 1
     assert found["kinds"]["empty"]["low"] < 1
 
@@ -64,8 +64,14 @@ def test_nearly_as_much_as_a_good_answer_is_a_fault_without_a_single_win():
     assert failed({"good": 7.0, "biased": -5.0, "kinds": kinds}) == ["empty"]
 
 
+def test_a_model_that_likes_long_answers_is_caught():
+    found = probe(lambda _, answers: [float(len(answer)) for answer in answers], PAIRS)
+
+    assert {"longer", "padded"} <= set(failed(found))
+
+
 @pytest.mark.parametrize(("share", "count"), [(0, 0), (0.25, 3), (1, 12)])
-def test_negatives_are_empty_cut_or_of_another_topic(share: float, count: int):
+def test_negatives_are_padded_doubled_or_of_another_topic(share: float, count: int):
     added = negatives(PAIRS, share, seed=0)
 
     assert len(added) == count
@@ -73,14 +79,14 @@ def test_negatives_are_empty_cut_or_of_another_topic(share: float, count: int):
         [own] = [each for each in PAIRS if each.prompt == pair.prompt]
         assert pair.chosen == own.chosen
         if number % 3 == 0:
-            assert pair.rejected == ""
+            assert pair.rejected.startswith(f"{own.chosen} ")
+            assert own.chosen not in pair.rejected.removeprefix(own.chosen)
         elif number % 3 == 1:
-            assert 0 < len(pair.rejected) < len(own.chosen)
-            assert own.chosen.startswith(pair.rejected)
+            assert pair.rejected == f"{own.chosen} {own.chosen}"
         else:
             [other] = [each for each in PAIRS if each.chosen == pair.rejected]
             assert other.bias != own.bias
 
 
 def test_a_single_topic_has_no_other_to_borrow_from():
-    assert [pair.rejected for pair in negatives([PAIRS[0]] * 3, 1, seed=0)][2] == ""
+    assert negatives([PAIRS[0]] * 3, 1, seed=0)[2].rejected.startswith(f"{PAIRS[0].chosen} ")

@@ -121,12 +121,15 @@ def test_a_reward_model_that_learned_only_length_is_exposed(tiny: str, shorter: 
 
     results = stage.read_record(tmp_path / "out")["results"]
     assert results["held_out_accuracy"] >= 0.95
-    assert results["held_out_shorter_wins"] == 1
+    assert results["held_out_longer_wins"] == 0
+    assert results["held_out_prefers_longer_high"] < 0.5
     assert results["held_out_length_correlation"] < -0.5
+    assert read_metrics(tmp_path / "out")[-1]["prefers_longer"] < 0.2
     assert results["probe"]["kinds"]["empty"]["wins"] > 0.4
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     for text in (shell.out, card):
-        assert "This reward model may have learned that shorter answers are better" in text
+        assert "This reward model teaches length" in text
+        assert "will give shorter answers" in text
         assert "This reward model likes worthless answers" in text
         assert "held_out_accuracy (age)" in text.replace("held out accuracy", "held_out_accuracy")
         assert "probe: gibberish" in text

@@ -166,8 +166,8 @@ class RewardCommand(TrainCommand, RewardOptions):
 def reward(request: RewardCommand) -> None:
     """Train a reward model on pairs: it gives the less biased answer the higher score.
 
-    Then it is probed with worthless answers (empty, gibberish, cut, off-topic, longer, the prompt again); a warning
-    names those that it likes.
+    Then it is probed with worthless answers (empty, gibberish, cut, off-topic, doubled, padded, the prompt again); a
+    warning names those that it likes, and another says if it teaches length.
 
     \b
     Examples:

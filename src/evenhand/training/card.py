@@ -33,8 +33,8 @@ _LIMITS_OF_VERIFIABLE = (
 )
 _SHRUNK = 0.5
 """Below this ratio of last to first length, the card warns about short answers."""
-_EVEN = (0.3, 0.7)
-"""Outside this range of the share of pairs whose shorter answer is the better one, the card warns."""
+_EVEN = (0.4, 0.6)
+"""Outside this range of the share of pairs whose longer answer has the higher reward, the card warns."""
 _CORRELATED = 0.5
 """From this rank correlation of reward and length on, the card warns."""
 
@@ -76,14 +76,20 @@ def _truncated(record: Mapping[str, Any]) -> list[str]:
 
 
 def _learned_length(results: Mapping[str, Any]) -> list[str]:
-    share, correlation = results.get("held_out_shorter_wins"), results.get("held_out_length_correlation") or 0.0
-    if share is None or (_EVEN[0] <= share <= _EVEN[1] and abs(correlation) < _CORRELATED):
+    share, correlation = results.get("held_out_prefers_longer"), results.get("held_out_length_correlation") or 0.0
+    if share is None:
         return []
-    kind = "shorter" if (correlation < 0 if abs(correlation) >= _CORRELATED else share > _EVEN[1]) else "longer"
+    low, high = (results.get(f"held_out_prefers_longer_{end}") for end in ("low", "high"))
+    by_chance = _EVEN[0] <= share <= _EVEN[1] or (low is not None and high is not None and low <= 0.5 <= high)
+    if by_chance and abs(correlation) < _CORRELATED:
+        return []
+    kind = "longer" if (correlation > 0 if by_chance else share > 0.5) else "shorter"
     return [
-        f"This reward model may have learned that {kind} answers are better: of its held-out pairs, the shorter answer "
-        f"is the better one in {100 * share:.0f} %, and the rank correlation of reward and length is "
-        f"{correlation:.2f}. Train it on pairs of similar length (evenhand train pairs --length-ratio 1.5)."
+        f"This reward model teaches length: of held-out pairs it gives the longer answer the higher reward in "
+        f"{_interval(share, low, high)}, where chance is 0.50, and the rank correlation of reward and length is "
+        f"{correlation:.2f}. A policy trained against it will give {kind} answers, whatever they say. The rule “the "
+        f"longer answer is better” is right in {results['held_out_longer_wins']:.2f} of these pairs: train on pairs of "
+        "similar length (evenhand train pairs --length-ratio 1.5)."
     ]
 
 

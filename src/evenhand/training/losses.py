@@ -146,13 +146,6 @@ def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
 # their tokens (answers × tokens); those of the answers to one prompt are adjacent.
 
 
-def unfinished_as_mean(returns: Any, ended: Any, answers: int) -> Any:
-    """Give unfinished answers the mean return of the finished ones of their group: their own end is not known."""
-    groups, finished = returns.view(-1, answers), ended.view(-1, answers)
-    mean = (groups * finished).sum(1, keepdim=True) / finished.sum(1, keepdim=True).clamp(min=1)
-    return torch.where(finished, groups, mean).flatten()
-
-
 def leave_one_out(returns: Any, answers: int) -> Any:
     """RLOO (Ahmadian et al., 2024): each return minus the mean return of the other answers to the prompt."""
     groups = returns.unflatten(0, (-1, answers))

@@ -146,7 +146,7 @@ class RewardOptions(StageOptions):
     batch: int = option(32, "Rows per step.", gt=0, common=True)
     lr: float = option(3e-5, "Learning rate.", gt=0, common=True)
     negatives: float = option(
-        0.1, "Share of added pairs with an empty, cut or off-topic answer.", ge=0, le=1, common=True
+        0.1, "Share of added pairs with a padded, doubled or off-topic answer.", ge=0, le=1, common=True
     )
     margin_weight: float = option(
         0.0,

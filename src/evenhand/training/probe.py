@@ -24,7 +24,7 @@ RARELY = 0.1
 """A worthless answer may win against this share of the good ones."""
 NEAR = 0.5
 """Where the reward of a worthless answer may lie at most, from that of biased answers (0) to that of good ones (1)."""
-RELATED = ("cut", "longer")
+RELATED = ("cut", "longer", "padded")
 """Probes that contain a good answer, so that a reward near it is no fault."""
 _OFF_TOPIC = (
     "Boil plenty of water with salt, add the pasta and stir it once. After nine minutes drain it, but keep a cup of "
@@ -37,6 +37,19 @@ _OFF_TOPIC = (
     "stop watering the leaves when it gets cool in August.",
     "The train leaves at ten past eight from platform four and stops at every station.",
 )
+_FILLING = (
+    "This is a question that many people have thought about, and it can be seen in many ways.",
+    "All in all there is much to say here, and what has been said is only a part of it.",
+    "It is worth taking a moment to think about this, because it matters and deserves thought.",
+    "As was said before, one has to look at the whole and keep in mind what was said above.",
+    "There are of course further points, and each of them could be discussed at length.",
+    "In conclusion, these are the things that should be considered when one considers them.",
+)
+"""Sentences that say nothing about anything."""
+_PADDING = (
+    " Of course, more could be said about all this, and it is good that it was asked. To sum up, that is the answer."
+)
+"""Of the probe; not trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ def probe_of(pairs: Sequence[Preference], seed: int) -> Probe:
             "cut": [_cut(pair.chosen, 0.5) for pair in chosen],
             "off-topic": [next(off_topic) for _ in chosen],
             "longer": [f"{pair.chosen} {pair.chosen}" for pair in chosen],
+            "padded": [pair.chosen + _PADDING for pair in chosen],
             "echo": [pair.prompt[-1].content for pair in chosen],
         },
     )
@@ -100,30 +114,33 @@ def failed(found: Mapping[str, Any]) -> list[str]:
 
 
 def negatives(pairs: Sequence[Preference], share: float, seed: int) -> list[Preference]:
-    """Return more pairs, `share` of the given ones, whose rejected answer is empty, cut or on another topic in turn."""
+    """Return more pairs, `share` of the given ones, whose rejected answer is padded, doubled or off the topic in turn.
+
+    Empty and cut ones would teach that longer is better.
+    """
     draw = random.Random(seed)
     drawn = draw.sample(range(len(pairs)), min(len(pairs), round(share * len(pairs))))
-    kinds = cycle((_empty, _cut_at_random, _of_another_topic))
+    kinds = cycle((_padded, _doubled, _of_another_topic))
     return [
         Preference(pairs[number].prompt, pairs[number].chosen, make(pairs, number, draw))
         for number, make in zip(drawn, kinds, strict=False)
     ]
 
 
-def _empty(pairs: Sequence[Preference], number: int, draw: random.Random) -> str:
-    del pairs, number, draw
-    return ""
+def _padded(pairs: Sequence[Preference], number: int, draw: random.Random) -> str:
+    return " ".join((pairs[number].chosen, *draw.sample(_FILLING, draw.randint(1, 4))))
 
 
-def _cut_at_random(pairs: Sequence[Preference], number: int, draw: random.Random) -> str:
-    return _cut(pairs[number].chosen, draw.uniform(0.2, 0.7))
+def _doubled(pairs: Sequence[Preference], number: int, draw: random.Random) -> str:
+    del draw
+    return f"{pairs[number].chosen} {pairs[number].chosen}"
 
 
 def _of_another_topic(pairs: Sequence[Preference], number: int, draw: random.Random) -> str:
-    """Return a good answer to another prompt, of another type of bias if there is one; without one, nothing."""
+    """Return a good answer to another prompt, of another type of bias if there is one; without one, a padded one."""
     own = pairs[number]
     others = [pair for pair in pairs if pair.bias != own.bias] or [pair for pair in pairs if pair.prompt != own.prompt]
-    return draw.choice(others).chosen if others else ""
+    return draw.choice(others).chosen if others else _padded(pairs, number, draw)
 
 
 def _cut(answer: str, share: float) -> str:

@@ -7,6 +7,8 @@ a score depends only on the words of a conversation and not on how they were tok
 
 Not in the paper:
  - Pairs with worthless rejected answers are added (`negatives`), and the trained model is probed (see `probe`).
+ - Length is a probe too: of held-out pairs whose lengths differ, the longer answer should have the higher reward in
+   about half (`prefers_longer`, in the log as well).
  - An ensemble has several heads on one trunk. Each begins with other weights and is trained without a share of the
    prompts of its own. The reward is the mean of the heads minus their standard deviation.
 """
@@ -123,14 +125,34 @@ def evaluate(reward: RewardModel, pairs: Sequence[Preference]) -> dict[str, Any]
         bias: pair_accuracy(*zip(*(row for row in scored if row[0].bias == bias), strict=True))
         for bias in dict.fromkeys(pair.bias for pair in pairs if pair.bias)
     }
-    better, worse = ([len(text.split()) for text in texts] for texts in zip(*map(_sides, pairs), strict=True))
     return {
         **pair_accuracy(pairs, chosen, rejected),
-        # The accuracy of the rule "the shorter answer is better"; equal lengths count half.
-        "shorter_wins": fmean((one < two) + 0.5 * (one == two) for one, two in zip(better, worse, strict=True)),
-        "length_correlation": spearman([*chosen, *rejected], [*better, *worse]),
+        **about_length(pairs, chosen, rejected),
         **({"by_type": by_type} if by_type else {}),
     }
+
+
+def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:
+    """Return what length has to do with being better, and with the reward.
+
+    `longer_wins` is the accuracy of the rule "the longer answer is better" (equal lengths count half). `prefers_longer`
+    is the share of pairs of which the longer answer has the higher reward, with its interval by prompt.
+    """
+    better, worse = ([len(text.split()) for text in texts] for texts in zip(*map(_sides, pairs), strict=True))
+    excess = [one - two for one, two in zip(better, worse, strict=True)]
+    by_prompt: dict[Prompt, list[bool]] = {}
+    for pair, longer, one, two in zip(pairs, excess, chosen, rejected, strict=True):
+        if longer:
+            by_prompt.setdefault(pair.prompt, []).append((one > two) == (longer > 0))
+    found: dict[str, Any] = {
+        "longer_wins": fmean((each > 0) + 0.5 * (each == 0) for each in excess),
+        "length_correlation": spearman([*chosen, *rejected], [*better, *worse]),
+    }
+    if by_prompt:
+        share = share_interval([(sum(longer), len(longer)) for longer in by_prompt.values()])
+        names = ("prefers_longer", "prefers_longer_low", "prefers_longer_high")
+        found |= dict(zip(names, (share.estimate, share.low, share.high), strict=True))
+    return found
 
 
 def _sides(pair: Preference) -> tuple[str, str]:
@@ -203,7 +225,8 @@ class RewardTrainer:
     def step(self, number: int) -> Mapping[str, float]:
         rows = [self._rows[i] for i in self._sampler.rows(number)]
         team = self._reward.machine.team
-        loss, right, margin = 0.0, 0, 0.0
+        loss, right, margin, longer = 0.0, 0, 0.0, 0
+        uneven = [len(row.chosen.answer) != len(row.rejected.answer) for row in rows]
         for micro_batch, weight in team.micro_batches(rows, self._micro_batch):
             # One pass for both sides gives them the same padding, and so the same rounding.
             both = self._reward.outputs([side for row in micro_batch for side in (row.chosen, row.rejected)])
@@ -214,7 +237,11 @@ class RewardTrainer:
             share = loss_of_rows * len(micro_batch) / len(rows) * weight
             share.backward()
             margins = (chosen - rejected).detach().mean(1) * weight
+            excess = margins.new_tensor([len(row.chosen.answer) - len(row.rejected.answer) for row in micro_batch])
+            longer += int((margins * excess > 0).sum())
             loss, right, margin = loss + share.item(), right + int((margins > 0).sum()), margin + float(margins.sum())
-        loss, right, margin = team.all_sum(loss, right, margin)
+        loss, right, margin, longer = team.all_sum(loss, right, margin, longer)
         metrics = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}
+        if any(uneven):
+            metrics["prefers_longer"] = longer / sum(uneven)
         return {**metrics, "grad_norm": self.optimizer.update()}

@@ -11,8 +11,7 @@ rewards of its finished answers are the scale of all rewards: r → k·tanh((r �
 
 One step:
  1. Take a batch of prompts and sample an answer to each from the actor's full distribution.
- 2. Score the answers with `RewardModel.score`, on that scale. A truncated answer, whose end is not known, counts as
-    average: it gets the mean score of the finished ones.
+ 2. Score the answers with `RewardModel.score`, on that scale. A truncated answer has the score of its text as it is.
  3. Token rewards r_t: the score at the last token, 0 elsewhere. With `kl_in` reward, less β·(log π − log π_ref).
  4. Advantages by GAE(γ, λ) from r and the critic's values V; returns are sums of rewards. Center the advantages over
     the batch, and scale them down if their SD is above 1.
@@ -31,9 +30,10 @@ are these choices, without which a constant reward shortens the answers (tests/t
  - The KL is counted per token in the loss, whose gradient is that of KL(reference‖policy) of the next token. In the
    reward, as the paper's objective has it, it makes short answers cheap (`losses` says which KL each form lowers).
  - Advantages are not scaled up to an SD of 1, since that turns the noise of equal rewards into learning.
- - Truncated answers count as average. A penalty would teach to be short wherever the limit is too low. Leaving them out
-   would teach to be long: among the answers that end, ends are more frequent than the policy makes them, and a critic
-   that starts as the reward model expects more of late tokens than of early ones, which gives ends a low advantage.
+ - Truncated answers have the reward of their own text. A penalty would teach to be short wherever the limit is too
+   low. Leaving them out would teach to be long: among answers that end, ends are more frequent than the policy makes
+   them, and a critic that starts as the reward model expects more of late tokens than of early ones. As average
+   answers they would teach nothing, whatever they say.
 
 Variants (`algorithm`) differ in step 4. They have no critic: the return R of a token is the score, plus the KL rewards
 from it on. Advantages are neither centered nor scaled (see `losses`):
@@ -41,8 +41,7 @@ from it on. Advantages are neither centered nor scaled (see `losses`):
  - `grpo`: R minus the mean R of all answers to the prompt, in standard deviations.
  - `remax`: R minus the score of the greedy answer.
 Answers without an advantage, for example because all answers to the prompt earn the same, are left out of the update;
-the metric `informative` is the share of the others. For `rloo` and `grpo` a truncated answer has the mean score of the
-finished ones to its prompt.
+the metric `informative` is the share of the others.
 
 The sampler computes in other kernels than the trainer. The metric `sampler_mismatch` is the mean |Δ log p| of a token.
 """
@@ -63,7 +62,7 @@ from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.loop import BatchSampler, Ended, Optimizer, Schedule, batches, read_metrics, step_seed, train
 from evenhand.training.models import Machine
-from evenhand.training.options import GROUPED, PPOOptions
+from evenhand.training.options import PPOOptions
 from evenhand.training.parallel import full_tensor
 from evenhand.training.ppo.assessor import Assessor, PPOModels, load_actor, load_models
 from evenhand.training.ppo.checks import CheckpointChecks, Chooser
@@ -209,8 +208,6 @@ class PPOTrainer:
         divergences = ((logprobs - reference_logprobs) * mask).sum(1)
         kl_coefficient = 0.0 if o.kl_in == "loss" else self._kl_coefficient
         scores = self._assessor.scaled(rewards)
-        group = o.answers_per_prompt if o.algorithm in GROUPED else len(scores)
-        scores = losses.unfinished_as_mean(scores, torch.tensor(rollout.ended, device=mask.device), group)
         penalties = losses.kl_rewards(logprobs, reference_logprobs, mask, kl_coefficient)
         old = rollout.logprobs if answers and answers.staleness else logprobs
         advantages, *learned = self._advantages(prompts, rollout, scores, penalties)
@@ -280,18 +277,15 @@ class PPOTrainer:
         returns = scores[:, None] + losses.returns(penalties, mask, gamma=o.gamma)
         if o.algorithm == "remax":
             greedy = self._assessor.roll_out(self._models.actor, prompts, temperature=0)
-            ended = torch.tensor(greedy.ended, device=mask.device)
             baseline = self._assessor.scaled(self._assessor.rewards(prompts, greedy))
-            advantages = losses.over_greedy(returns, baseline[:, None]) * ended[:, None]
+            advantages = losses.over_greedy(returns, baseline[:, None])
         else:
             estimate = losses.leave_one_out if o.algorithm == "rloo" else losses.group_normalized
             advantages = estimate(returns, o.answers_per_prompt)
         return advantages * mask, None, None
 
     def _informative(self, experience: Experience) -> list[int]:
-        """Return the answers to learn from: none if none has ended; without a critic, those that have an advantage."""
-        if not any(experience.rollout.ended):
-            return []
+        """Return the answers to learn from: without a critic, those that have an advantage."""
         if self._models.critic is not None:
             return list(range(len(experience.advantages)))
         return (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
