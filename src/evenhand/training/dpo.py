@@ -68,7 +68,7 @@ class DPOTrainer:
         for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
             chosen, rejected = self.rewards(micro_batch)
             share = len(micro_batch) / len(rows) * weight
-            loss = ranking_loss(chosen, rejected)
+            loss: Any = ranking_loss(chosen, rejected)
             (loss * share).backward()
             columns = (loss, (chosen > rejected).float(), chosen - rejected, chosen, rejected)
             for name, values in zip(metrics, columns, strict=True):

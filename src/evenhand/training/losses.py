@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from evenhand.core.lazy import torch
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.models import Machine, as_reference
 
-torch: Any = importlib.import_module("torch")
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def masked_mean(values: Any, mask: Any) -> Any:
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
-def centered(values: Any, mask: Any) -> Any:
+def centered(values: Tensor, mask: Tensor) -> Tensor:
     """Shift values to mean 0 over the masked tokens, and scale them down if their standard deviation is above 1.
 
     They are never scaled up: where all answers earn the same, only noise is left, and it must stay small.
@@ -28,24 +29,24 @@ def centered(values: Any, mask: Any) -> Any:
 # Log probabilities
 
 
-def token_logprobs(logits: Any, tokens: Any) -> Any:
+def token_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     """Return the log probability of each token; `logits` are already shifted to the token's position."""
     logits = logits.float()
     return logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
 
 
-def token_entropies(logits: Any) -> Any:
+def token_entropies(logits: Tensor) -> Tensor:
     logprobs = logits.float().log_softmax(-1)
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
-def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
+def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Tensor:
     """Return the log probability of every answer token, and 0 at all other positions (float32, rows × positions)."""
     logits, ids, mask = _answer_logits(model, chat, rows, machine)
     return token_logprobs(logits, ids) * mask
 
 
-def answer_divergences(model: Any, reference: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Any:
+def answer_divergences(model: Any, reference: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Tensor:
     """Return the KL divergence of the model from its reference over each row's answer tokens, summed.
 
     It is computed over the whole vocabulary, so it says more than the reference's own answer as the target.
@@ -59,7 +60,7 @@ def answer_divergences(model: Any, reference: Any, chat: Chat, rows: Sequence[En
     return each.new_zeros(len(rows)).index_add(0, at.nonzero()[:, 0], each)
 
 
-def _answer_logits(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> tuple[Any, Any, Any]:
+def _answer_logits(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits, tokens and the mask of answer tokens, from the shortest prompt's last token on."""
     batch = chat.pad(rows, machine.device)
     # Logits take most of the memory, so those of prompts are left out.
@@ -73,7 +74,7 @@ def _answer_logits(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Mac
 # Pairs
 
 
-def ranking_loss(chosen: Any, rejected: Any) -> Any:
+def ranking_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
     """−log σ(chosen − rejected), averaged over pairs."""
     return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
 
@@ -81,7 +82,7 @@ def ranking_loss(chosen: Any, rejected: Any) -> Any:
 # PPO
 
 
-def kl_rewards(logprobs: Any, reference: Any, mask: Any, kl_coefficient: float) -> Any:
+def kl_rewards(logprobs: Tensor, reference: Tensor, mask: Tensor, kl_coefficient: float) -> Tensor:
     """Return −β·(log π − log π_ref) at every token (the estimate k1).
 
     As part of the returns of the tokens up to it, its policy gradient is that of −β·KL(π‖π_ref) of whole answers.
@@ -89,13 +90,13 @@ def kl_rewards(logprobs: Any, reference: Any, mask: Any, kl_coefficient: float) 
     return -kl_coefficient * (logprobs - reference) * mask
 
 
-def with_scores(rewards: Any, scores: Any, mask: Any) -> Any:
+def with_scores(rewards: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
     """Return token rewards with each answer's score added at its last token."""
     last = mask.sum(1).long() - 1
     return rewards.index_put((torch.arange(len(rewards), device=rewards.device), last), scores, accumulate=True)
 
 
-def kl_estimates(logprobs: Any, reference: Any) -> Any:
+def kl_estimates(logprobs: Tensor, reference: Tensor) -> Tensor:
     """Return ρ − 1 − log ρ with ρ = π_ref/π at every token (the estimate k3).
 
     Its mean estimates KL(π‖π_ref), but the gradient of that mean is the gradient of KL(π_ref‖π) of the next token,
@@ -105,14 +106,16 @@ def kl_estimates(logprobs: Any, reference: Any) -> Any:
     return log_ratio.exp() - 1 - log_ratio
 
 
-def clipped_policy_loss(logprobs: Any, old_logprobs: Any, advantages: Any, mask: Any, clip: float) -> tuple[Any, Any]:
+def clipped_policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, clip: float
+) -> tuple[Tensor, Tensor]:
     """Return PPO's policy loss and the clip fraction: the share of tokens whose ratio was clipped."""
     ratio = (logprobs - old_logprobs).exp()
     unclipped, clipped = -advantages * ratio, -advantages * ratio.clamp(1 - clip, 1 + clip)
     return masked_mean(torch.maximum(unclipped, clipped), mask), masked_mean((clipped > unclipped).float(), mask)
 
 
-def clipped_value_loss(values: Any, old_values: Any, returns: Any, mask: Any, clip: float) -> Any:
+def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
     """Half the squared error of the critic, with value clipping: values stay within ±`clip` of the old ones."""
     clipped = old_values + (values - old_values).clamp(-clip, clip)
     return 0.5 * masked_mean(torch.maximum((values - returns) ** 2, (clipped - returns) ** 2), mask)
@@ -121,7 +124,7 @@ def clipped_value_loss(values: Any, old_values: Any, returns: Any, mask: Any, cl
 # Advantages
 
 
-def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> Any:
+def gae(rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float, lam: float) -> Tensor:
     """Generalized advantage estimation (Schulman et al., 2016) per token (tensors, answers × tokens).
 
     With δ_t = r_t + γ·V_{t+1} − V_t, the advantage is A_t = δ_t + γλ·A_{t+1}. V and A are 0 after the end of an answer.
@@ -137,7 +140,7 @@ def gae(rewards: Any, values: Any, mask: Any, *, gamma: float, lam: float) -> An
     return advantages
 
 
-def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
+def returns(rewards: Tensor, mask: Tensor, *, gamma: float) -> Tensor:
     """Return the discounted sum of the rewards from each token on: what the critic should predict."""
     return gae(rewards, rewards * 0, mask, gamma=gamma, lam=1.0)
 
@@ -146,20 +149,20 @@ def returns(rewards: Any, mask: Any, *, gamma: float) -> Any:
 # their tokens (answers × tokens); those of the answers to one prompt are adjacent.
 
 
-def leave_one_out(returns: Any, answers: int) -> Any:
+def leave_one_out(returns: Tensor, answers: int) -> Tensor:
     """RLOO (Ahmadian et al., 2024): each return minus the mean return of the other answers to the prompt."""
-    groups = returns.unflatten(0, (-1, answers))
+    groups = returns.view(-1, answers, *returns.shape[1:])
     others = (groups.sum(1, keepdim=True) - groups) / (answers - 1)
     return (groups - others).flatten(0, 1)
 
 
-def group_normalized(returns: Any, answers: int) -> Any:
+def group_normalized(returns: Tensor, answers: int) -> Tensor:
     """GRPO (Shao et al., 2024): each return minus the mean of its group, in standard deviations of the group."""
-    groups = returns.unflatten(0, (-1, answers))
+    groups = returns.view(-1, answers, *returns.shape[1:])
     deviation = groups.std(1, keepdim=True) + 1e-4  # equal returns give an advantage of 0, not a division by 0
     return ((groups - groups.mean(1, keepdim=True)) / deviation).flatten(0, 1)
 
 
-def over_greedy(returns: Any, greedy: Any) -> Any:
+def over_greedy(returns: Tensor, greedy: Tensor) -> Tensor:
     """ReMax (Li et al., 2023): each return minus the reward of the greedy answer to the same prompt."""
     return returns - greedy

@@ -192,8 +192,8 @@ class PPOOptions(StageOptions):
         "of each token and those before it (that of KL(policy‖reference) of answers, as in the paper).",
     )
     kl_target: float | None = option(None, "Adapt the KL coefficient to this KL, in nats per token.", gt=0)
-    importance_cap: float = option(
-        0.0, "Weight tokens by their probability in training over that in sampling, up to this; 0: not.", ge=0
+    importance_cap: float | None = option(
+        None, "Weight tokens by their probability in training over that in sampling, up to this (default: not).", gt=0
     )
     clip: float = option(0.2, "ε: the clip range of probability ratios.", gt=0)
     value_clip: float = option(1.0, "Clip range of the critic's values.", gt=0)

@@ -21,15 +21,17 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from evenhand.core.lazy import transformers
+from evenhand.core.lazy import torch, transformers
 from evenhand.models.hf.decoding import StaticLayer
 from evenhand.models.hf.tuning import attend
 from evenhand.training.models import Machine, unwrapped
 
-torch: Any = importlib.import_module("torch")
+if TYPE_CHECKING:
+    from torch import Tensor
+
 log = logging.getLogger(__name__)
 
 _FAMILIES = ("llama", "mistral", "qwen2")
@@ -109,20 +111,20 @@ class _Matrix:
     outer: Any = None
     """Their B, times their scaling, each in the rows of its projection and the columns of its A."""
 
-    def of(self, hidden: Any) -> Any:
+    def of(self, hidden: Tensor) -> Tensor:
         """Return the outputs for some inputs (rows × inputs)."""
         return self._adapted(torch.nn.functional.linear(hidden, self.weight, self.bias), hidden)
 
-    def add(self, hidden: Any, inputs: Any) -> None:
+    def add(self, hidden: Tensor, inputs: Tensor) -> None:
         """Add the outputs to a hidden state, in place."""
         self._adapted(hidden.addmm_(inputs, self.weight.t()), inputs)
 
-    def transposed(self, hidden: Any) -> Any:
+    def transposed(self, hidden: Tensor) -> Tensor:
         """Return the outputs transposed (outputs × rows)."""
         output = torch.mm(self.weight, hidden.t())
         return output if self.inner is None else output.addmm_(self.outer, torch.mm(self.inner, hidden.t()))
 
-    def _adapted(self, output: Any, inputs: Any) -> Any:
+    def _adapted(self, output: Tensor, inputs: Tensor) -> Tensor:
         return output if self.inner is None else output.addmm_(torch.mm(inputs, self.inner.t()), self.outer.t())
 
 
@@ -194,7 +196,7 @@ class PolicyCopy:
             self._join(own.down, layer.mlp.down_proj)
 
     def __call__(
-        self, *, input_ids: Any, attention_mask: Any, position_ids: Any, past_key_values: Any = None, **_: Any
+        self, *, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past_key_values: Any = None, **_: Any
     ) -> Any:
         """Return the logits of the last position, and the cache."""
         functional = torch.nn.functional
@@ -214,7 +216,7 @@ class PolicyCopy:
         last = self._normed(hidden.view(rows, length, -1)[:, -1:], self._norm)
         return SimpleNamespace(logits=functional.linear(last, self._head), past_key_values=cache)
 
-    def _attended(self, qkv: Any, cos: Any, sin: Any, cache: Any, number: int, mask: Any) -> Any:
+    def _attended(self, qkv: Tensor, cos: Tensor, sin: Tensor, cache: Any, number: int, mask: Tensor) -> Tensor:
         """Return what new tokens attend to, after their keys and values were stored."""
         static = cache.layers[number] if number < len(cache.layers) else None
         if not isinstance(static, StaticLayer):
@@ -224,18 +226,18 @@ class PolicyCopy:
         keys, values = static.keys[: len(qkv)], static.values[: len(qkv)]
         return self.next_token.attended(qkv, cos, sin, keys, values, static.slot, mask, self._scaling)
 
-    def _gated(self, hidden: Any, layer: _Layer, length: int) -> Any:
+    def _gated(self, hidden: Tensor, layer: _Layer, length: int) -> Tensor:
         if self._transposes and length == 1:
             return self.next_token.gated(layer.gate_up.transposed(hidden)).t()
         return gated(layer.gate_up.of(hidden), self._act, -1)
 
-    def _turns(self, hidden: Any, position_ids: Any) -> tuple[Any, Any]:
+    def _turns(self, hidden: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cosines and signed sines of the rotary embedding: turned = x·cos + roll(x)·sin."""
         cos, sin = self._rotary(hidden, position_ids)
         half = self._size // 2
         return cos[:, :, None], torch.cat([-sin[..., :half], sin[..., half:]], -1)[:, :, None]
 
-    def _normed(self, hidden: Any, weight: Any) -> Any:
+    def _normed(self, hidden: Tensor, weight: Tensor) -> Tensor:
         return torch.nn.functional.rms_norm(hidden, (hidden.shape[-1],), weight, self._epsilon)
 
     def _join(self, own: _Matrix, *linears: Any) -> None:
@@ -251,7 +253,7 @@ class PolicyCopy:
             own.inner = self._stored(own.inner, torch.cat(inner))
             own.outer = self._stored(own.outer, torch.block_diag(*outer))
 
-    def _shared(self, old: Any, weight: Any) -> Any:
+    def _shared(self, old: Tensor | None, weight: Tensor) -> Tensor:
         """Return a frozen weight itself, and a copy of a trained one."""
         if weight.dtype != self._dtype or weight.requires_grad:
             return self._stored(old, weight)
@@ -259,7 +261,7 @@ class PolicyCopy:
             self.decoding = None  # its CUDA graphs read the weight where it was
         return weight.data
 
-    def _stored(self, old: Any, new: Any) -> Any:
+    def _stored(self, old: Tensor | None, new: Tensor) -> Tensor:
         """Return the weight, in the memory of the old one if there is one, since CUDA graphs read it there."""
         if old is not None and old.shape == new.shape:
             return old.copy_(new)
@@ -289,7 +291,7 @@ def _is_plain(linear: Any) -> bool:
     )
 
 
-def _adapters(linear: Any) -> tuple[Any, Any]:
+def _adapters(linear: Any) -> tuple[Tensor, Tensor]:
     """Return A and B of a layer's active adapters, B times their scaling; zeros if they are off."""
     if not hasattr(linear, "lora_A"):
         return linear.weight[:0], linear.weight[:, :0]
@@ -299,7 +301,7 @@ def _adapters(linear: Any) -> tuple[Any, Any]:
     return torch.cat([linear.lora_A[name].weight for name in names]), torch.cat(outer, 1)
 
 
-def _additive(mask: Any, dtype: Any) -> Any:
+def _additive(mask: Tensor, dtype: Any) -> Tensor:
     """Return what is added to attention scores, from a mask of the cache or of left-padded prompts (rows × tokens)."""
     seen = mask
     if mask.dim() == 2:
@@ -322,30 +324,30 @@ class NextToken:
     def uses_kernels(self) -> bool:
         return self._kernels and not _failures
 
-    def attended(self, qkv: Any, cos: Any, sin: Any, *others: Any) -> Any:
+    def attended(self, qkv: Tensor, cos: Tensor, sin: Tensor, *others: Any) -> Tensor:
         """As `attended_next`, without the numbers of heads."""
         inputs = (qkv, cos, sin, *self._heads, *others)
         found = by_kernel("attended_next", *inputs) if self.uses_kernels else None
         return attended_next(*inputs) if found is None else found
 
-    def gated(self, gate_up: Any) -> Any:
+    def gated(self, gate_up: Tensor) -> Tensor:
         """As `gated` of the first dimension."""
         found = by_kernel("gated", gate_up) if self.uses_kernels else None
         return gated(gate_up, self._act, 0) if found is None else found
 
 
 def attended_next(
-    qkv: Any,
-    cos: Any,
-    sin: Any,
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
     heads: int,
     kv_heads: int,
-    keys: Any,
-    values: Any,
-    slot: Any,
-    mask: Any,
+    keys: Tensor,
+    values: Tensor,
+    slot: Tensor,
+    mask: Tensor,
     scaling: float,
-) -> Any:
+) -> Tensor:
     """Store the keys and values of one token of each row, and return what its queries attend to.
 
     All heads of a group attend to the same keys, so they are passed as several queries of one head.
@@ -359,14 +361,14 @@ def attended_next(
     return attention(grouped, keys, values, mask, scale=scaling).reshape(rows, 1, heads, size)
 
 
-def rotated(qkv: Any, cos: Any, sin: Any, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
+def rotated(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values (rows × heads × tokens × size), the first two with the rotary embedding."""
     turned = qkv.roll(qkv.shape[-1] // 2, -1)[:, :, :-kv_heads]
     query_key = torch.addcmul(qkv[:, :, :-kv_heads] * cos, turned, sin).transpose(1, 2)
     return query_key[:, :heads], query_key[:, heads:], qkv[:, :, -kv_heads:].transpose(1, 2)
 
 
-def gated(gate_up: Any, act: Any, dim: int) -> Any:
+def gated(gate_up: Tensor, act: Any, dim: int) -> Tensor:
     """Return the activated gates times the other half."""
     gate, up = gate_up.chunk(2, dim)
     return act(gate).mul_(up)
@@ -423,7 +425,7 @@ def _difference(heads: int, kv_heads: int, size: int, machine: Machine) -> float
     """
     random = torch.Generator().manual_seed(0)  # not torch's own numbers, with which answers are sampled
 
-    def given(values: Any) -> Any:
+    def given(values: Tensor) -> Any:
         return values.to(machine.device, getattr(torch, machine.dtype))
 
     def drawn(*shape: int) -> Any:

@@ -8,7 +8,6 @@ they are learned from. PPO's ratio then compares with the log probabilities with
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.lazy import torch
 from evenhand.models.ray.connect import check_resources, connect, enter, is_lost
 from evenhand.models.ray.replica import Failure
 from evenhand.training import models
@@ -24,8 +24,6 @@ from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.models import Machine
 from evenhand.training.rollout import Rollout, roll_out
-
-torch: Any = importlib.import_module("torch")
 
 Load = Callable[[Machine], tuple[Any, Chat]]
 """Loads the policy as the trainer did; its trained weights are replaced."""

@@ -234,7 +234,7 @@ class RewardTrainer:
             wanted = both.new_tensor([[row.margin] for row in micro_batch])
             trained = torch.tensor([row.heads for row in micro_batch], device=both.device)
             loss_of_rows = ranking_loss((chosen - wanted)[trained], rejected[trained])
-            share = loss_of_rows * len(micro_batch) / len(rows) * weight
+            share: Any = loss_of_rows * len(micro_batch) / len(rows) * weight
             share.backward()
             margins = (chosen - rejected).detach().mean(1) * weight
             excess = margins.new_tensor([len(row.chosen.answer) - len(row.rejected.answer) for row in micro_batch])

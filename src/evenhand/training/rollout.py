@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.core.errors import UsageError
 from evenhand.core.files import append_json_lines, lines, write_bytes
+from evenhand.core.lazy import torch
 from evenhand.models.hf.decoding import Decoder, decoder
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
@@ -19,7 +19,8 @@ from evenhand.training.losses import token_entropies, token_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.policy_copy import policy_copy
 
-torch: Any = importlib.import_module("torch")
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SAMPLES = "samples.jsonl"
 SAMPLES_PER_STEP = 4
@@ -29,16 +30,16 @@ SAMPLES_PER_STEP = 4
 class Rollout:
     """Answers to a batch of prompts; prompts are padded on the left, answers on the right (tensors)."""
 
-    ids: Any
+    ids: Tensor
     """Prompt and answer tokens, rows × (prompt + answer)."""
-    mask: Any
+    mask: Tensor
     """1 where a token is not padding, rows × (prompt + answer)."""
-    answer: Any
+    answer: Tensor
     """1 where a token belongs to the answer, its end token included (float32, rows × answer)."""
     texts: list[str]
     ended: list[bool]
     """Whether an answer has its end token, that is, was not truncated."""
-    logprobs: Any
+    logprobs: Tensor
     """The log probability with which each answer token was sampled (float32, rows × answer)."""
 
     def select(self, rows: Sequence[int]) -> Rollout:
@@ -53,7 +54,7 @@ class Rollout:
         return replace(self, **tensors)
 
     @property
-    def tokens(self) -> Any:
+    def tokens(self) -> Tensor:
         """The answer tokens, rows × answer."""
         return self.ids[:, -self.answer.shape[1] :]
 
@@ -137,16 +138,16 @@ class _Sampler:
         self._running.fill_(True)
 
     @property
-    def running(self) -> Any:
+    def running(self) -> Tensor:
         """Whether an answer of the batch is not finished (bool)."""
         return self._running[: self._count]
 
     @property
-    def logprobs(self) -> Any:
+    def logprobs(self) -> Tensor:
         """The log probabilities of the latest tokens."""
         return self._logprobs[: self._count]
 
-    def __call__(self, logits: Any) -> Any:
+    def __call__(self, logits: Tensor) -> Tensor:
         """Return the next tokens (answers × 1)."""
         if self._goes_on is None:
             self._goes_on = self._running.new_ones(logits.shape[1])
@@ -167,7 +168,7 @@ class _Sampler:
         self.running.logical_and_(self._goes_on[token[:, 0]])
         return token
 
-    def keep(self, answers: Any) -> None:
+    def keep(self, answers: Tensor) -> None:
         """Continue with these answers only."""
         rows, running = self._rows[answers], self._running[answers]
         self._count, self._all = len(answers), False
@@ -175,12 +176,14 @@ class _Sampler:
         self._running[: self._count] = running
 
 
-def likeliest(logits: Any, drawn: Any) -> Any:
+def likeliest(logits: Tensor, drawn: Tensor) -> Tensor:
     """Return the token with the highest ratio of probability to random number; the numbers are overwritten."""
     return torch.sub(logits, drawn.log_(), out=drawn).argmax(-1, keepdim=True)
 
 
-def _sampled(sampler: _Sampler, decode: Decoder, token: Any, max_new_tokens: int, machine: Machine) -> tuple[Any, Any]:
+def _sampled(
+    sampler: _Sampler, decode: Decoder, token: Tensor, max_new_tokens: int, machine: Machine
+) -> tuple[Tensor, Tensor]:
     """Return all tokens of the answers that begin with these, and their log probabilities (answers × tokens)."""
     every, fewest = pace(machine)
     tokens = token.new_full((len(token), max_new_tokens), sampler.pad)
@@ -222,7 +225,7 @@ def halved(count: int, needed: int) -> int:
 
 def logprobs_and_entropies(
     policy: Any, rollout: Rollout, machine: Machine, temperature: float = 1.0
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Return the log probability and the entropy of every answer token under a policy (float32, rows × answer).
 
     Both are 0 after the longest answer.
@@ -242,7 +245,7 @@ def logprobs_and_entropies(
     return logprobs, entropies
 
 
-def _left_padded(rows: Sequence[Sequence[int]], width: int, pad: int, device: str) -> tuple[Any, Any]:
+def _left_padded(rows: Sequence[Sequence[int]], width: int, pad: int, device: str) -> tuple[Tensor, Tensor]:
     ids = [[pad] * (width - len(row)) + list(row) for row in rows]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

@@ -7,7 +7,6 @@ So an interrupted stage can be resumed, and only with the same options and data.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.core.files import write_text
+from evenhand.core.lazy import torch
 from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import Ended, read_metrics, step_seed
@@ -74,7 +74,6 @@ def training_run(
     stage: str, options: StageOptions, checksums: Mapping[str, str], *, resume: bool
 ) -> Generator[StageRun]:
     """Open the folder and the device for one stage. Running out of device memory becomes a one-sentence error."""
-    torch: Any = importlib.import_module("torch")
     machine = models.machine(options.device, options.dtype, join_team(options.device))
     finished = machine.team.on_main(lambda: open_folder(stage, options, checksums, resume=resume))
     torch.manual_seed(step_seed(options.seed, 0))  # new weights (adapters, heads) are initialized before the first step

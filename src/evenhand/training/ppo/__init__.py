@@ -53,7 +53,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
@@ -68,6 +68,9 @@ from evenhand.training.ppo.assessor import Assessor, PPOModels, load_actor, load
 from evenhand.training.ppo.checks import CheckpointChecks, Chooser
 from evenhand.training.replicas import Answers, Load, RolloutReplicas, Sampling
 from evenhand.training.rollout import Rollout, SampleLog
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _NO_ADVANTAGE = 1e-6
 """Smaller advantages are rounding."""
@@ -96,9 +99,9 @@ class Experience:
     """A batch of answers with what the models computed before the first update (tensors, answers × tokens)."""
 
     rollout: Rollout
-    logprobs: Any
-    reference_logprobs: Any
-    advantages: Any
+    logprobs: Tensor
+    reference_logprobs: Tensor
+    advantages: Tensor
     values: Any = None
     """None, like the returns, without a critic."""
     returns: Any = None
@@ -106,7 +109,8 @@ class Experience:
     def select(self, rows: Sequence[int]) -> Experience:
         """Return some of the answers."""
         tensors = (self.logprobs, self.reference_logprobs, self.advantages, self.values, self.returns)
-        return Experience(self.rollout.select(rows), *(None if each is None else each[list(rows)] for each in tensors))
+        chosen: list[Any] = [None if each is None else each[list(rows)] for each in tensors]
+        return Experience(self.rollout.select(rows), *chosen)
 
 
 class PPOTrainer:
@@ -211,7 +215,7 @@ class PPOTrainer:
         penalties = losses.kl_rewards(logprobs, reference_logprobs, mask, kl_coefficient)
         old = rollout.logprobs if answers and answers.staleness else logprobs
         advantages, *learned = self._advantages(prompts, rollout, scores, penalties)
-        if o.importance_cap:
+        if o.importance_cap is not None:
             advantages = advantages * (old - rollout.logprobs).exp().clamp(max=o.importance_cap)
         experience = Experience(rollout, old, reference_logprobs, advantages, *learned)
         metrics = {
@@ -264,8 +268,8 @@ class PPOTrainer:
         return replace(answers, rollout=answers.rollout.to(device))
 
     def _advantages(
-        self, prompts: Sequence[Prompt], rollout: Rollout, scores: Any, penalties: Any
-    ) -> tuple[Any, Any, Any]:
+        self, prompts: Sequence[Prompt], rollout: Rollout, scores: Tensor, penalties: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Do step 4: return the advantages and, with a critic, its values and the returns it should predict."""
         o, mask = self._options, rollout.answer
         if self._models.critic is not None:
@@ -288,7 +292,8 @@ class PPOTrainer:
         """Return the answers to learn from: without a critic, those that have an advantage."""
         if self._models.critic is not None:
             return list(range(len(experience.advantages)))
-        return (experience.advantages.abs() > _NO_ADVANTAGE).any(1).nonzero().flatten().tolist()
+        has_advantage = (experience.advantages.abs() > _NO_ADVANTAGE).any(1).cpu()
+        return [number for number, has in enumerate(has_advantage) if has]
 
     def _mini_batches(self, rows: Sequence[int]) -> list[Sequence[int]]:
         """Split answers into mini-batches, in a random order."""
@@ -311,14 +316,14 @@ class PPOTrainer:
             share = micro_batch.rollout.answer.sum() / tokens * weight
             measures = self._critic_loss(micro_batch) | ({} if only_critic else self._actor_losses(micro_batch))
             # Actor and critic share no weights, so their losses can be added.
-            loss = sum(value for name, value in measures.items() if name.endswith("_loss"))
+            loss: Any = sum(value for name, value in measures.items() if name.endswith("_loss"))
             (loss * share).backward()
             for name, value in measures.items():
                 metrics[name] = metrics.get(name, 0.0) + (value.detach() * share).item()
         metrics = dict(zip(metrics, team.all_sum(*metrics.values()), strict=True))
         return {**metrics, "grad_norm": self.optimizer.update()}
 
-    def _actor_losses(self, micro_batch: Experience) -> dict[str, Any]:
+    def _actor_losses(self, micro_batch: Experience) -> dict[str, Tensor]:
         mask = micro_batch.rollout.answer
         logprobs, _ = self._assessor.logprobs(self._models.actor, micro_batch.rollout)
         loss, clip_fraction = losses.clipped_policy_loss(
@@ -330,7 +335,7 @@ class PPOTrainer:
         kl_loss = self._kl_coefficient * losses.masked_mean(estimates, mask)
         return {"policy_loss": loss, "clip_fraction": clip_fraction, "kl_loss": kl_loss}
 
-    def _critic_loss(self, micro_batch: Experience) -> dict[str, Any]:
+    def _critic_loss(self, micro_batch: Experience) -> dict[str, Tensor]:
         if self._models.critic is None:
             return {}
         values, mask = self._assessor.values(micro_batch.rollout), micro_batch.rollout.answer
