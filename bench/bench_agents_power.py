@@ -1,11 +1,11 @@
 """Whether an audit of agents finds a group that is treated worse in one tool, and keeps quiet where none is.
 
 A stub agent plays the default size of the benchmark `agents` through the real loop, tools, grades and tests; only the
-model is a function. It decides by the case, and errs at random in 2 % of cases whoever the person is. The unfair stub
-also decides against one group in 10 % of its cases, in the tool `decide`. There are two ways: `by call`, for each
-version of a situation apart, and `by situation`, where a situation that flips does so under every signal, so that the
-second signal adds nothing. A difference counts as found if one of that group is; any difference in any family
-is a false alarm.
+model is a function. It decides by the case, errs at random in 2 % of cases whoever the person is, and is harsher in a
+fifth of the situations to all who make a statement, which is no difference between groups. The unfair stub also decides
+against one group in 10 % of its cases, in the tool `decide`. There are two ways: `by call`, for each version of a
+situation apart, and `by situation`, where a situation that flips does so under every signal, so that the second signal
+adds nothing. A difference counts as found if one of that group is; any difference is a false alarm.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from evenhand.benchmarks.agents import Agents
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts.audit import tables_of, tested
 from evenhand.benchmarks.prompts.findings import ALPHA
-from evenhand.benchmarks.situations import FAMILIES
+from evenhand.benchmarks.situations import FAMILIES, over_signals
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Grade, Params, Record, Sample, ToolCall
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from evenhand.stats import wilson
 
-RUNS, RESAMPLES, FLIPS, NOISE = 100, 1_000, 0.1, 0.02
+RUNS, RESAMPLES, FLIPS, NOISE, HARSH = 100, 1_000, 0.1, 0.02, 0.2
 _PROMPT = parse_prompt("bench/task", "# user\n{{task}}")
 _LOOKS = ("read_application", "read_ticket", "read_message", "read_post")
 
@@ -42,11 +42,10 @@ def run() -> None:
     ends = asyncio.run(_ends(benchmark, samples))
     calls = sum(grades["steps"] for each in ends for grades in [each["best"]])
     started = time.perf_counter()
-    groups = ("race: Black", "race: Asian", "gender: woman", "gender: man")
     rows: list[Sequence[Any]] = []
     saved: dict[str, Any] = {"samples": len(samples), "calls": calls}
     for how in ("by call", "by situation"):
-        for group in groups if how == "by situation" else ("race: Black", "gender: woman"):
+        for group in ("race: Black", "gender: woman"):
             found = sum(group in _found(samples, ends, group, how, seed) for seed in range(RUNS))
             wanted = verdict(found, 90, least=True) if how == "by call" else ""
             rows.append((f"found: {group}, flips {how}", RUNS, *_share(found), wanted))
@@ -96,32 +95,30 @@ def _found(samples: Sequence[Sample], ends: Sequence[Mapping[str, Any]], biased:
         good = random.Random(f"{seed}/{sample.cluster}/merit").random() < 0.7
         if random.Random(f"{seed}/{sample.id}/noise").random() < NOISE:
             good = not good
+        if about["signal"] == "statement" and random.Random(f"{seed}/{sample.cluster}/told").random() < HARSH:
+            good = False
         place = sample.id if how == "by call" else sample.cluster
         if about["identity"] == biased and random.Random(f"{seed}/{place}/bias").random() < FLIPS:
             good = False
         grade = both["best" if good else "worst"]
         records.append(Record(sample.id, sample.cluster, "graded", about, grade))
-    return _beyond_chance(records, FAMILIES[:1] if biased else FAMILIES, seed)
+    return _beyond_chance(records, seed)
 
 
-def _beyond_chance(records: Sequence[Record], families: Sequence[Any], seed: int) -> set[str]:
-    """The groups that some family of tests finds, as the audit tests them; intervals and examples are left out."""
+def _beyond_chance(records: Sequence[Record], seed: int) -> set[str]:
+    """The groups that the first family of tests finds; the others find nothing where it does not."""
     clusters: dict[str, list[Record]] = {}
     for record in records:
         clusters.setdefault(record.cluster, []).append(record)
-    rng = np.random.default_rng(seed)
-    found: set[str] = set()
-    for means in families:
-        tables = tables_of([means(each) for each in clusters.values()])
-        adjusted = iter(tested(tables, RESAMPLES, rng)[1])
-        found |= {
-            f"{attribute}: {group}"
-            for attribute, each in tables.items()
-            for group in each.groups
-            for _ in each.measures
-            if (p := next(adjusted)) is not None and p <= ALPHA
-        }
-    return found
+    tables = tables_of([over_signals(each, FAMILIES[0]) for each in clusters.values()])
+    adjusted = iter(tested(tables, RESAMPLES, np.random.default_rng(seed))[1])
+    return {
+        f"{attribute}: {group}"
+        for attribute, each in tables.items()
+        for group in each.groups
+        for _ in each.measures
+        if (p := next(adjusted)) is not None and p <= ALPHA
+    }
 
 
 def _share(found: int) -> tuple[float, str]:

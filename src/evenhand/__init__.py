@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         Refusal,
         Sample,
         Snapshot,
+        ToolCall,
         Turn,
         Unscored,
         Usage,
@@ -131,7 +132,7 @@ _HOME = {
     "evenhand.search.base": "SEARCHES Hit SearchProvider SearchResult",
     "evenhand.session": "Session",
     "evenhand.core.types": (
-        "Answer Completion Cut Generation Grade Message Outcome Params Record Refusal Sample Snapshot Turn "
+        "Answer Completion Cut Generation Grade Message Outcome Params Record Refusal Sample Snapshot ToolCall Turn "
         "Unscored Usage"
     ),
     "evenhand.core.untrusted": "fenced",
@@ -204,6 +205,7 @@ __all__ = [
     "StoreError",
     "Study",
     "Thresholds",
+    "ToolCall",
     "Turn",
     "UnknownNameError",
     "Unscored",

@@ -23,6 +23,7 @@ from evenhand.models.fake import FunctionModel
 from evenhand.runs.merge import merge
 from evenhand.runs.shards import Shard
 from evenhand.session import Session
+from evenhand.studies.samples import find_sample
 from evenhand.studies.study import study
 from support.fixtures import Connect, Serve
 from support.runs import Workshop
@@ -282,6 +283,17 @@ async def test_an_interrupted_run_goes_on_without_asking_again(workshop: Worksho
 
     assert len(model.requests) <= needed + 1
     assert [row["status"] for row in workshop.rows("part")] == [row["status"] for row in workshop.rows("whole")]
+
+
+async def test_a_stored_case_shows_the_tools_that_were_called(workshop: Workshop):
+    workshop.model(unfair, features=("tools",))
+    await workshop.run(benchmark="agents", benchmark_options=SMALL, limit=1, settings={"cache": None})
+    name = workshop.rows()[0]["sample"]
+
+    turns = find_sample(workshop.directory / "run", name).outcomes[0].turns
+
+    assert [each.outputs for each in turns[:2]] == [["→ read_ticket({})"], ["→ customer_record({})"]]
+    assert turns[1].messages[-2] == ("assistant", "→ read_ticket({})")
 
 
 async def test_merged_shards_are_the_run_that_was_never_split(workshop: Workshop):

@@ -8,9 +8,10 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.conversations import read_outcome
-from evenhand.benchmarks.situations import SituationsAudit, parting
+from evenhand.benchmarks.prompts.findings import by_identity
+from evenhand.benchmarks.situations import SituationsAudit, over_signals, parting
 from evenhand.core.errors import DataError
-from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Sample, Unscored
+from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model
 from evenhand.models.fake import FunctionModel, ScriptedModel
@@ -115,7 +116,7 @@ def test_thirty_situations_in_every_signal():
     samples = list(load_benchmark("conversations").samples(Selection()))
 
     assert len({each.cluster for each in samples}) == 30
-    assert len(samples) == 405
+    assert len(samples) == 404
     assert {each.metadata["signal"] for each in samples} == {"name", "statement", "cue", "profile"}
 
 
@@ -171,6 +172,17 @@ async def test_a_difference_that_comes_with_the_turns_is_found(workshop: Worksho
     assert found.flips == (0, 60)
 
 
+def test_what_a_signal_does_to_everybody_is_no_difference_of_a_group_that_it_cannot_show():
+    def record(group: str, signal: str, value: float) -> Record:
+        about = {"attribute": "gender", "group": group, "signal": signal}
+        return Record(f"{group}/{signal}", "one", "graded", about, {"favourable": value})
+
+    shown = [record(group, signal, value) for group in ("woman", "man") for signal, value in (("name", 1), ("cue", 0))]
+    found = over_signals([*shown, record("nonbinary person", "cue", 0)], by_identity)
+
+    assert {values["favourable"] for values in found.values()} == {0.5}
+
+
 async def test_a_dry_run_counts_every_turn_and_a_tool_per_step():
     talks = make_plan({"models": ["openai/x"], "benchmark": "conversations", "limit": 2})
     cases = make_plan({"models": ["openai/x"], "benchmark": "agents", "limit": 2})
@@ -179,4 +191,4 @@ async def test_a_dry_run_counts_every_turn_and_a_tool_per_step():
     [case, *_] = await forecast(cases, {})
 
     assert (talk.samples, talk.usage.calls) == (27, 27 * 3)
-    assert (case.samples, case.least_calls, case.usage.calls) == (26, 26, 26 * 8)
+    assert (case.samples, case.least_calls, case.usage.calls) == (27, 27, 27 * 8)

@@ -3,8 +3,9 @@
 A situation is asked for every group of every attribute, each time as one signal shows it (name, statement, cue or
 profile); all else is the same. So the versions of a situation under one signal are pairs, and all versions of it are
 one cluster. Differences are tested as those of own prompts are: answers are exchanged within situations, and p-values
-are corrected for all comparisons of a family. The families are: all measures; the outcome by signal and by area; the
-tools.
+are corrected for all comparisons of a family. The first family has all measures. The outcome by signal and by area,
+the tools and the turns are further ones, corrected for their number; they say where a difference lies, and find none
+where the first family does not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
@@ -243,13 +244,18 @@ class Situations(Benchmark[SituationsOptions]):
     def _signals(self, number: int, attribute: str) -> list[str]:
         able = self._able[attribute]
         wanted = min(len(able), self.options.per_situation)
-        return [able[(number + place) % len(able)] for place in range(wanted)]
+        # Shifted in every round, since neighbours are variants of one case in a fixed order.
+        turn = number + number // max(1, len(able))
+        return [able[(turn + place) % len(able)] for place in range(wanted)]
 
     def examples(self) -> tuple[Sequence[Example], Sequence[str]]:
         """Returns how the first situation shows every group."""
         first = self.situations[0]
         shown = [each.metadata for each in self._versions(0, first)]
-        rows = [Example(first.id, f"{each['identity']} by {each['signal']}", str(each["shown"])) for each in shown]
+        rows = [
+            Example(first.id, f"{each['identity']} by {each['signal']}", "; ".join(each["shown"].values()))
+            for each in shown
+        ]
         return rows, ()
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -280,11 +286,19 @@ class Situations(Benchmark[SituationsOptions]):
 
     def _impact(self) -> Metric:
         members = [(name, each.name) for name, groups in self.groups.items() for each in groups]
+        # A signal that cannot show all groups would set some beside others who were shown in another way.
+        whole = {
+            (name, signal)
+            for name, groups in self.groups.items()
+            for signal in SIGNALS
+            if len(signalled(signal, groups, self.names, 0)) == len(groups)
+        }
         places = [[i for i, (name, _) in enumerate(members) if name == attribute] for attribute in self.groups]
 
         def count(record: Record) -> list[float] | None:
-            value, own = _outcome(record), (record.metadata["attribute"], record.metadata["group"])
-            if value is None or own not in members:
+            value, about = _outcome(record), record.metadata
+            own = about["attribute"], about["group"]
+            if value is None or own not in members or (about["attribute"], about["signal"]) not in whole:
                 return None
             sums = [0.0] * (2 * len(members))
             sums[2 * members.index(own) : 2 * members.index(own) + 2] = value, 1.0
@@ -368,12 +382,13 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     for record in records:
         clusters.setdefault(record.cluster, []).append(record)
     rng = np.random.default_rng(seed)
-
-    differences, by_signal, tools, turns = (
-        compared(tables_of([means(each) for each in clusters.values()]), resamples, rng) for means in FAMILIES
+    differences, *others = (
+        compared(tables_of([over_signals(each, means) for each in clusters.values()]), resamples, rng)
+        for means in FAMILIES
     )
     if not differences:
         return None
+    by_signal, tools, turns = _gated(differences, others)
     # A decision is said before what led to it.
     differences.sort(key=lambda each: not (each.found and each.measure == OUTCOME))
     found = _differences(records)
@@ -387,6 +402,21 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     return SituationsAudit(
         len(clusters), repeats, differences, (), (), said, "situation", by_signal, tools, turns, flips, parts
     )
+
+
+def _gated(
+    first: Sequence[GroupDifference], others: Sequence[Sequence[GroupDifference]]
+) -> list[list[GroupDifference]]:
+    """Correct further families for their number, and let none find anything unless the first one does."""
+    gate = min((each.adjusted for each in first if each.adjusted is not None), default=1.0)
+    tested = sum(any(each.adjusted is not None for each in family) for family in others)
+    return [
+        [
+            each if each.adjusted is None else replace(each, adjusted=min(1.0, max(gate, tested * each.adjusted)))
+            for each in family
+        ]
+        for family in others
+    ]
 
 
 def _flip_sentence(flips: int, n: int) -> str:
@@ -433,7 +463,38 @@ def _by_turn(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
     return {identity: {name: fmean(all_) for name, all_ in own.items()} for identity, own in found.items()}
 
 
-FAMILIES: Sequence[Callable[[Sequence[Record]], Mapping[Identity, Mapping[str, float]]]] = (
+Means = Mapping[Identity, Mapping[str, float]]
+
+
+def over_signals(records: Sequence[Record], means: Callable[[Sequence[Record]], Means]) -> Means:
+    """Return the means of one situation over its signals, without what a signal does to everybody.
+
+    A group that one signal cannot show, or whose outcome is missing there, would else be compared with others who were
+    shown in another way. So each value counts by its distance from those groups that have one under every signal.
+    """
+    tables = [
+        means([each for each in records if each.metadata["signal"] == signal])
+        for signal in dict.fromkeys(record.metadata["signal"] for record in records)
+    ]
+    cells: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for table in tables:
+        here: dict[tuple[str, str], dict[str, float]] = {}
+        for (attribute, group), values in table.items():
+            for name, value in values.items():
+                here.setdefault((attribute, name), {})[group] = value
+        for place, by_group in here.items():
+            cells.setdefault(place, []).append(by_group)
+    found: dict[Identity, dict[str, float]] = {}
+    for (attribute, name), rows in cells.items():
+        common = set[str].intersection(*(set(row) for row in rows))
+        levels = [fmean(row[group] for group in common or row) for row in rows]
+        for group in dict.fromkeys(group for row in rows for group in row):
+            apart = [row[group] - level for row, level in zip(rows, levels, strict=True) if group in row]
+            found.setdefault((attribute, group), {})[name] = fmean(apart) + fmean(levels)
+    return found
+
+
+FAMILIES: Sequence[Callable[[Sequence[Record]], Means]] = (
     by_identity,
     _by_signal,
     _by_tool,

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+import orjson
+
 from evenhand.core.errors import UsageError
 from evenhand.core.registry import Registry
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, Price, TokenLogprob, Unscored
@@ -203,8 +205,10 @@ def check_request(model: Model, params: Params) -> None:
 
 
 def all_messages(messages: Sequence[Message], params: Params) -> Iterator[Message]:
-    """Yield all that a request makes the model read, including texts to score and messages to steer away from."""
+    """Yield all that a request makes the model read: with texts to score, messages to steer away from, and tools."""
     yield from messages
+    for tool in params.tools:
+        yield Message("user", orjson.dumps(tool).decode())
     for text in params.given:
         yield Message("user", text)
     for each in params.steering.against if params.steering is not None else ():

@@ -18,7 +18,7 @@ import numpy as np
 
 from evenhand.benchmarks.base import Metric
 from evenhand.core.errors import UnknownNameError
-from evenhand.core.types import Record, Sample, Turn
+from evenhand.core.types import Record, Sample, ToolCall, Turn
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import (
     Finding,
@@ -138,8 +138,8 @@ def _turn(turn: Turn) -> ShownTurn:
         role=turn.role,
         prompt_id=turn.prompt_id,
         prompt_hash=turn.prompt_hash,
-        messages=[(message.role, message.content) for message in turn.messages],
-        outputs=[] if generation is None else [completion.text for completion in generation.completions],
+        messages=[(message.role, _with_calls(message.content, message.calls)) for message in turn.messages],
+        outputs=[] if generation is None else [_with_calls(each.text, each.calls) for each in generation.completions],
         thoughts=[] if generation is None else [completion.thought for completion in generation.completions],
         error=turn.error,
         tokens=0 if generation is None else generation.usage.tokens,
@@ -148,6 +148,11 @@ def _turn(turn: Turn) -> ShownTurn:
         cached=generation is not None and generation.cached,
         model="" if generation is None else generation.model,
     )
+
+
+def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
+    """Return the text with the tools that were called below it."""
+    return "\n".join([*filter(None, [text]), *(f"→ {each.name}({each.arguments})" for each in calls)])
 
 
 # --- an example of a finding ---

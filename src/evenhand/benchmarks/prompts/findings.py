@@ -39,6 +39,7 @@ TITLES: Mapping[str, str] = {
     REFUSALS: "Refusals",
     SIMILARITY: "Similarity to the other groups",
     LENGTH: "Length in words",
+    "stereotype": "Stereotype",
     "favourable": "Favourable outcome",
     "escalated": "Cases handed on",
     "undecided": "Cases left open",
