@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         compare,
         debate,
         guard,
+        import_run,
         judge_reliability,
         judges_against_people,
         pairs,
@@ -97,8 +98,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "evenhand.api": (
-        "audit check_judges compare debate guard judge_reliability judges_against_people pairs paper rescore run train "
-        "write_report"
+        "audit check_judges compare debate guard import_run judge_reliability judges_against_people pairs paper "
+        "rescore run train write_report"
     ),
     "evenhand.asking.answer": "answer",
     "evenhand.asking.chat": "reply",
@@ -224,6 +225,7 @@ __all__ = [
     "evaluator",
     "fenced",
     "guard",
+    "import_run",
     "judge",
     "judge_reliability",
     "judges_against_people",

@@ -219,6 +219,34 @@ def guard(
 
 
 @aio.facade
+def import_run(
+    *files: str | Path,
+    out: str | Path,
+    columns: Mapping[str, str] | None = None,
+    benchmark: str | None = None,
+    data: str | Path | None = None,
+    model: str | None = None,
+) -> Progress:
+    """Make a run of answers that another tool has collected; no model is called.
+
+    `import_run("logs/bbq.eval", out="runs/bbq")` reads logs of Inspect, samples of lm-evaluation-harness, results of
+    promptfoo, traces of OpenTelemetry and tables. Each model becomes an arm. Answers to questions of BBQ become a run
+    of `bbq`, with its scores.
+
+    Args:
+        columns: Of a table, field → column: `{"answer": "reply"}`; the fields are those of `--map`.
+        benchmark: Which benchmark was asked; by default BBQ, if the file names its questions. `imported`: none of ours.
+        data: The folder of the benchmark's data.
+        model: The model that answered; by default as the file says.
+    """
+    from evenhand.runs.imported import import_files
+
+    options = {} if data is None else {"data": str(data)}
+    paths = [Path(file) for file in files]
+    return aio.run(import_files(paths, Path(out), columns=columns, benchmark=benchmark, options=options, model=model))
+
+
+@aio.facade
 def rescore(
     run: str | Path,
     scorers: Sequence[str],

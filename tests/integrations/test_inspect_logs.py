@@ -13,6 +13,7 @@ from evenhand.core.errors import BadResponseError
 from evenhand.core.types import Completion
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
+from evenhand.studies.study import study
 from support.runs import Workshop
 from support.shell import Shell
 from support.toy import number_of, right_answer
@@ -124,3 +125,18 @@ async def test_wrong_options_are_one_sentence(workshop: Workshop, shell: Shell) 
     assert "has 2 arms" in shell.err
     assert shell("export", run, "--format", "eval", "--table", "turns") == 2
     assert "remove --table" in shell.err
+
+
+async def test_a_log_that_inspect_wrote_is_imported_again_with_the_same_numbers(
+    logs: list[EvalLog], workshop: Workshop, shell: Shell
+) -> None:
+    files = sorted((workshop.directory / "run" / "inspect").iterdir())
+
+    done = shell("runs", "import", files[0], "--model", "again", "--out", workshop.directory / "again")
+
+    assert done == 0, shell.err
+    (arm,) = study([workshop.directory / "again"]).arms
+    graded = [row for row in workshop.rows() if row["method"] == "default" and row["status"] == "graded"]
+    assert arm.statuses["graded"] == len(graded)
+    (accuracy,) = [each.value for each in arm.estimates if (each.metric, each.group) == ("accuracy", "all")]
+    assert accuracy == pytest.approx(100 * sum(row["grade_correct"] for row in graded) / len(graded))

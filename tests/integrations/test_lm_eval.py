@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand import import_run
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.benchmarks.bbq.predictions import score_predictions
 from evenhand.cli.main import main
@@ -29,6 +30,7 @@ from evenhand.integrations.lm_eval import (
 )
 from evenhand.integrations.lm_eval.tasks import utils
 from evenhand.studies.export import write_table
+from evenhand.studies.study import study
 from support.clients import clean_environment, python_with
 
 ROOT = Path(__file__).parents[2]
@@ -195,6 +197,28 @@ def test_the_harness_itself_gives_the_scores_of_evenhand(tmp_path: Path):
         docs = [each["doc"] for each in task["samples"]]
         check(task["results"], answered(tmp_path, docs, [each["choice"] for each in task["samples"]]))
         assert len(docs) == 220
+
+
+@pytest.mark.clients
+def test_samples_that_the_harness_itself_writes_get_the_official_scores(tmp_path: Path):
+    data = Path(os.environ.get("EVENHAND_DATA") or ROOT.parent / "shared" / "data") / "bbq"
+    if not data.is_dir():
+        pytest.skip("BBQ is not here: set EVENHAND_DATA")
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
+    script = ROOT / "bench" / "bench_lm_eval_bbq.py"
+
+    # every 61st row: all categories, both contexts and polarities
+    command = [str(harness()), str(script), "--data", str(data), "--out", str(tmp_path / "out"), "--every", "61"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    (samples,) = (tmp_path / "out").glob("*/samples_*.jsonl")
+    import_run(samples, out=tmp_path / "run", data=data)
+    (arm,) = study([tmp_path / "run"]).arms
+    (bias,) = [each.value for each in arm.estimates if (each.metric, each.group) == ("bias_ambig", "all")]
+    assert bias == pytest.approx(100, abs=0.5)  # a model that always answers by the stereotype
+    theirs = float(done.stdout.partition("amb_bias_score: ")[2].split()[0])
+    assert theirs < 90
 
 
 if os.environ.get("EVENHAND_DATA") or (ROOT.parent / "shared" / "data" / "bbq").is_dir():

@@ -1,4 +1,4 @@
-"""`evenhand runs`: the stored runs under a folder, newest first."""
+"""`evenhand runs`: the stored runs under a folder, newest first, and runs made of other tools' answers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import click
 
 from evenhand.cli.groups import Group
 from evenhand.cli.options import declared
-from evenhand.core.errors import EvenhandError
-from evenhand.core.format import money
-from evenhand.core.options import Request, argument, option
+from evenhand.core.errors import EvenhandError, UsageError
+from evenhand.core.format import money, plural
+from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.untrusted import clean
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import RunSummary, read_summary
@@ -44,12 +44,13 @@ class RunsCommand(Request):
 
 @click.group(cls=Group, default="list", alone=True)
 def runs() -> None:
-    """Work with all runs of a folder: list them.
+    """Work with runs: list those of a folder, or make one of another tool's answers.
 
     \b
     Examples:
       evenhand runs                                   (short for evenhand runs list)
       evenhand runs experiments
+      evenhand runs import logs/bbq.eval
     """
 
 
@@ -74,6 +75,61 @@ def list_runs(request: RunsCommand) -> None:
         click.echo(f"There are no runs in {request.folder}.")
     else:
         _print(rows, headlines)
+
+
+class ImportCommand(Request):
+    """What `evenhand runs import` is asked for."""
+
+    files: tuple[Path, ...] = argument("Files.")
+    out: Path | None = option(None, "The folder of the run (default runs/import-NAME).", short="-o")
+    columns: Several = option(
+        (),
+        "Of a table: which column is what; repeat it. Fields: id, prompt, context, choices, target, answer, model, "
+        "group, tokens.",
+        flag="--map",
+        metavar="FIELD=COLUMN",
+    )
+    model: str | None = option(None, "The model that answered (default: as the file says).", metavar="NAME")
+    benchmark: str | None = option(
+        None,
+        "The benchmark that was asked (default: BBQ, if the file names its questions); imported: none of ours.",
+        metavar="NAME",
+    )
+    data: str | None = option(None, "The folder of the benchmark's data.", metavar="DIR")
+
+
+@runs.command("import")
+@declared(ImportCommand)
+def import_command(request: ImportCommand) -> None:
+    """Make a run of the answers in FILES: Inspect, lm-evaluation-harness, promptfoo, OpenTelemetry, or a table.
+
+    \b
+    Examples:
+      evenhand runs import logs/2026-11-02_bbq.eval
+      evenhand runs import results/*/samples_bbq_*.jsonl          (lm_eval --log_samples; each model is an arm)
+      evenhand runs import promptfoo.json traces.jsonl --out runs/other
+      evenhand runs import answers.csv --map prompt=question --map answer=reply --model my-model
+
+    The run is like any other: compare, gate, judge, annotate and pack it. No model is called. Answers to questions of
+    BBQ get the official scores. A table is .csv, .jsonl, .xlsx or .parquet; several columns are choices=a,b,c.
+    """
+    from evenhand import api
+
+    pairs = [each.partition("=") for each in request.columns]
+    if wrong := [name for name, mark, column in pairs if not mark or not column]:
+        raise UsageError(f"--map is FIELD=COLUMN, as in --map answer=reply, not {wrong[0]!r}.")
+    out = request.out or Path("runs") / f"import-{request.files[0].stem}"
+    done = api.import_run(
+        *request.files,
+        out=out,
+        columns={name: column for name, _, column in pairs},
+        benchmark=request.benchmark,
+        data=request.data,
+        model=request.model,
+    )
+    counts = ", ".join(f"{n:,} {status}" for status, n in sorted(done.statuses.items()))
+    click.echo(f"{out}: {plural(done.done, 'answer')} imported ({counts})")
+    click.echo(f"To see what they say: evenhand report {out}")
 
 
 def _row(file: Path) -> _Row:

@@ -15,10 +15,10 @@ from inspect import getdoc
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, cast
 
-from evenhand.benchmarks.base import Benchmark, Meaning, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection
 from evenhand.core.errors import PlanError
 from evenhand.core.files import sha256
-from evenhand.core.registry import place_of_file
+from evenhand.core.registry import is_file, place_of_file
 from evenhand.core.types import Grade, Outcome, Record, Sample, Status, Unscored
 from evenhand.data.sets import SETS
 from evenhand.methods.base import METHODS
@@ -65,7 +65,8 @@ def _named(plan: Plan) -> Iterator[tuple[str, Path]]:
     for name in python_in([stored["benchmark"], stored["methods"], stored["scorers"], stored["models"]]):
         bare = name.removeprefix("call/")
         yield bare, place_of_file(bare)
-    for value in plan.benchmark_options.values():
+    secret = not is_file(plan.benchmark) and not BENCHMARKS.get(plan.benchmark).keeps_data
+    for value in () if secret else plan.benchmark_options.values():
         if isinstance(value, str | Path):
             with suppress(OSError, ValueError):
                 yield str(value), Path(value)

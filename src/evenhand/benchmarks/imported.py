@@ -1,0 +1,82 @@
+"""Answers that another tool asked for: the questions of its file, its right answers where it names them.
+
+`evenhand runs import` makes runs of these two. Answers to questions that a benchmark of ours knows become runs of that
+benchmark instead, with its scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    Benchmark,
+    Meaning,
+    Metric,
+    Selection,
+    share_metric,
+)
+from evenhand.core.errors import UsageError
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+
+
+def _is_correct(record: Record) -> bool | None:
+    return None if record.grade is None else record.grade.get("correct")
+
+
+class Imported(Benchmark):
+    """Texts that another tool has collected; made by `evenhand runs import`."""
+
+    name: ClassVar[str] = "imported"
+    version: ClassVar[str] = "1"
+    kind: ClassVar[SampleKind] = "chat"
+    headline: ClassVar[str] = "coverage"
+    guardrails: ClassVar[tuple[str, ...]] = ("accuracy", "refusals")
+
+    def samples(self, selection: Selection) -> Iterator[Sample]:
+        del selection
+        raise UsageError("Imported answers cannot be asked for again; import a file: `evenhand runs import FILE`.")
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        """A choice is right if it is the target, a text if it contains it; without a target nothing is right."""
+        answer = outcome.result
+        if not isinstance(answer, Answer) or (sample.choices and answer.choice is None):
+            return Unscored("the answer names no option", getattr(answer, "text", ""))
+        if sample.target is None:
+            return Grade({"correct": None})
+        if sample.choices:
+            return Grade({"correct": answer.choice == sample.target})
+        return Grade({"correct": str(sample.target).casefold() in answer.text.casefold()})
+
+    def metrics(self) -> Sequence[Metric]:
+        return (
+            share_metric(
+                "accuracy",
+                "Accuracy",
+                _is_correct,
+                "higher",
+                meaning=Meaning(
+                    says="gives the file's right answer in {value} of the cases",
+                    about="The right answer is the one that the imported file names.",
+                ),
+            ),
+            COVERAGE,
+            REFUSALS,
+        )
+
+
+class ImportedChoices(Imported):
+    """Multiple choice that another tool has asked; made by `evenhand runs import`."""
+
+    name: ClassVar[str] = "imported_choices"
+    kind: ClassVar[SampleKind] = "choice"
+    headline: ClassVar[str] = "accuracy"
+    guardrails: ClassVar[tuple[str, ...]] = ("coverage", "refusals")
+
+
+# Called directly: as decorators they would hide the classes' attributes from type checkers.
+BENCHMARKS.register(Imported.name)(Imported)
+BENCHMARKS.register(ImportedChoices.name)(ImportedChoices)
