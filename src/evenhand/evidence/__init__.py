@@ -19,12 +19,13 @@ import orjson
 import yaml
 
 from evenhand.core.errors import UsageError
-from evenhand.core.files import scratch
+from evenhand.core.files import scratch, sha256
 from evenhand.core.version import own_version
-from evenhand.evidence.disclosed import MANIFEST, Verified, disclose, seal, verify
+from evenhand.evidence.disclosed import MANIFEST, Verified, committed_parts, disclose, seal, verify
 from evenhand.evidence.exports import documents, model_card
 from evenhand.evidence.facts import LIMITS, RunFacts, Standard, mappings, read_run
 from evenhand.evidence.page import evidence_page
+from evenhand.evidence.signed import COMMITMENTS, ENVELOPE, commitment_faults, read_commitment, sign
 from evenhand.runs.own import FOLDER as OWN_FILES
 from evenhand.runs.own import copy_kept
 from evenhand.runs.stored import StoredRun
@@ -77,9 +78,15 @@ def read_pack(folders: Sequence[Path], *, title: str | None = None, skip_damaged
 
 
 def write_pack(
-    pack: Pack, folder: Path, *, pdf: bool = True, browser: str | None = None
+    pack: Pack,
+    folder: Path,
+    *,
+    pdf: bool = True,
+    browser: str | None = None,
+    commitments: Sequence[Path] = (),
+    key: Path | None = None,
 ) -> tuple[list[Path], str, str]:
-    """Write all files of the pack.
+    """Write all files of the pack, with the commitments from before the runs, and signed if there is a key.
 
     Return them, the hash by which the pack is known, and why there is no PDF (empty if there is one or none is wanted).
     """
@@ -112,7 +119,28 @@ def write_pack(
         print_pdf(found, html, folder / "evidence.pdf")
         written.append(folder / "evidence.pdf")
     missing = "No PDF: there is no Chromium, Chrome or Edge here; print evidence.html from any browser."
-    return [*written, folder / MANIFEST], seal(folder, written), missing if pdf and found is None else ""
+    written += _committed(commitments, [run.name for run in pack.runs], folder)
+    known_by = seal(folder, written)
+    written.append(folder / MANIFEST)
+    if key is not None:
+        sign(folder, {path.relative_to(folder).as_posix(): sha256(path) for path in written}, key)
+        written.append(folder / ENVELOPE)
+    return written, known_by, missing if pdf and found is None else ""
+
+
+def _committed(commitments: Sequence[Path], runs: Sequence[str], folder: Path) -> list[Path]:
+    """Copy each commitment, under the name of the run that it fits; one that fits none is refused."""
+    copies: list[Path] = []
+    for path in commitments:
+        stated = read_commitment(path)
+        faults = {name: commitment_faults(stated, *committed_parts(folder, name)) for name in runs}
+        best = min(runs, key=lambda name: len(faults[name]))
+        if faults[best]:
+            raise UsageError(f"{path} does not commit to {best}: {'; '.join(faults[best])}.")
+        copies.append(folder / COMMITMENTS / f"{best}.json")
+        copies[-1].parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, copies[-1])
+    return copies
 
 
 def _disclosed(run: RunFacts, folder: Path) -> list[Path]:
@@ -128,7 +156,10 @@ def _disclosed(run: RunFacts, folder: Path) -> list[Path]:
 def _remove_earlier(folder: Path) -> None:
     """Remove the files of a pack that was made here before and may be about other runs."""
     if (folder / "evidence.json").is_file():
-        for pattern in ("plans/*.yaml", "grades/*.json*", "every_eval_ever/*.json", "evidence.pdf"):
+        for pattern in (
+            *("plans/*.yaml", "grades/*.json*", "every_eval_ever/*.json", "evidence.pdf"),
+            *(f"{COMMITMENTS}/*.json", ENVELOPE),
+        ):
             for path in folder.glob(pattern):
                 path.unlink()
         shutil.rmtree(folder / OWN_FILES, ignore_errors=True)

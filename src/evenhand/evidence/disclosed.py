@@ -18,11 +18,12 @@ from typing import Any, cast
 import orjson
 
 from evenhand.core import aio
-from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.errors import DataError, EvenhandError, MissingExtraError, UsageError
 from evenhand.core.files import json_lines, scratch, sha256, write_json, write_json_lines
 from evenhand.core.types import Sample
 from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts, read_run
+from evenhand.evidence.signed import COMMITMENTS, ENVELOPE, commitment_faults, read_commitment, signature_faults
 from evenhand.runs.plan import read_plan_file
 from evenhand.runs.store import Rows, Store
 from evenhand.runs.stored import StoredRun
@@ -110,10 +111,19 @@ class Verified:
     """What repeats the runs."""
     needs: list[str] = field(default_factory=list[str])
     """What these commands run and reach."""
+    shown: list[str] = field(default_factory=list[str])
+    """What the pack proves."""
+    not_shown: list[str] = field(default_factory=list[str])
+    """What it does not prove, and what would."""
 
 
-def verify(folder: Path) -> Verified:
-    """Check a pack: the hashes of its files and grades, and every number, recomputed from the grades."""
+def verify(folder: Path, *, commitment: Path | None = None, key: Path | None = None) -> Verified:
+    """Check a pack: the hashes of its files and grades, every number from the grades, commitments and signature.
+
+    Args:
+        commitment: The commitment as it was published before the run.
+        key: The public key of whoever should have signed.
+    """
     listed, pack = _object(folder / MANIFEST), _object(folder / PACK)
     found = Verified(sha256(folder / MANIFEST))
     _check_files(folder, listed.get("sha256"), found)
@@ -133,24 +143,90 @@ def verify(folder: Path) -> Verified:
             found.faults.append(f"The grades of {name} cannot be read ({type(error).__name__}: {error})")
         except EvenhandError as error:
             found.faults.append(f"The numbers of {name} cannot be computed: {str(error).rstrip('.')}")
-        found.commands.append(repeats(name))
-        found.needs += _needs(folder, name)
-    if not found.commands:
+        plan = read_plan_file(folder / "plans" / f"{name}.yaml")
+        found.needs += _needs(plan, name)
+        found.commands += repeats(plan, name)
+    if not runs:
         found.faults.append(f"{folder / PACK} names no run")
+    _check_commitments(folder, commitment, found)
+    _check_signature(folder, listed.get("sha256"), key, found)
+    found.shown.insert(0, "Every number in the pack follows from its grades, and no file was changed")
+    found.not_shown += [
+        "That the grades are those of the models' answers, which the pack does not hold: the commands below ask again",
+        "That the run was not repeated until its numbers pleased",
+    ]
     return found
 
 
-def repeats(name: str) -> str:
-    """The command, given in the folder of a pack, that repeats a run."""
-    return f"evenhand run --config plans/{name}.yaml --out repeated/{name}"
+def committed_parts(folder: Path, name: str) -> tuple[dict[str, Any], list[str]]:
+    """The facts of a disclosed run, and the ids of its samples."""
+    lines = json_lines(folder / "grades" / f"{name}.jsonl")
+    return _object(folder / "grades" / f"{name}.json"), [row["sample"] for _, row in lines if "arm" not in row]
 
 
-def _needs(folder: Path, name: str) -> Iterator[str]:
-    """Say which Python of the pack repeats a run, and where it sends requests."""
-    plan = read_plan_file(folder / "plans" / f"{name}.yaml")
+def _check_commitments(folder: Path, published: Path | None, found: Verified) -> None:
+    known: set[str] = set()
+    for path in sorted((folder / COMMITMENTS).glob("*.json")):
+        try:
+            stated = read_commitment(path)
+            faults = commitment_faults(stated, *committed_parts(folder, path.stem))
+        except (LookupError, TypeError, ValueError, EvenhandError) as error:
+            found.faults.append(f"The commitment of {path.stem} cannot be checked ({error})")
+            continue
+        known.add(stated["sha256"])
+        found.faults += [f"The commitment of {path.stem}: {each}" for each in faults]
+        if not faults:
+            parts = "plan, data, models, samples, seeds and version of Evenhand"
+            found.shown.append(f"{path.stem} was run as committed to ({parts}); commitment {stated['sha256'][:16]}…")
+    if published is not None and read_commitment(published)["sha256"] not in known:
+        found.faults.append(f"No run of the pack is the one that {published} commits to")
+    elif published is not None:
+        found.shown.append(f"It is the commitment of {published}")
+    elif known:
+        found.not_shown.append("That the commitment was made before the run: pass the published one, --commitment FILE")
+    else:
+        found.not_shown.append("That the plan and the samples were chosen before the run: the pack has no commitment")
+
+
+def _check_signature(folder: Path, listed: Any, key: Path | None, found: Verified) -> None:
+    if not (folder / ENVELOPE).is_file():
+        if key is not None:
+            found.faults.append(f"There is no {ENVELOPE}, so nobody has signed the pack")
+        found.not_shown.append("Who made the pack: it is not signed")
+        return
+    names = [MANIFEST, *cast("dict[str, Any]", listed or {})]
+    sums = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+    try:
+        key_id, faults = signature_faults(folder, sums, key)
+    except MissingExtraError as error:
+        if key is not None:
+            raise
+        found.not_shown.append(f"Whether the signature holds: it was not checked. {str(error).rstrip('.')}")
+        return
+    found.faults += [f"{ENVELOPE}: {each}" for each in faults]
+    if not faults:
+        found.shown.append(f"All files were signed with the key {key_id[:16]}…")
+    if key is None:
+        found.not_shown.append("Whose key that is: pass the public key that you know, --key FILE")
+    elif not faults:
+        found.shown.append(f"It is the key in {key}")
+
+
+def repeats(plan: Mapping[str, Any], name: str) -> list[str]:
+    """The command, given in the folder of a pack, that repeats a run; none for imported answers."""
+    if any(model.get("provider") == "imported" for models in plan.get("models") or () for model in models.values()):
+        return []
+    return [f"evenhand run --config plans/{name}.yaml --out repeated/{name}"]
+
+
+def _needs(plan: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Say which Python of the pack repeats a run, where it sends requests, and what cannot be repeated."""
     for file in python_in(plan):
         yield f"{name} runs the Python file {file}; read it first"
     for model in (model for models in plan.get("models") or () for model in models.values()):
+        if model.get("provider") == "imported":
+            file = model["extra"]["file"]
+            yield f"The answers of {model['spec']} in {name} were imported from {file}, so no command repeats them"
         if model.get("base_url"):
             key = model.get("key", "its usual variable") or "no variable"
             yield f"{name} sends requests for {model['spec']} to {model['base_url']}, with the key in {key}"
@@ -178,7 +254,7 @@ def _check_files(folder: Path, sums: Any, found: Verified) -> None:
             found.faults.append(f"{name} was changed: its hash is not the one in {MANIFEST}")
         found.files += 1
     added = sorted(
-        name for name in there if name not in known and name != MANIFEST and not name.startswith("repeated/")
+        name for name in there if name not in (*known, MANIFEST, ENVELOPE) and not name.startswith("repeated/")
     )
     found.notes += [f"{name} is not part of the pack" for name in added[:_MOST]]
 

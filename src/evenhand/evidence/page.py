@@ -296,8 +296,9 @@ def _looked_up(items: Sequence[MappedItem]) -> list[Html | str]:
 
 
 def _repeat(pack: Pack) -> Html:
-    commands = ["evenhand evidence verify .", *(repeats(run.name) for run in pack.runs)]
-    again = f"evenhand evidence pack {' '.join(f'repeated/{run.name}' for run in pack.runs)}"
+    commands = ["evenhand evidence verify .", *(each for run in pack.runs for each in repeats(run.plan, run.name))]
+    asked = [f"repeated/{run.name}" for run in pack.runs if repeats(run.plan, run.name)]
+    commands += [f"evenhand evidence pack {' '.join(asked)}"] if asked else []
     versions = {name: str(value) for run in pack.runs for name, value in run.provenance.get("versions", {}).items()}
     identities = [[run.name, code(str(run.provenance.get("identity", DASH)))] for run in pack.runs]
     return section(
@@ -306,7 +307,7 @@ def _repeat(pack: Pack) -> Html:
         "In the folder of this pack. The first command computes every number again from the grades in the pack. The "
         "others ask the models again: the same plan, data, models and seeds give the same samples and, from "
         "deterministic models, the same answers.",
-        tag("pre", "\n".join([*commands, again])),
+        tag("pre", "\n".join(commands)),
         tag("h3", "Versions"),
         _words("Versions", ["Package", "Version"], sorted(versions.items())),
         tag("h3", "Identity of the runs"),
