@@ -18,8 +18,11 @@ SECTIONS = {
     "decisions": "Decisions",
     "difference_awareness": "Difference awareness",
     "framing": "Framing",
+    "fresh": "Fresh questions",
     "hiring": "Hiring",
     "hiring_builtin": "Hiring",
+    "imported": "Imported answers",
+    "imported_choices": "Imported answers",
     "malibu": "MALIBU",
     "opinions": "Opinions",
     "overrefusal": "Over-refusal",
@@ -50,7 +53,7 @@ def test_every_benchmark_has_a_section():
 def test_every_metric_is_explained_with_its_direction(name: str):
     said = rows(SECTIONS[name])
     options = {"legacy": True} if name.startswith("bbq") else {}
-    options |= {"language": "ko"} if name == "bbq" else {}
+    options |= {"language": "ko"} if name == "bbq" else {"data": "FILE"} if name == "fresh" else {}
 
     for metric in load_benchmark(name, **options).metrics():
         base = re.sub(r"_(?:dis)?ambig$", "", metric.name)

@@ -258,6 +258,8 @@ class Benchmark(ABC, Generic[Options_co]):
     """Whether it grades answers of which it is open whether they decline, since a judge may say so; else unscored."""
     position_advice: ClassVar[str] = ""
     """The end of the warning about position bias: what it means and how to reduce it."""
+    keeps_data: ClassVar[bool] = True
+    """Whether a run keeps copies of the data files that its options name; False where they are secret."""
     Options: ClassVar[type[options.Options]] = options.Options
     """The class of its options."""
 

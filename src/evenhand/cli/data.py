@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import click
 import orjson
 
+from evenhand.cli.evidence import NOT_AS_STATED
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.options import declared
 from evenhand.cli.progress import STOPPED, exit_code, resumable, resume_command, shown_count, shown_progress
@@ -18,7 +19,8 @@ from evenhand.cli.run import kept, print_forecast
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import DataError, PlanError, UsageError
-from evenhand.core.options import Request, argument, option
+from evenhand.core.files import json_object, write_bytes, write_json
+from evenhand.core.options import Names, Request, argument, option
 from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
 from evenhand.data.sets import SETS
@@ -228,13 +230,14 @@ def _printable(text: str) -> str:
 )
 @click.pass_context
 def data(context: click.Context) -> None:
-    """List the public data sets and their folders, download them, or filter their questions.
+    """List the public data sets and their folders, download them, filter their questions, or draw new ones.
 
     \b
     Examples:
       evenhand data
       evenhand data pull bbq
       evenhand data hard --model local/builtin --benchmark bbq_builtin --limit 220
+      evenhand data fresh --seed-file seed
     """
     if context.invoked_subcommand is not None:
         return
@@ -245,6 +248,60 @@ def data(context: click.Context) -> None:
             place = "not here, and not to be downloaded" if each.by_hand else f"not here: evenhand data pull {name}"
         click.echo(f"{name:<20} {each.title} ({each.licence})")
         click.echo(f"{'':<20} {place}")
+
+
+class FreshCommand(Request):
+    """What `evenhand data fresh` is asked for."""
+
+    seed_file: Path = option(..., "The secret seed; made if there is none.", metavar="FILE")
+    out: Path = option(Path("fresh.jsonl"), "The questions, readable for you alone.", short="-o")
+    count: int = option(880, "Number of questions.", ge=100)
+    languages: Names = option((), "Languages: en, es, de, ca, ko, fr, pt (default: all).", metavar="NAME,…")
+    data: str | None = option(None, "The folder of the public BBQ, for the leak check.", metavar="FOLDER")
+    check: Path | None = option(
+        None, "Draw again with the revealed seed, and compare with this commitment; nothing is written.", metavar="FILE"
+    )
+
+
+@data.command()
+@declared(FreshCommand)
+def fresh(request: FreshCommand) -> int:
+    """Draw new questions whose answer is known, from a secret seed, for the benchmark `fresh`.
+
+    \b
+    Examples:
+      evenhand data fresh --seed-file seed --out fresh.jsonl
+      evenhand audit local/builtin --benchmark fresh --data fresh.jsonl
+      evenhand data fresh --seed-file seed --check fresh.commitment.json      (later, with the revealed seed)
+
+    Publish FILE.commitment.json before you measure, keep the questions and the seed secret, and reveal the seed when
+    the test is used up. Questions that repeat BBQ, or that evenhand train generates, are dropped. The exit code of
+    --check is 7 if the questions are others.
+    """
+    from evenhand.training.questions.fresh import fresh_questions, read_seed
+    from evenhand.training.questions.language import LANGUAGES
+
+    stated: dict[str, Any] = json_object(request.check.read_bytes(), request.check, None) if request.check else {}
+    if request.check and not request.seed_file.is_file():
+        raise UsageError(f"There is no seed {request.seed_file}; name the file that was revealed.")
+    count = int(stated.get("asked_for", request.count))
+    languages = tuple(stated.get("languages") or request.languages or LANGUAGES)
+    content, made = fresh_questions(read_seed(request.seed_file), count, languages, request.data)
+    if request.check:
+        names = ("seed_sha256", "questions_sha256", "evenhand")
+        wrong = [name for name in names if stated.get(name) != made[name]]
+        click.echo(f"Not as committed to: {', '.join(wrong)}." if wrong else "The seed draws the committed questions.")
+        return NOT_AS_STATED if wrong else 0
+    write_bytes(request.out, content, mode=0o600)
+    commitment = request.out.with_suffix(".commitment.json")
+    write_json(commitment, made)
+    leaks = made["leaks"]
+    click.echo(f"{request.out}: {made['questions']:,} questions in {', '.join(languages)}; keep them secret")
+    click.echo(f"{commitment}: the commitment; publish it before you measure")
+    click.echo(f"Leak check: {leaks['dropped']} repeat a benchmark, {leaks['dropped_as_trained']} training; dropped.")
+    if leaks["unchecked"]:
+        click.echo(f"! {leaks['unchecked']}")
+    return 0
 
 
 data.add_command(hard)
