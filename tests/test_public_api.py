@@ -32,7 +32,7 @@ MissingExtraError Model ModelError ModelFunction ModelOptions Options Outcome Pa
 Ratings Record Refusal Revision Rubric Sample Scorer ScriptedModel SearchError SearchProvider SearchResult
 Section Selection Session Settings Snapshot StoreError Study Thresholds ToolCall Turn UnknownNameError Unscored
 Usage UsageError Verdict add_section answer ask_json audit check_judges choose compare complete debate evaluator fenced
-guard judge judge_reliability judges_against_people load_benchmark load_model load_prompt load_scorer
+guard import_run judge judge_reliability judges_against_people load_benchmark load_model load_prompt load_scorer
 method object_schema pairs paper parse_prompt ratio reply rescore run share_metric train write_report yes_probability
 """
 

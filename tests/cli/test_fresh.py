@@ -101,6 +101,18 @@ def test_a_file_that_is_no_draw_is_one_sentence(cli, tmp_path: Path, content: st
     assert said in result.err
 
 
+@pytest.mark.parametrize("content", [None, "", '{"asked_for": "x"}'])
+def test_what_is_no_commitment_is_one_sentence(cli, tmp_path: Path, content: str | None):
+    (tmp_path / "seed").write_bytes(SEED)
+    if content is not None:
+        (tmp_path / "c.json").write_text(content)
+
+    result = cli("data", "fresh", "--seed-file", "seed", "--check", "c.json")
+
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+
+
 def test_a_seed_that_could_be_guessed_is_refused(cli, tmp_path: Path):
     (tmp_path / "seed").write_text("42")
 

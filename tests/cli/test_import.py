@@ -114,6 +114,19 @@ def test_the_same_answers_from_inspect_and_lm_eval_give_the_scores_of_our_own_ru
     assert counted(paired) == [44, 44]
 
 
+def test_options_that_are_letters_are_those_of_the_question(cli, tmp_path: Path):
+    row = lm_eval_row(SAMPLES[0], 0, 0)
+    row["doc"] = {"id": SAMPLES[0].id, "context": SAMPLES[0].context, "question": SAMPLES[0].prompt}
+    row["arguments"] = {f"gen_args_{place}": {"arg_0": "", "arg_1": f" {each}"} for place, each in enumerate("ABC")}
+    row["filtered_resps"] = [[-1.0, False], [-2.0, False], [-0.1, False]]
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row))
+
+    assert cli("runs", "import", "samples.jsonl", "--out", "runs/letters").code == 0
+    cli("run", "export", "runs/letters", "--out", "letters.jsonl")
+    (found,) = [json.loads(line) for line in (tmp_path / "letters.jsonl").read_text().splitlines()]
+    assert (found["grade_choice"], found["answer"]) == (2, SAMPLES[0].choices[2])
+
+
 def test_an_imported_run_says_so_and_works_with_the_other_commands(cli, tmp_path: Path):
     eval_file(tmp_path / "log.eval", [inspect_sample(each, "B") for each in SAMPLES])
     cli("runs", "import", "log.eval")
@@ -131,7 +144,7 @@ def test_an_imported_run_says_so_and_works_with_the_other_commands(cli, tmp_path
     assert verified.code == 0, verified.out
     assert "were imported from log.eval, so no command repeats them" in verified.out
     assert "To repeat it" not in verified.out
-    again = cli("run", "resume", "runs/import-log")
+    again = cli("resume", "runs/import-log")
     assert again.code == 0, again.err
 
 

@@ -19,7 +19,7 @@ from evenhand.cli.run import kept, print_forecast
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import DataError, PlanError, UsageError
-from evenhand.core.files import json_object, write_bytes, write_json
+from evenhand.core.files import json_object, read_bytes, write_bytes, write_json
 from evenhand.core.options import Names, Request, argument, option
 from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
@@ -281,12 +281,13 @@ def fresh(request: FreshCommand) -> int:
     from evenhand.training.questions.fresh import fresh_questions, read_seed
     from evenhand.training.questions.language import LANGUAGES
 
-    stated: dict[str, Any] = json_object(request.check.read_bytes(), request.check, None) if request.check else {}
+    stated = json_object(read_bytes(request.check), request.check, None) if request.check else {}
     if request.check and not request.seed_file.is_file():
         raise UsageError(f"There is no seed {request.seed_file}; name the file that was revealed.")
-    count = int(stated.get("asked_for", request.count))
-    languages = tuple(stated.get("languages") or request.languages or LANGUAGES)
-    content, made = fresh_questions(read_seed(request.seed_file), count, languages, request.data)
+    count, languages = stated.get("asked_for", request.count), stated.get("languages") or request.languages or LANGUAGES
+    if type(count) is not int or not isinstance(languages, (list, tuple)):
+        raise DataError("this is no commitment to a draw; `evenhand data fresh` writes one.", file=request.check)
+    content, made = fresh_questions(read_seed(request.seed_file), count, tuple(map(str, languages)), request.data)
     if request.check:
         names = ("seed_sha256", "questions_sha256", "evenhand")
         wrong = [name for name in names if stated.get(name) != made[name]]

@@ -194,8 +194,9 @@ def _check_signature(folder: Path, listed: Any, key: Path | None, found: Verifie
             found.faults.append(f"There is no {ENVELOPE}, so nobody has signed the pack")
         found.not_shown.append("Who made the pack: it is not signed")
         return
-    names = [MANIFEST, *cast("dict[str, Any]", listed or {})]
-    sums = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+    known = {MANIFEST, *cast("dict[str, Any]", listed or {})}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    sums = {name: sha256(path) for name, path in files.items() if name in known}
     try:
         key_id, faults = signature_faults(folder, sums, key)
     except MissingExtraError as error:

@@ -241,7 +241,7 @@ def _lm_eval(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
             continue
         doc: Mapping[str, Any] = row["doc"]
         found: Sequence[Any] = row.get("filtered_resps") or row["resps"]
-        arguments = [list(each.values()) for _, each in sorted(row["arguments"].items(), key=_place)]
+        arguments = [list(each.values()) for each in row["arguments"].values()]
         context = str(doc.get("context") or doc.get("passage") or "")
         asked = next((doc[each] for each in _QUESTION_FIELDS if isinstance(doc.get(each), str)), None)
         common = Row(
@@ -251,7 +251,7 @@ def _lm_eval(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
             context=context if asked else "",
             model=model,
             group=str(doc.get("category") or ""),
-            example=_example(doc),
+            example=_example(doc) or str(doc.get("id") or ""),
         )
         if isinstance(found[0], str):
             yield replace(common, answer=found[0], target=_text(row.get("target")))
@@ -260,11 +260,6 @@ def _lm_eval(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
         choices = tuple(str(each[1]).strip() for each in arguments[: len(likelihoods)])
         target = _position(row.get("target"), choices)
         yield replace(common, answer=likelihoods.index(max(likelihoods)), choices=choices, target=target)
-
-
-def _place(named: tuple[str, Any]) -> int:
-    """gen_args_10 comes after gen_args_9."""
-    return int(re.sub(r"\D", "", named[0]) or 0)
 
 
 # --- promptfoo ---
@@ -496,9 +491,11 @@ def _result(row: Row, sample: Sample) -> Result:
     text = row.choices[chosen]
     places = {_folded(each): place for place, each in enumerate(sample.choices)}
     place = places.get(_folded(text))
-    if place is None and abstains(text):
-        place = sample.metadata.get("unknown")
-    return Unscored("the answer is none of the question's options", text) if place is None else Answer(text, place)
+    if place is None:  # reworded, or named by its letter
+        place = sample.metadata.get("unknown") if abstains(text) else _position(text, sample.choices)
+    if place is None:
+        return Unscored("the answer is none of the question's options", text)
+    return Answer(sample.choices[place], place)
 
 
 # --- the run ---

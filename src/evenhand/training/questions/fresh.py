@@ -53,7 +53,7 @@ def fresh_questions(
     trained = QuestionPlan()
     splits: tuple[Split, ...] = ("train", "dev")
     known = {row.context for split in splits for row in islice(make(trained, split), counts(trained)[split])}
-    taught = {(row.language, row.situation) for row in islice(make(trained, "train"), counts(trained)["train"])}
+    taught = {(name, each.id) for name in languages for each in load(name).situations if each.split == "train"}
     clean = [row for row in rows if row.context not in known and (row.language, row.situation) not in taught]
     kept = clean[:count]
     content = b"".join(_line(place, row) for place, row in enumerate(kept, 1))
