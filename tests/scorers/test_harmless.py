@@ -1,15 +1,19 @@
 """False alarms on 300 harmless texts with words of two senses: names, places, animals, food, medicine, law, code.
 
-They are chosen to be difficult. The aim is 1 %; the numbers here are what the scorers give today and must not grow. The
-texts are parted by their hash: whoever mends a false alarm looks at the known half only.
+They are chosen to be difficult. Counted is what a guard with default limits would withhold under the policy `block`.
+The aim is 1 %; the numbers here are what the scorers give today and must not grow. The texts are parted by their hash:
+whoever mends a false alarm looks at the known half only.
 """
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenhand.core.types import Unscored
+from evenhand.evaluators.rules import excess
+from evenhand.guards.policy import live_thresholds
 from evenhand.scorers.builtin import BuiltinScorer
 from evenhand.scorers.neural import NeuralScorer
 
@@ -17,8 +21,12 @@ LINES = Path(__file__).with_name("harmless.txt").read_text(encoding="utf-8").spl
 TEXTS = [line for line in LINES if line and not line.startswith("#")]
 KNOWN = [text for text in TEXTS if hashlib.sha256(text.encode()).digest()[0] % 2 == 0]
 FRESH = [text for text in TEXTS if text not in KNOWN]
-LIMIT = 0.5
-"""The guard's default."""
+
+
+def _withheld(scorer: Any, texts: list[str]) -> int:
+    scores = [each for each in scorer.score_texts(texts) if not isinstance(each, Unscored)]
+    assert len(scores) == len(texts)
+    return sum(excess(each, live_thresholds({}), scorer) >= 0 for each in scores)
 
 
 def test_there_are_300_different_ones():
@@ -27,17 +35,10 @@ def test_there_are_300_different_ones():
 
 @pytest.mark.parametrize(("texts", "most"), [(KNOWN, 25), (FRESH, 34)], ids=["known", "fresh"])
 def test_false_alarms_do_not_grow(texts: list[str], most: int):
-    scores = [each for each in BuiltinScorer().score_texts(texts) if not isinstance(each, Unscored)]
-
-    assert len(scores) == len(texts)
-    assert sum(each["toxicity"] >= LIMIT for each in scores) <= most
+    assert _withheld(BuiltinScorer(), texts) <= most
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize(("texts", "most"), [(KNOWN, 12), (FRESH, 8)], ids=["known", "fresh"])
+@pytest.mark.parametrize(("texts", "most"), [(KNOWN, 6), (FRESH, 6)], ids=["known", "fresh"])
 def test_false_alarms_of_neural_do_not_grow(texts: list[str], most: int):
-    scores = [each for each in NeuralScorer().score_texts(texts) if not isinstance(each, Unscored)]
-
-    assert len(scores) == len(texts)
-    assert sum(each["toxicity"] >= LIMIT for each in scores) <= most
-    assert sum(each["identity_attack"] >= LIMIT for each in scores) <= 1
+    assert _withheld(NeuralScorer(), texts) <= most

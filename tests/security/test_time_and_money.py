@@ -13,8 +13,10 @@ from aiohttp import web
 
 from evenhand.guards.fields import TooManyValuesError, parse_json
 from evenhand.guards.guard import Guard
+from evenhand.guards.segments import units
 from evenhand.guards.upstreams import ModelUpstream
 from evenhand.models.load import load_model
+from evenhand.scorers.builtin import BuiltinScorer
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route
 from support.server import Body, Reply, completion, raw, refuse, reply_with, skip
@@ -216,3 +218,24 @@ async def test_08_a_stream_that_comes_all_at_once_lets_others_have_their_turn():
 
     assert segments[-1].final is not None
     assert upstream.turns >= 40
+
+
+async def test_12_an_english_answer_is_scored_once_by_unit_in_one_call_and_its_language_is_plain(
+    serve: Serve, guarding: Guarding, monkeypatch: pytest.MonkeyPatch
+):
+    said = "The library of our town has games for you, and it lends them. They open it when they like, not by night."
+    scored: list[list[str]] = []
+    score_texts = BuiltinScorer.score_texts
+
+    def counted(self: BuiltinScorer, texts: Sequence[str]) -> Any:
+        scored.append(list(texts))
+        return score_texts(self, texts)
+
+    monkeypatch.setattr(BuiltinScorer, "score_texts", counted)
+    monkeypatch.setattr("evenhand.core.language._identifier", lambda: pytest.fail("a language was looked for"))
+    guard = await guarding(route((await serve(reply_with(completion(said)))).url, policy="block"))
+
+    answer = await guard.chat()
+
+    assert answer.body["evenhand"]["action"] == "passed"
+    assert scored == [list(units(said))] and len(scored[0]) == 2

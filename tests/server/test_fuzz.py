@@ -1,6 +1,8 @@
 """Random requests against a guard with random endpoints behind it: every answer has a form, and no text goes unchecked.
 
-Valid requests and replies are mutated: fields removed, replaced by odd values, bytes cut. Whatever comes, the answer is
+Valid requests and replies are mutated: fields removed, replaced by odd values, bytes cut. Replies also say what the
+check refuses in every field that carries text beside the content: names, ids and arguments of calls, keys of JSON,
+refusals, thoughts, fields of the head, deltas of other forms. Whatever comes, the answer is
 no 500, 502 to 504 come only from faults of the endpoint, an error has OpenAI's form, nothing is logged as a traceback,
 and the marker that the check refuses never reaches the client.
 """
@@ -26,6 +28,7 @@ from support.server import ChatServer, completion
 
 T = TypeVar("T")
 MARKER = "worthless idiot"
+RUDE_NAME = RUDE.replace(" ", "_").strip(".!")
 ALLOWED = {200, 400, 401, 403, 404, 405, 408, 411, 413, 414, 415, 422, 429}
 UPSTREAM = {502, 503, 504}
 BODIES: dict[str, dict[str, Any]] = {
@@ -177,6 +180,50 @@ EMBEDDING = {
 }
 
 
+def _call(name: str = "look", arguments: str = "{}", id: str = "call_1", kind: str = "function") -> dict[str, Any]:  # noqa: A002
+    return {"index": 0, "id": id, "type": kind, kind: {"name": name, WRITTEN[kind]: arguments}}
+
+
+WRITTEN = {"function": "arguments", "custom": "input"}
+SAID_BESIDE: list[dict[str, Any]] = [
+    {"refusal": RUDE},
+    {"reasoning_content": RUDE},
+    {"annotations": [{"type": "note", "text": RUDE}]},
+    {"audio": {"transcript": RUDE}},
+    {"content": [{"type": "text", "text": RUDE}, {"type": "other", "other": RUDE}]},
+    {"content": "".join(f"\\u{ord(sign):04x}" for sign in RUDE)},
+    {"content": f"```json\n{json.dumps({'text': RUDE})}\n```"},
+    {"tool_calls": [_call(arguments=json.dumps({"text": RUDE}))]},
+    {"tool_calls": [_call(arguments=f'{{"text": "{RUDE}", "text": "Good day."}}')]},
+    {"tool_calls": [_call(arguments=f'{{"text": "Good day.", "text": "{RUDE}"}}')]},
+    {"tool_calls": [_call(arguments=json.dumps({RUDE_NAME: 1}))]},
+    {"tool_calls": [_call(arguments=json.dumps({"a": [{"b": {RUDE: None}}]}))]},
+    {"tool_calls": [_call(arguments=RUDE)]},
+    {"tool_calls": [_call(name=RUDE_NAME)]},
+    {"tool_calls": [_call(id=RUDE_NAME)]},
+    {"tool_calls": [_call(), _call(arguments=RUDE) | {"index": 1}]},
+    {"tool_calls": [_call(arguments=RUDE, kind="custom")]},
+    {"tool_calls": [_call(name=RUDE_NAME, kind="custom")]},
+    {"function_call": {"name": "look", "arguments": json.dumps({"text": RUDE})}},
+    {"function_call": {"name": RUDE_NAME, "arguments": "{}"}},
+]
+"""Fields of a message, or of the delta of a stream, that say what the check refuses."""
+SAID_AROUND: list[dict[str, Any]] = [
+    {"system_fingerprint": RUDE_NAME},
+    {"service_tier": RUDE_NAME},
+    {"id": RUDE},
+    {"model": RUDE},
+    {"usage": {"prompt_tokens": 1, RUDE_NAME: 2, "prompt_tokens_details": {RUDE: 1}}},
+    {"warning": RUDE},
+]
+"""The same for fields around the choices."""
+
+
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields as `completion` takes them."""
+    return {"text" if name == "content" else name: value for name, value in fields.items()}
+
+
 @st.composite
 def replies(draw: st.DrawFn) -> SimpleNamespace:
     """What the endpoint sends, and whether that is a fault of its own."""
@@ -184,15 +231,21 @@ def replies(draw: st.DrawFn) -> SimpleNamespace:
     text = draw(st.sampled_from([CLEAN, RUDE]))
     tear = draw(TEARS)
     status = draw(st.sampled_from([200] * 8 + [400, 404, 429, 500, 503, 302]))
-    whole = as_bytes(changed(completion(text), changes), tear)
+    beside = draw(st.sampled_from([{}] * 10 + SAID_BESIDE))
+    around = draw(st.sampled_from([{}] * 6 + SAID_AROUND))
+    whole = as_bytes(changed({**completion(**{"text": text, **_renamed(beside)}), **around}, changes), tear)
     chunks = changed(CHUNKS, changes)
+    if beside:
+        form = draw(st.sampled_from(["delta", "message"]))
+        chunks = [*chunks[:2], {**around, "choices": [{"index": 0, form: beside, "finish_reason": None}]}, *chunks[2:]]
     if text is RUDE and draw(st.booleans()):
-        chunks = [
-            *chunks[:2],
-            {"choices": [{"index": 0, "delta": {"content": RUDE}, "finish_reason": None}]},
-            *chunks[2:],
-        ]
-    stream = b"".join(b"data: " + as_bytes(chunk, "") + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+        said = draw(st.sampled_from([{"delta": {"content": RUDE}}, {"message": {"content": RUDE}}, {"text": RUDE}]))
+        chunks = [*chunks[:2], {"choices": [{"index": 0, **said, "finish_reason": None}]}, *chunks[2:]]
+    stream = (
+        draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf"]))
+        + b"".join(b"data: " + as_bytes(chunk, "") + b"\n\n" for chunk in chunks)
+        + b"data: [DONE]\n\n"
+    )
     stream = stream[: len(stream) // 2] if tear == "half" else stream
     embedding = as_bytes(changed(EMBEDDING, changes), tear)
     plain = not changes and not tear and status == 200
@@ -266,8 +319,8 @@ def check(world: World, request: tuple[str, str, bytes, dict[str, str]], reply: 
     fits = reply.plain and request[1] != "/v1/embeddings"  # the endpoint's one vector may not be what was asked for
     assert not (answer.status in UPSTREAM and fits), answer.data
     assert b"Traceback" not in answer.data
-    echoed = MARKER.encode() in request[2]
-    assert echoed or MARKER.encode() not in answer.data, answer.data
+    for marker in (MARKER.encode(), MARKER.replace(" ", "_").encode()):
+        assert marker in request[2] or marker not in answer.data, answer.data
     if answer.status >= 400 and request[0] != "OPTIONS":
         assert answer.type == "application/json", answer.data
         error = orjson.loads(answer.data)["error"]

@@ -29,6 +29,7 @@ _SHOWN = 1_000  # characters of a text that are looked at
 _LONGEST = 40  # letters; longer tokens are no words
 _SIGNS = "\"'.,;:!?()[]{}*_~…“”‘’«»-–—"
 _SHORT = 25  # words of a text in which small words are counted
+_SURE, _SURE_SHARE = 3, 5  # English small words, and one in so many words, from which no other language is looked for
 _LIKELY = 0.5  # probability of a language of which one small word is enough
 _ENGLISH, _SHARED = "en", "shared"
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -72,6 +73,8 @@ def other_script(text: str) -> bool:
 def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
     """Return language → probability; nothing if the text is too short to tell, or may be in one of the languages."""
     start = text[:_SHOWN]
+    if _ENGLISH in languages and start.isascii() and _is_surely_english(start):
+        return {}
     if not other_script(start):
         words = _words(start)
         if len(words) < _FEWEST or len({word for word in words if word.islower()}) < _FEWEST_LOWER:
@@ -87,6 +90,13 @@ def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
     if any(chances.get(each, 0.0) >= LEAST for each in languages):
         return _by_small_words(start, chances) if set(languages) == {"en"} else {}
     return chances
+
+
+def _is_surely_english(text: str) -> bool:
+    """Whether a text is full of English small words, as almost every English one is; much cheaper than to classify."""
+    words = text.lower().split()
+    count = sum(map(_small_words()[_ENGLISH].__contains__, words))
+    return count >= _SURE and count * _SURE_SHARE >= len(words)
 
 
 def _by_small_words(text: str, chances: Mapping[str, float]) -> Mapping[str, float]:

@@ -38,6 +38,11 @@ async def toxicity(sample: Sample, answer: Answer, session: Session[Thresholds])
         if error.permanent:
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error
         return Unscored(str(error))
+    return toxicity_verdict(scores, options, scorer)
+
+
+def toxicity_verdict(scores: Mapping[str, float] | Unscored, options: Thresholds, scorer: Scorer) -> Verdict | Unscored:
+    """Return what scores mean under the limits of toxicity and of attacks on groups."""
     if isinstance(scores, Unscored):
         return scores
     if "toxicity" not in scores:

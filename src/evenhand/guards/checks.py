@@ -17,7 +17,7 @@ from evenhand.core.specs import spec_parts
 from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
-from evenhand.evaluators.rules import excess, json_form
+from evenhand.evaluators.rules import excess, json_form, toxicity_verdict
 from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed, unescaped
 from evenhand.guards.segments import units
 from evenhand.guards.types import Check
@@ -127,10 +127,9 @@ class Checks:
             return Verdict(passed=True, details=NO_WORDS)
         scorer = session.scorers(self._thresholds.scorer) if evaluator.name == "toxicity" else None
         self._scorer = scorer or self._scorer
-        by_unit = scorer is not None and _is_in_process(self._thresholds)
         found = [
-            await self._worst_unit(evaluator, sample, view, session)
-            if by_unit
+            await self._worst_unit(scorer, sample, view)
+            if scorer is not None and _is_in_process(self._thresholds)
             else await evaluator.evaluate(sample, Answer(view), session)
             for view in views
         ]
@@ -141,9 +140,7 @@ class Checks:
             return Unscored(FOREIGN)
         return worst
 
-    async def _worst_unit(
-        self, evaluator: Evaluator, sample: Sample, text: str, session: Session[Thresholds]
-    ) -> Verdict | Unscored:
+    async def _worst_unit(self, scorer: Scorer, sample: Sample, text: str) -> Verdict | Unscored:
         """Judge the most harmful unit of a text, or one that cannot be scored, if most of the text cannot."""
         known, since = self._since
         # What is said again and again is scored once.
@@ -151,20 +148,18 @@ class Checks:
         parts = list(cut() if len(text) < _IN_THREAD else await asyncio.to_thread(cut))
         if not parts:
             return Verdict(passed=True, details=NO_WORDS)
-        scorer = session.scorers(self._thresholds.scorer)
         found: list[Mapping[str, float] | Unscored] = []
         for first in range(0, len(parts), _AT_ONCE):
             some = parts[first : first + _AT_ONCE]
             found += await scorer.score(some, [sample.prompt] * len(some))
-            await asyncio.sleep(0)  # a few at a time: a thread would wait for a busy loop after every step
-        over = {
-            part: excess(each, self._thresholds, scorer)
-            for part, each in zip(parts, found, strict=True)
-            if not isinstance(each, Unscored)
-        }
-        unread = [part for part in parts if part not in over]
-        worst = max(over, key=over.__getitem__) if len("".join(over)) >= len("".join(unread)) else unread[0]
-        return await evaluator.evaluate(sample, Answer(worst), session)
+            if first + _AT_ONCE < len(parts):
+                await asyncio.sleep(0)  # a few at a time: a thread would wait for a busy loop after every step
+        unread = [(part, each) for part, each in zip(parts, found, strict=True) if isinstance(each, Unscored)]
+        if 2 * sum(len(part) for part, _ in unread) > sum(map(len, parts)):
+            return unread[0][1]
+        read = [each for each in found if not isinstance(each, Unscored)]
+        worst = max(read, key=lambda each: excess(each, self._thresholds, scorer))
+        return toxicity_verdict(worst, self._thresholds, scorer)
 
     def _check(self, evaluator: Evaluator, text: str) -> Check:
         name, limit = evaluator.name, self._limit(evaluator.name)

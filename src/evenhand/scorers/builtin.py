@@ -51,6 +51,8 @@ READING = "4"
 _SHOWN = 1_000  # characters of an unscored text that are kept with the reason
 _KEPT = 16_384  # words whose vectors are cached between passes, 3 KB each
 _LONGEST = 40  # characters of a word that count
+_TOGETHER = 48  # windows in one pass: their vectors fit a cache
+_END = ""  # stands after each part of a pass; its vectors are zero
 _IN_THREAD = 5_000  # characters from which a batch would block the event loop
 
 _SPACED = re.compile(r"(?<![a-z])[a-z](?:[ .*_-][a-z]){3,}(?![a-z])")
@@ -96,17 +98,16 @@ class BuiltinScorer(Scorer):
 
     def score_texts(self, texts: Sequence[str]) -> list[Scores | Unscored]:
         """Score texts without an event loop."""
-        return [self._score(text) for text in texts]
-
-    def _score(self, text: str) -> Scores | Unscored:
-        words = words_of(text)
-        if isinstance(words, Unscored):
-            return words
-        logits = self._network.logits(words)
-        if (anybody := without_groups(words)) is not None:
-            logits = bounded(logits, self._network.logits(anybody), self.most)
+        found = [words_of(text) for text in texts]
+        read = [words for words in found if not isinstance(words, Unscored)]
+        named = {place: instead for place, words in enumerate(read) if (instead := without_groups(words)) is not None}
+        logits = self._network.logits([*read, *named.values()])
+        for place, anybody in zip(named, logits[len(read) :], strict=True):
+            logits[place] = bounded(logits[place], anybody, self.most)
         scores = (1 + np.tanh(logits / 2)) / 2  # the logistic function, without overflow
-        return dict(zip(self._network.attributes, scores.round(DECIMALS).tolist(), strict=True))
+        rows = iter(scores.round(DECIMALS).tolist())
+        names = self._network.attributes
+        return [words if isinstance(words, Unscored) else dict(zip(names, next(rows), strict=True)) for words in found]
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "artefact": self._network.digest}
@@ -256,16 +257,23 @@ class _Network:
         # The convolution is a sum of three products, one for each place of a word among three words; they are cached
         # by word, since most words of a text have been seen before.
         self._kernels: Floats = kernel.reshape(3, -1, kernel.shape[1])
-        self._kept: dict[str, int] = {}
+        self._kept: dict[str, int] = {_END: 0}
         self._products: Floats = np.zeros((3, _KEPT, kernel.shape[1]))
         self._lock = threading.Lock()
 
-    def logits(self, words: list[str]) -> Floats:
-        """Return one logit per attribute, that of the highest window less what the number of windows explains."""
-        read = np.array([self._pooled(window) for window in windows(words)])
-        return highest(read @ self._out + self._out_bias, self._scale)
+    def logits(self, texts: Sequence[list[str]]) -> Floats:
+        """Return one logit per text and attribute, that of the highest window less what their number explains."""
+        parts = [list(windows(words)) for words in texts]
+        flat = [window for each in parts for window in each]
+        pooled = [self._pooled(flat[start : start + _TOGETHER]) for start in range(0, len(flat) or 1, _TOGETHER)]
+        rows = np.concatenate(pooled) @ self._out + self._out_bias
+        if len(rows) == len(texts):
+            return rows
+        return np.array([highest(each, self._scale) for each in np.split(rows, np.cumsum([*map(len, parts)])[:-1])])
 
-    def _pooled(self, words: list[str]) -> Floats:
+    def _pooled(self, parts: Sequence[list[str]]) -> Floats:
+        """Return the maximum and the attention-weighted mean of each part, all of them in one pass."""
+        words = [word for part in parts for word in (*part, _END)]  # so that no part sees the words of the next
         with self._lock:
             rows = self._rows(words)
             before, own, after = self._products
@@ -274,8 +282,16 @@ class _Network:
             hidden[:-1] += after.take(rows[1:], 0)
         np.maximum(hidden, 0, out=hidden)
         attention = hidden @ self._attention
-        weight = np.exp(attention - attention.max())
-        return np.concatenate([hidden.max(0), weight @ hidden / weight.sum()])
+        size = len(self._attention)
+        pooled: Floats = np.empty((len(parts), 2 * size))
+        start = 0
+        for part, row in zip(parts, pooled, strict=True):
+            inside = slice(start, start + len(part))
+            weight = np.exp(attention[inside] - np.maximum.reduce(attention[inside]))
+            np.maximum.reduce(hidden[inside], 0, out=row[:size])
+            np.divide(weight @ hidden[inside], np.add.reduce(weight), out=row[size:])
+            start += len(part) + 1
+        return pooled
 
     def _rows(self, words: list[str]) -> Ints:
         """Return the cache row of each word; the products of new words are computed first."""
@@ -291,8 +307,8 @@ class _Network:
     def _keep(self, words: list[str]) -> None:
         new = [word for word in dict.fromkeys(words) if word not in self._kept]
         if len(self._kept) + len(new) > _KEPT:
-            self._kept.clear()
-            new = list(dict.fromkeys(words))
+            self._kept = {_END: 0}
+            new = list(dict.fromkeys(word for word in words if word != _END))
         first = len(self._kept)
         self._products[:, first : first + len(new)] = self._embed(new) @ self._kernels
         self._products[1, first : first + len(new)] += self._bias

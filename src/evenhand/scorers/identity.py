@@ -28,6 +28,8 @@ def without_groups(words: Sequence[str]) -> list[str] | None:
 
     Several names in a row give way to one word, and so do a name and the "people" or "person" before or after it.
     """
+    if not _may_name(words):
+        return None
     instead: list[str] = []
     place, after_name, changed = 0, False, False
     while place < len(words):
@@ -65,6 +67,20 @@ def _name_at(words: Sequence[str], place: int) -> tuple[int, str]:
     stem, mark, rest = words[place].partition("'")
     instead = _words().get(stem)
     return (0, "") if instead is None else (1, f"{instead}{mark}{rest}")
+
+
+def _may_name(words: Sequence[str]) -> bool:
+    """Whether words, in any order, may name a group; most texts name none, and are not read word by word."""
+    if "'" in "".join(words) or not _words().keys().isdisjoint(words):
+        return True
+    seconds = _seconds()
+    return any(not seconds[word].isdisjoint(words) for word in seconds.keys() & set(words))
+
+
+@cache
+def _seconds() -> dict[str, frozenset[str]]:
+    """Return the second words of names of several words, by their first word."""
+    return {first: frozenset(phrase[1] for phrase, _ in several) for first, several in _phrases().items()}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from evenhand.core.language import REASON
@@ -24,6 +25,8 @@ MOST_VALUES = 100_000
 """Lists, objects and strings of one request."""
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 Json = dict[str, Any]
+_fields = lru_cache(maxsize=64)(asdict)
+"""The list of checks as fields; all answers of a route have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def record(answers: Sequence[Guarded]) -> Json:
     used = spent(answers)
     fields: Json = {
         **_record(worst(answers)),
-        "checks": asdict(answers[0].checks),
+        "checks": _fields(answers[0].checks),
         "late": any(each.late for each in answers),
         "iterations": sum(each.iterations for each in answers),
         "calls": used.calls,
