@@ -197,3 +197,15 @@ def test_what_is_no_key_or_commitment_is_one_sentence(shell: Shell, tmp_path: Pa
     assert shell.err.count("\n") == 1
     assert shell("evidence", "pack", "runs/one", "--no-pdf", "--commitment", "bad") == 2
     assert shell.err.count("\n") == 1
+
+
+def test_without_the_package_a_signature_is_not_called_checked(third_party: Path, monkeypatch: pytest.MonkeyPatch):
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("evenhand.evidence.signed.import_module", missing)
+    found = verify(third_party / "pack")
+
+    assert not found.faults
+    assert not any("signed" in each for each in found.shown)
+    assert any("it was not checked" in each for each in found.not_shown)
