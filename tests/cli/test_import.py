@@ -129,7 +129,7 @@ def test_options_that_are_letters_are_those_of_the_question(cli, tmp_path: Path)
 
 def test_an_imported_run_says_so_and_works_with_the_other_commands(cli, tmp_path: Path):
     eval_file(tmp_path / "log.eval", [inspect_sample(each, "B") for each in SAMPLES])
-    cli("runs", "import", "log.eval")
+    assert cli("runs", "import", "log.eval").code == 0
 
     page = cli("report", "runs/import-log", "--out", "page.html")
     text = (tmp_path / "page.html").read_text()
@@ -219,6 +219,12 @@ def test_a_table_needs_only_its_columns_named(cli, tmp_path: Path):
     columns = dict(each.split("=") for each in named)
     import_run(tmp_path / "t.parquet", out=tmp_path / "parquet", columns=columns)
     assert values(tmp_path / "parquet")["accuracy, all"] == 50
+
+
+def test_ids_with_slashes_are_names_in_the_archive(cli, tmp_path: Path):
+    eval_file(tmp_path / "log.eval", [inspect_sample(SAMPLES[0], "B", id="set/0001", input="Who?")])
+
+    assert "1 answer imported (1 graded)" in cli("runs", "import", "log.eval").out
 
 
 def test_repeated_questions_are_one_cluster(tmp_path: Path):

@@ -284,8 +284,9 @@ def fresh(request: FreshCommand) -> int:
     stated = json_object(read_bytes(request.check), request.check, None) if request.check else {}
     if request.check and not request.seed_file.is_file():
         raise UsageError(f"There is no seed {request.seed_file}; name the file that was revealed.")
-    count, languages = stated.get("asked_for", request.count), stated.get("languages") or request.languages or LANGUAGES
-    if type(count) is not int or not isinstance(languages, (list, tuple)):
+    count: Any = stated.get("asked_for", request.count)
+    languages: Any = stated.get("languages") or request.languages or LANGUAGES
+    if type(count) is not int or type(languages) not in (list, tuple):
         raise DataError("this is no commitment to a draw; `evenhand data fresh` writes one.", file=request.check)
     content, made = fresh_questions(read_seed(request.seed_file), count, tuple(map(str, languages)), request.data)
     if request.check:

@@ -179,7 +179,7 @@ def _archive(path: Path) -> tuple[Mapping[str, Any], Iterator[Mapping[str, Any]]
         except Exception as error:  # of zipfile, or of the library behind one of its compressions
             raise DataError(f"its part {name} cannot be read; copy the file again.", file=path) from error
 
-    names = sorted(part.filename for part in parts if re.fullmatch(r"samples/[^/]+\.json", part.filename))
+    names = sorted(part.filename for part in parts if re.fullmatch(r"samples/.+\.json", part.filename))
     return read("header.json")["eval"], (read(name) for name in names)
 
 
