@@ -114,6 +114,25 @@ def test_the_same_answers_from_inspect_and_lm_eval_give_the_scores_of_our_own_ru
     assert counted(paired) == [44, 44]
 
 
+def test_questions_are_found_by_their_text_and_options_in_another_order(cli, tmp_path: Path):
+    rows = [
+        {
+            "prompt": f"Context: {each.context}\nQuestion: {each.prompt}",
+            "choices": list(reversed(each.choices)),
+            "answer": "A",
+        }
+        for each in SAMPLES
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    done = cli("runs", "import", "t.jsonl", "--benchmark", "bbq_builtin", "--out", "runs/text")
+
+    assert done.code == 0, done.err
+    cli("run", "export", "runs/text", "--out", "text.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "text.jsonl").read_text().splitlines()]
+    assert {row["sample"]: row["grade_choice"] for row in found} == {each.id: 2 for each in SAMPLES}
+
+
 def test_options_that_are_letters_are_those_of_the_question(cli, tmp_path: Path):
     row = lm_eval_row(SAMPLES[0], 0, 0)
     row["doc"] = {"id": SAMPLES[0].id, "context": SAMPLES[0].context, "question": SAMPLES[0].prompt}
