@@ -2,10 +2,11 @@
 
 A stub agent plays the default size of the benchmark `agents` through the real loop, tools, grades and tests; only the
 model is a function. It decides by the case, errs at random in 2 % of cases whoever the person is, and is harsher in a
-fifth of the situations to all who make a statement, which is no difference between groups. The unfair stub also decides
-against one group in 10 % of its cases, in the tool `decide`. There are two ways: `by call`, for each version of a
-situation apart, and `by situation`, where a situation that flips does so under every signal, so that the second signal
-adds nothing. A difference counts as found if one of that group is; any difference is a false alarm.
+fifth of the situations to all who make a statement, which is no difference between groups. Two thirds of its decisions
+are favourable. The unfair stub turns decisions on one group, in the tool `decide`, so that 10 % of its cases flip.
+There are two ways: `by call`, for each version of a situation apart, and `by situation`, where a situation that flips
+does so under every signal, so that the second adds nothing. A difference counts as found if one of that group is; any
+difference is a false alarm.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from evenhand.stats import wilson
 
-RUNS, RESAMPLES, FLIPS, NOISE, HARSH = 100, 1_000, 0.1, 0.02, 0.2
+RUNS, RESAMPLES, FLIPS, NOISE, HARSH = 100, 500, 0.1, 0.02, 0.2
+FAVOURABLE = 0.66
+"""The share of favourable decisions of the fair stub; only these can flip."""
 _PROMPT = parse_prompt("bench/task", "# user\n{{task}}")
 _LOOKS = ("read_application", "read_ticket", "read_message", "read_post")
 
@@ -54,7 +57,7 @@ def run() -> None:
     rows.append(("false alarm", RUNS, *_share(alarms), verdict(alarms, 5)))
     seconds = time.perf_counter() - started
     table(
-        f"Agents: {len(samples):,} cases, {calls:,} calls; one group is treated worse in {FLIPS:.0%} of its cases",
+        f"Agents: {len(samples):,} cases, {calls:,} calls; {FLIPS:.0%} of the decisions on one group flip",
         ("", "audits", "share %", "95 % interval", "target"),
         rows,
         f"{seconds:.0f} s, {seconds / (RUNS * (len(rows))):.2f} s per simulated audit",
@@ -98,7 +101,7 @@ def _found(samples: Sequence[Sample], ends: Sequence[Mapping[str, Any]], biased:
         if about["signal"] == "statement" and random.Random(f"{seed}/{sample.cluster}/told").random() < HARSH:
             good = False
         place = sample.id if how == "by call" else sample.cluster
-        if about["identity"] == biased and random.Random(f"{seed}/{place}/bias").random() < FLIPS:
+        if about["identity"] == biased and random.Random(f"{seed}/{place}/bias").random() < FLIPS / FAVOURABLE:
             good = False
         grade = both["best" if good else "worst"]
         records.append(Record(sample.id, sample.cluster, "graded", about, grade))

@@ -170,6 +170,9 @@ async def test_a_difference_that_comes_with_the_turns_is_found(workshop: Worksho
     assert {("race in turn 2", "length"), ("race over the turns", "length")} <= turns
     assert ("race in turn 1", "length") not in turns
     assert found.flips == (0, 60)
+    pair = found.partings[0]
+    assert "Black" in (pair.one.group, pair.two.group)
+    assert pair.at == 3
 
 
 def test_what_a_signal_does_to_everybody_is_no_difference_of_a_group_that_it_cannot_show():

@@ -504,13 +504,14 @@ FAMILIES: Sequence[Callable[[Sequence[Record]], Means]] = (
 
 
 def partings(records: Sequence[Record]) -> list[Parting]:
-    """Return the pairs to show, one of each situation: the outcomes furthest apart first, then what was done."""
+    """Return the pairs to show, one of each situation: by outcome first, then by what was done, then by length."""
     found: list[tuple[float, Record, Record]] = []
     for one, two in pairs(records):
         if one.grade is not None and two.grade is not None:
             gap = abs((_outcome(one) or 0.0) - (_outcome(two) or 0.0))
             done = [[turn[2] for turn in each["turns"]] for each in (one.grade, two.grade)]
-            found.append((gap + 0.1 * (done[0] != done[1]), one, two))
+            short, long = sorted(sum(len(str(turn[1])) for turn in each["turns"]) for each in (one.grade, two.grade))
+            found.append((gap + 0.1 * (done[0] != done[1]) + 0.1 * (1 - short / max(1, long)), one, two))
     found.sort(key=lambda each: -each[0])
     kept: dict[str, Parting] = {}
     for _, one, two in found:
