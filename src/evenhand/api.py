@@ -59,7 +59,7 @@ def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | No
 class AuditRequest(PlanRequest):
     """The parameters of `audit`: those of a plan and of its calls, and what only Python can pass."""
 
-    fixed: ClassVar[Sequence[str]] = ("no_cache",)
+    fixed: ClassVar[Sequence[str]] = ("no_cache", "profile")
 
     model: Annotated[AnyModel | Sequence[AnyModel], SkipValidation] = Field(
         kw_only=False, description="A model, or several."

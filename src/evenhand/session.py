@@ -24,10 +24,18 @@ from evenhand.search.base import Finder
 BASE = "base"
 """The role of the model that is audited or guarded."""
 
+_ASIDE = frozenset({"judge", "referee", "search"})
+"""Roles that work beside the audited model, although they may use the same weights."""
+
 TurnSink = Callable[[Turn], Awaitable[None]]
 OtherOptions = TypeVar("OtherOptions", bound=Options)
 LookUp = Callable[[str, Sequence[Message], Params], Generation | None]
 """(role, messages, params) → the stored answer to this call."""
+
+
+def answers(role: str, kind: str) -> bool:
+    """Whether a call in this role answers for the audited system; where judging is measured, judges do, too."""
+    return kind == "judgement" or role.partition("_")[0] not in _ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,8 @@ class Session(Generic[Options_co]):
     options: Options_co = field(default_factory=Options)  # pyright: ignore[reportAssignmentType]
     answering: Answering = Answering()
     params: Params = Params()
-    """The run's own settings. The temperature is for calls that set none; the limit of tokens replaces every other."""
+    """The run's own settings. The temperature is for calls that set none; the limit of tokens replaces every other;
+    stop sequences are for the audited model."""
     on_turn: TurnSink | None = None
     look_up: LookUp | None = None
     """Finds the stored answer of a call that an interrupted run already made."""
@@ -112,7 +121,12 @@ class Session(Generic[Options_co]):
         `slot` names this call among the agent's sampled calls and seeds it. Concurrent calls need one, since their
         order may differ from run to run.
         """
-        params = self._counted(self.model(role), messages, self._seeded(self.limited(params, role), agent, slot))
+        params = self.limited(params, role)
+        if answers(role, self.sample.kind) and not params.given:
+            params = replace(params, stop=(*params.stop, *self.params.stop)) if self.params.stop else params
+            preamble = self.model(role).preamble
+            messages = messages if preamble is None else preamble.before(messages)
+        params = self._counted(self.model(role), messages, self._seeded(params, agent, slot))
         check_request(self.model(role), params)
         request = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:

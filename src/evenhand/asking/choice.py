@@ -245,7 +245,9 @@ NO_PROMPT = Prompt("none", "", (), frozenset())
 
 def compares(session: Session, sample: Sample) -> bool:
     """Whether the sample's texts are compared by their likelihood: the model can score them, and no reading is set."""
-    able = "likelihood" in session.model(BASE).features
+    model = session.model(BASE)
+    # Likelihoods are read without messages, so they would not show what a system prompt does.
+    able = "likelihood" in model.features and model.preamble is None
     return bool(sample.texts) and able and session.answering.reading == "auto"
 
 

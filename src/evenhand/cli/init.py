@@ -20,7 +20,9 @@ from evenhand.cli.groups import Command
 from evenhand.cli.options import declared
 from evenhand.core.config import PROJECT_FILE
 from evenhand.core.errors import UsageError
-from evenhand.core.options import Request, argument, option
+from evenhand.core.fields import DeploymentFields
+from evenhand.core.options import argument, option
+from evenhand.core.preamble import read_preambles
 from evenhand.core.specs import model_spec
 from evenhand.integrations.github import ACTION
 from evenhand.runs.plan import make_plan
@@ -44,7 +46,7 @@ _COUNTING = 0.5
 """The share of the samples that count for one metric; of BBQ, each half has metrics of its own."""
 
 
-class InitCommand(Request):
+class InitCommand(DeploymentFields):
     """What `evenhand init` is asked for."""
 
     folder: Path = argument("Folder.", default=Path())
@@ -87,6 +89,12 @@ def init(request: InitCommand) -> None:
         "limit": request.limit or max(_samples_needed(each, share) for each in guarded),
     }
     make_plan(plan)
+    read_preambles(request.system, request.history)
+    here = {
+        name: [_from(request.folder, str(each)) for each in given]
+        for name, given in (("system", request.system), ("history", [request.history] if request.history else []))
+    }
+    plan |= {name: given[0] if len(given) == 1 else given for name, given in here.items() if given}
     named = [f"{each.name}={share * each.scale:g}" for each in guarded if each.scale != _POINTS]
     detect = [*([f"{request.detect:g}"] if len(named) < len(guarded) else []), *named]
     measure = ["evenhand", "audit", "--config", PLAN, "--out", "runs/baseline"]
@@ -114,6 +122,11 @@ def init(request: InitCommand) -> None:
             "check that it is published, or name a wheel or a checkout in `source`.",
             err=True,
         )
+
+
+def _from(folder: Path, text: str) -> str:
+    """Return a file's path as it is named in the project's folder; a text as it is."""
+    return os.path.relpath(text, folder) if "\n" not in text and len(text) < 1000 and Path(text).is_file() else text
 
 
 def _samples_needed(metric: Metric, share: float) -> int:

@@ -132,11 +132,14 @@ def compare(request: CompareCommand) -> int:
     Examples:
       evenhand compare --model local/builtin --limit 220          (default, fair_prompt and cot)
       evenhand compare -m local/a.gguf -m local/b.gguf --method default --benchmark bbq --limit 1100
+      evenhand compare -m openai/gpt-4o-mini --system now.md --system fairer.md --limit 220
       evenhand compare runs/before runs/after
       evenhand compare runs/first --scorer builtin --iterations   (after evenhand run rescore)
     """
     if not request.runs:
-        return begin(request, request.run_asked(("default", "fair_prompt", "cot")), end_study)
+        # Prompts are compared with each other; methods come on top only where they are named.
+        methods = ("default",) if len(request.system) > 1 else ("default", "fair_prompt", "cot")
+        return begin(request, request.run_asked(methods), end_study)
     if request.models or request.config:
         raise UsageError("Give either runs made before or a plan to run, not both.")
     runs = request.runs

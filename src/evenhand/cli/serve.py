@@ -17,6 +17,7 @@ from evenhand.cli.groups import Command, Group
 from evenhand.cli.options import declared
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.fields import DeploymentFields
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
@@ -294,7 +295,7 @@ LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
 
 
-class RouteFields(Request):
+class RouteFields(DeploymentFields):
     """The one route, where there is no config."""
 
     model: str | None = option(
@@ -414,6 +415,10 @@ def _run(options: ServeOptions, workers: int) -> bool:
 def _config(request: ServeCommand) -> ServeConfig:
     """The file's, or one route out of flags."""
     fields = {name: value for name, value in request.given(RouteFields).items() if value not in (None, ())}
+    if len(request.system) > 1:
+        raise UsageError("A route has one system prompt; name one with --system.")
+    fields |= {"system": request.system[0]} if request.system else {}
+    fields |= {"history": str(request.history)} if request.history else {}
     if request.evaluators:
         fields["evaluators"] = tuple(dict.fromkeys(("toxicity", *request.evaluators)))
     if request.input:

@@ -17,7 +17,7 @@ from evenhand.cli.run import print_forecast
 from evenhand.core.config import read_config
 from evenhand.core.errors import UsageError
 from evenhand.core.options import argument
-from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
+from evenhand.runs.request import PlannedRun, default_out, deployed, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
 from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
 from evenhand.suite.page import NO_TOTAL, areas_table, finding_of, sum_of
@@ -59,7 +59,8 @@ def suite(request: SuiteCommand) -> int:
     config = read_config()
     fields = request.plan_fields(config)
     plan = request.with_models({}, request.models, request.judge)
-    planned = plan_suite(request.name, plan.models, out, fields=fields)
+    models = deployed(plan.models, request.preambles(config), "")
+    planned = plan_suite(request.name, models, out, fields=fields)
     models = with_judge(planned.parts[0].run.plan.models, [part.run.plan for part in planned.parts], config, tell)
     if models != list(planned.parts[0].run.plan.models):
         planned = plan_suite(request.name, models, out, fields=fields)

@@ -61,6 +61,8 @@ class Config:
     """Model spec → the revision that its endpoint serves; answers of other runs at the same revision are reused."""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Option → its default for all commands that have it, as `core/fields.py` declares them."""
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Name → options that --profile NAME sets."""
     out: str | None = None
     """The folder of runs that have no --out."""
     judge: str | None = None
@@ -115,29 +117,41 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:
     if "out" in values and is_project and path.parent != Path.cwd():
         values["out"] = str(path.parent / values["out"])
     values["defaults"] = defaults
+    values["profiles"] = {name: _defaults(source, fields, name) for name, fields in values.get("profiles", {}).items()}
     values["prices"] = {spec: _price(source, spec, text) for spec, text in values.get("prices", {}).items()}
     values["pinned"] = {spec: _revision(source, spec, text) for spec, text in values.get("pinned", {}).items()}
     values["providers"] = {name: Provider(name, fields, source) for name, fields in values.get("providers", {}).items()}
     return values
 
 
-def _defaults(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of options, checked by their declaration."""
-    from evenhand.core.fields import ConfigFields
+def _defaults(source: Source, given: Mapping[str, Any], profile: str = "") -> dict[str, Any]:
+    """Return the defaults of options, or the options of a profile, checked by their declaration."""
+    from evenhand.core.fields import ConfigFields, ProfileFields
 
-    options = {each.name: each for each in ConfigFields.table() if each.name in ConfigFields.offered()}
+    declared, table = (ProfileFields, f"profiles.{profile}") if profile else (ConfigFields, "")
+    options = {each.name: each for each in declared.table() if each.name in declared.offered()}
     for name, value in given.items():
         if name not in options:
-            raise source.error(_lower(UnknownNameError("field", name, [*_FIELDS, *options])), name)
+            known = [*options] if profile else [*_FIELDS, *options]
+            raise source.error(_lower(UnknownNameError("field", name, known)), name, table)
         kind = options[name].kind
         try:
-            ConfigFields.parse("file", {name: value})
+            declared.parse("file", {name: value})
             fits = not isinstance(value, bool) or kind == "true or false"
         except PlanError:
             fits = False
         if not fits:
-            raise source.error(f"{name} must be {kind}.", name)
-    return ConfigFields.parse("file", given).given()
+            raise source.error(f"{name} must be {kind}.", name, table)
+    found = declared.parse("file", given).given()
+    if "system" in found:
+        found["system"] = tuple(_beside(source, each) for each in found["system"])
+    return {**found, "history": _beside(source, str(found["history"]))} if "history" in found else found
+
+
+def _beside(source: Source, text: str) -> str:
+    """Return the path of a file beside the config file; any other text as it is."""
+    short = "\n" not in text and len(text) < 1000
+    return str(place) if short and (place := source.path.parent / text).is_file() else text
 
 
 def _price(source: Source, spec: str, text: Any) -> Price:
@@ -159,13 +173,14 @@ def _is_tables(value: Any) -> bool:
 
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "providers": ("tables such as [providers.local-vllm]", _is_tables),
+    "profiles": ("tables such as [profiles.production]", _is_tables),
     "prices": ("a table of 'SPEC' = 'INPUT/OUTPUT'", lambda value: isinstance(value, dict)),
     "pinned": ("a table of 'SPEC' = 'REVISION'", lambda value: isinstance(value, dict)),
     "out": ("the name of a folder", lambda value: isinstance(value, str) and bool(value)),
     "judge": ("a model, such as 'openai/gpt-4o'", lambda value: isinstance(value, str) and bool(value)),
 }
 """Name → (what it must be, whether a value is that); other names are defaults of options."""
-_TABLES = ("providers", "prices", "pinned", "defaults")
+_TABLES = ("providers", "profiles", "prices", "pinned", "defaults")
 """Fields whose entries in the project's file are added to those in the user's."""
 
 

@@ -112,6 +112,7 @@ class PlanFields(Request):
         "auto", "How the chosen letter is read from a reply."
     )
     temperature: float | None = option(None, "Of calls for which the method sets no temperature.", ge=0)
+    stop: Several = option((), "A text at which replies of the audited model end; repeat for more.", metavar="TEXT")
     max_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_limits)] = option(
         None,
         "The most tokens of a reply, thoughts included, instead of the methods' own limits; repeat for roles. "
@@ -157,6 +158,32 @@ class ReachFields(Request):
         None,
         "How long reasoning models think, as their endpoint calls it: minimal, low, medium, high, ….",
         metavar="LEVEL",
+    )
+
+
+class DeploymentFields(Request):
+    """How the audited model is deployed."""
+
+    section: ClassVar[str] = "Model"
+
+    system: Several = option(
+        (),
+        "The system prompt of the audited model, a file or a text; repeat to compare, '' for none.",
+        metavar="FILE|TEXT",
+        common=True,
+    )
+    history: str | Path | None = option(
+        None, "Turns that stand before every question (YAML or JSON Lines).", metavar="FILE"
+    )
+
+
+class ProfileField(DeploymentFields):
+    """A named set of options."""
+
+    section: ClassVar[str] = "Model"
+
+    profile: str | None = option(
+        None, "The options under [profiles.NAME] in evenhand.toml, e.g. those of production.", metavar="NAME"
     )
 
 
@@ -235,3 +262,7 @@ class ConfigFields(PlanFields, ReachFields, CallFields, RayFields):
 
     fixed: ClassVar[Sequence[str]] = ("prices",)
     """Prices have a table of their own there, [prices]."""
+
+
+class ProfileFields(ConfigFields, DeploymentFields):
+    """The options that a profile in evenhand.toml may set."""

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from evenhand.core import aio
+from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import read_templates
 from evenhand.core.types import Message
 from evenhand.guards.input import checked_answer, checked_stream
@@ -51,7 +52,9 @@ class Guard:
         prices: Mapping[str, Price] | None = None,
         seed: int = 0,
         templates: str | Path | None = None,
+        preamble: Preamble | None = None,
     ) -> None:
+        self._preamble = preamble
         self.templates = read_templates(templates)
         policy = policy or GuardPolicy()
         options = options or OPTIONS
@@ -167,13 +170,28 @@ class Guard:
         modalities: Any = body.get("modalities")
         if self._setup.method.evaluators and modalities and modalities != ["text"]:
             raise BadRequest("The guard checks words: ask for text alone.", "modalities")
-        return body
+        return deployed(body, self._preamble)
 
     def _scorer(self, spec: str) -> Scorer:
         if spec not in self._scorers:
             with self.templates.used():
                 self._scorers[spec] = load_scorer(spec)
         return self._scorers[spec]
+
+
+def deployed(body: Mapping[str, Any], preamble: Preamble | None) -> Mapping[str, Any]:
+    """Return the request after the preamble; a system prompt of its own follows ours, in one message if it is text."""
+    messages: Any = body.get("messages")
+    if preamble is None or not isinstance(messages, list) or not messages or not isinstance(messages[0], Mapping):
+        return body  # refused later, with a reason
+    sent, system = cast("list[Any]", messages), preamble.system
+    if system and sent[0].get("role") in ("system", "developer") and isinstance(sent[0].get("content"), str):
+        first = {**sent[0], "content": f"{system}\n\n{sent[0]['content']}"}
+        sent, system = sent[1:], ""
+    else:
+        first = {"role": "system", "content": system}
+    history = [{"role": each.role, "content": each.content} for each in preamble.history]
+    return {**body, "messages": [*([first] if preamble.system else []), *history, *sent]}
 
 
 def load_upstream(model: str | Model, options: ModelOptions) -> Upstream:

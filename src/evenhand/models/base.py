@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import orjson
 
 from evenhand.core.errors import UsageError
+from evenhand.core.preamble import Preamble
 from evenhand.core.registry import Registry
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, Price, TokenLogprob, Unscored
 
@@ -54,6 +55,8 @@ class Model(ABC):
     """How many endpoints share the calls; each has a concurrency limit of its own."""
     continues_text: bool = False
     """Whether it has no chat template and continues the text that it is sent, as base models do."""
+    preamble: Preamble | None = None
+    """What a session puts before every conversation in which the model answers for the audited system."""
     replicable: ClassVar[bool] = False
     """Whether `ray/` can run copies of it: it computes in its own process and depends on nothing outside."""
     takes: ClassVar[frozenset[str] | None] = None
@@ -153,6 +156,14 @@ class BorrowedModel(WrappedModel):
 
     async def aclose(self) -> None:
         pass
+
+
+class PromptedModel(BorrowedModel):
+    """A model under its own system prompt. Sessions add it, because they know who answers and who judges."""
+
+    def __init__(self, inner: Model, preamble: Preamble) -> None:
+        super().__init__(inner)
+        self.preamble = preamble
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,13 @@ from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
-from evenhand.models.base import Model
+from evenhand.models.base import Model, PromptedModel
 from evenhand.models.fake import FunctionModel
 from evenhand.runs.parts import LoadedArm
 from evenhand.runs.plan import Plan
 from evenhand.scorers.base import Scorer
 from evenhand.scorers.pool import PooledScorer
-from evenhand.session import BASE, Session
+from evenhand.session import BASE, Session, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +229,8 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
         used = test.used(each.options) if test.used is not None else _ratings(test)
         names = [name for name in used if name in wanted and benchmark.kind in test.kinds]
         model = each.models.get(test.role) or each.models[BASE]
+        if isinstance(model, PromptedModel) and not answers(test.role, benchmark.kind):
+            model = model.inner
         source = test.source(each.method.name, each.options)
         key = (source, model.spec)
         if not names and not limits and key not in found:

@@ -239,7 +239,9 @@ def _stand_in(model: ModelPlan, *, wordy: bool = False) -> FunctionModel:
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
     if declared_room(model.extra):
         features -= {"logprobs"}
-    return FunctionModel(_wordy if wordy else _reply, spec=model.spec, features=(*features, "schema"))
+    made = FunctionModel(_wordy if wordy else _reply, spec=model.spec, features=(*features, "schema"))
+    made.preamble = model.preamble
+    return made
 
 
 def _wordy(messages: Sequence[Message], params: Params) -> Completion:

@@ -15,7 +15,7 @@ from evenhand.core.types import Params, SampleKind
 from evenhand.judging.card import Calibrated, card_caveats, load_card
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model
+from evenhand.models.base import Model, PromptedModel
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.endpoints import check_no_call
@@ -176,7 +176,7 @@ def session_settings(plan: Plan) -> dict[str, Any]:
     limits = plan.limits()
     return {
         "answering": Answering(plan.orders, plan.reading, plan.judge_samples, plan.judge_pool),
-        "params": Params(temperature=plan.temperature, max_tokens=limits.get(ALL_ROLES)),
+        "params": Params(temperature=plan.temperature, max_tokens=limits.get(ALL_ROLES), stop=tuple(plan.stop)),
         "max_tokens": limits,
     }
 
@@ -189,8 +189,8 @@ def asks_judge(plan: Plan) -> bool:
 
 
 def model_key(model: ModelPlan) -> str:
-    """Return the key of a model; models with the same configuration are loaded once."""
-    return model.model_dump_json()
+    """Return the key of a model; models with the same configuration are loaded once, whatever their prompts."""
+    return model.model_dump_json(exclude={"preamble"})
 
 
 def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
@@ -224,7 +224,12 @@ async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> A
 
 
 def load_arm(arm: Arm, method: Method, options: Options, models: Mapping[str, Model]) -> LoadedArm:
-    chosen = {role: models[model_key(model)] for role, model in arm.models.items()}
+    chosen = {
+        role: models[model_key(model)]
+        if model.preamble is None
+        else PromptedModel(models[model_key(model)], model.preamble)
+        for role, model in arm.models.items()
+    }
     for role in method.roles:
         model = chosen.get(role, chosen["base"])
         if missing := method.needs - model.features:

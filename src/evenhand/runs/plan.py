@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.core.errors import DataError, PlanError
 from evenhand.core.fields import ALL_ROLES, PlanFields
+from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
 from evenhand.core.registry import file_hash, is_file, name_in_file
 from evenhand.core.specs import read_spec
@@ -51,6 +52,8 @@ class ModelPlan(BaseModel):
     """Most calls in flight, if not as many as of other models."""
     provider: str | None = None
     """The registered provider behind the spec; a plan that says it needs no config file."""
+    preamble: Preamble | None = None
+    """The system prompt and earlier turns that it is deployed with."""
 
     @property
     def is_fixed(self) -> bool:
@@ -64,7 +67,7 @@ class ModelPlan(BaseModel):
 
     def options(self, concurrency: int) -> ModelOptions:
         """How to load it; `concurrency` is the limit of models without one of their own."""
-        own = self.model_dump(exclude={"spec", "price", "concurrency"})
+        own = self.model_dump(exclude={"spec", "price", "concurrency", "preamble"})
         return ModelOptions(**own, price=self.price, concurrency=self.concurrency or concurrency)
 
 
@@ -158,6 +161,12 @@ def _essence(model: ModelPlan) -> dict[str, Any]:
     return found
 
 
+def _prompted(model: ModelPlan) -> dict[str, Any]:
+    """Return what decides the answers of a model under its own prompt; its name is only for people."""
+    said = model.model_dump(include={"preamble"}, exclude={"preamble": {"name"}}) if model.preamble else {}
+    return {**_essence(model), **said}
+
+
 Assignment = dict[str, Annotated[ModelPlan, BeforeValidator(_model)]]
 
 
@@ -186,7 +195,7 @@ class Plan(PlanFields):
         whole = self.model_dump(
             include=set(Plan.model_fields) - {"models", "judges"}, exclude={"templates": {"folder"}}
         )
-        whole["models"] = [{role: _essence(model) for role, model in each.items()} for each in self.models]
+        whole["models"] = [{role: _prompted(model) for role, model in each.items()} for each in self.models]
         judges = {spec: _essence(model) for spec, model in self.judges.items() if model.base_url or model.extra}
         unset = {name: field.get_default() for name, field in Plan.model_fields.items() if name not in _ALWAYS}
         whole = {key: value for key, value in whole.items() if key not in unset or value != unset[key]}
@@ -267,6 +276,7 @@ def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan,
     same_spec: dict[str, list[ModelPlan]] = {}
     for model in (model for models, _, _ in combinations for model in models.values()):
         same_spec.setdefault(model.spec, []).append(model)
+    bases = [models["base"] for models, _, _ in combinations if "base" in models]
     shown_methods = {method.name: method.shown for _, method, _ in combinations}
 
     def name(models: Mapping[str, ModelPlan], role: str) -> str:
@@ -279,7 +289,11 @@ def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan,
         }
         spec = f"{model.spec}?{'&'.join(f'{key}={value}' for key, value in options.items())}" if options else model.spec
         several = any(each.base_url != model.base_url for each in others)
-        return f"{spec} at {model.base_url or 'the usual endpoint'}" if several else spec
+        spec = f"{spec} at {model.base_url or 'the usual endpoint'}" if several else spec
+        if role == "base" and any(each.preamble != model.preamble for each in bases if each.spec == model.spec):
+            prompt = model.preamble.name if model.preamble else "no system prompt"
+            return prompt if len({each.spec for each in bases}) == 1 else f"{spec} · {prompt}"
+        return spec
 
     roles = dict.fromkeys(role for models, _, _ in combinations for role in models)
     differing = [role for role in roles if len({name(models, role) for models, _, _ in combinations}) > 1]
@@ -312,6 +326,8 @@ class ArmKey:
     models: Mapping[str, str]
     """Role → spec."""
     seed: int
+    prompt: str = ""
+    """The name of the system prompt."""
 
     def is_method(self, name: str, **options: Any) -> bool:
         """Return whether the arm has this method and these options; None means that an option is not set."""
@@ -336,7 +352,8 @@ class Arm:
     @property
     def key(self) -> ArmKey:
         specs = {role: model.spec for role, model in self.models.items()}
-        return ArmKey(self.method.name, self.method.options, specs, self.seed)
+        preamble = self.models["base"].preamble
+        return ArmKey(self.method.name, self.method.options, specs, self.seed, preamble.name if preamble else "")
 
 
 def make_plan(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Plan:

@@ -10,11 +10,23 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.config import Config
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.core.fields import CacheFields, CallFields, ConfigFields, PlanFields, RayFields, ReachFields, read_prices
+from evenhand.core.fields import (
+    CacheFields,
+    CallFields,
+    DeploymentFields,
+    PlanFields,
+    ProfileField,
+    ProfileFields,
+    RayFields,
+    ReachFields,
+    read_prices,
+)
 from evenhand.core.files import cache_folder
 from evenhand.core.options import Request, Several, option
+from evenhand.core.preamble import Preamble, read_preambles
 from evenhand.core.specs import roles_and_specs
 from evenhand.judging.judge import JUDGE
 from evenhand.models.base import split_spec
@@ -34,6 +46,7 @@ from evenhand.runs.plan import (
 )
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded
+from evenhand.session import answers
 
 NO_CONFIG = Config()
 
@@ -134,10 +147,15 @@ class CallRequest(CallFields, RayFields):
     def configured(self, config: Config) -> dict[str, Any]:
         """Return the defaults in config files of options that were not given; a command's own options have none."""
         kind = type(self)
+        profile = self.profile if isinstance(self, ProfileField) else None
+        if profile is not None and profile not in config.profiles:
+            raise UnknownNameError("profile of evenhand.toml", profile, config.profiles)
         return {
             name: value
-            for name, value in config.defaults.items()
-            if name in kind.offered() and kind.owner(name) in ConfigFields.__mro__ and name not in self.model_fields_set
+            for name, value in {**config.defaults, **config.profiles.get(profile or "", {})}.items()
+            if name in kind.offered()
+            and kind.owner(name) in ProfileFields.__mro__
+            and name not in self.model_fields_set
         }
 
     def settings_for(
@@ -243,16 +261,23 @@ class ModelsRequest(ReachFields, CallRequest):
         )
 
 
-class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ModelsRequest, RunFields):
+class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ProfileField, ModelsRequest, RunFields):
     """A run that is asked for by options; `planned` makes it."""
 
-    def plan_fields(self, config: Config = NO_CONFIG) -> dict[str, Any]:
+    def plan_fields(self, config: Config | None = None) -> dict[str, Any]:
         """Return the fields of the plan that are asked for by name, by options or a config file."""
-        defaults = {name: value for name, value in self.configured(config).items() if name in PlanFields.model_fields}
+        configured = {} if config is None else self.configured(config)
+        defaults = {name: value for name, value in configured.items() if name in PlanFields.model_fields}
         own = self.given(PlanFields)
         if self.templates is not None:
             own["templates"] = self.templates
         return {**defaults, **own}
+
+    def preambles(self, config: Config = NO_CONFIG, in_file: Mapping[str, Any] | None = None) -> list[Preamble]:
+        """Return the system prompts with their history: of options, over those of a plan file, over a profile's."""
+        given = {**self.configured(config), **(in_file or {}), **self.given(DeploymentFields)}
+        system = given.get("system") or ()
+        return read_preambles((system,) if isinstance(system, str) else tuple(map(str, system)), given.get("history"))
 
     def planned(
         self,
@@ -279,6 +304,7 @@ class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ModelsReque
         if not allow_call:
             check_no_call([plan.get(name) for name in ("models", "judges", "methods", "scorers")], file)
         out = plan.pop("out", None)
+        prompts = {name: plan.pop(name) for name in DeploymentFields.model_fields if name in plan}
         prices, budget = _texts(plan.pop("prices", ())), _texts(plan.pop("budget", ()))
         in_file = {name: value for name, value in plan.items() if name != "benchmark_options"}
         defaults = {name: value for name, value in self.configured(config).items() if name in PlanFields.model_fields}
@@ -296,6 +322,8 @@ class PlanRequest(DataFields, PlanFields, JudgeFields, MethodFields, ModelsReque
         given.setdefault("methods", list(default_methods))
         made = self.with_models(given, models, self.judge)
         made = made.model_copy(update={"models": with_judge(made.models, [made], config, tell)})
+        models = deployed(made.models, self.preambles(config, prompts), BENCHMARKS.get(made.benchmark).kind)
+        made = made.model_copy(update={"models": models})
         settings = self.settings_for(config, prices=prices, budget=budget)
         self.check_prices(made.every_model())
         folder, report = read_out(self.out)
@@ -369,6 +397,18 @@ def with_judge(
     where = f" at {judge.base_url}" if judge.base_url else ""
     tell(f"The judge is {judge.spec}{where}, as {config.sources['judge']} says.")
     return [{**each, JUDGE: judge} for each in models]
+
+
+def deployed(models: Sequence[Assignment], preambles: Sequence[Preamble], kind: str) -> list[Assignment]:
+    """Return each set of models under each of the prompts, which those get that answer for the audited system."""
+    return [
+        {
+            role: model.model_copy(update={"preamble": preamble}) if answers(role, kind) else model
+            for role, model in each.items()
+        }
+        for each in models
+        for preamble in preambles
+    ] or list(models)
 
 
 def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:

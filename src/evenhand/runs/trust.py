@@ -110,7 +110,8 @@ def known_here(model: ModelPlan) -> ModelPlan | None:
 def here(model: ModelPlan) -> ModelPlan:
     """The model of that name as this machine is configured to reach it, not as the run says."""
     # A spec with options of its own would be read again where the model is loaded.
-    return known_here(model) or ModelPlan.model_validate({"spec": model_spec(model.spec)[0]})
+    bare = ModelPlan.model_validate({"spec": model_spec(model.spec)[0]})
+    return known_here(model) or bare.model_copy(update={"preamble": model.preamble})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def fields_demands(command: str, fields: Mapping[str, Any]) -> list[str]:
     found += [f"uses {text}" for text in _texts(dict(fields)) if "://" in text or re.search(r"\w/[^\s?]*\?\w+=", text)]
     found += [f"follows the file {text}" for text in _texts(dict(fields)) if text.endswith((".yaml", ".yml", ".toml"))]
     found += [f"sets {text} of a model" for text in _texts(dict(fields)) if text in _REACH]
-    acting = ("cache", "log", "log_to", "on", "otel", "templates", "model_options")
+    acting = ("cache", "log", "log_to", "on", "otel", "templates", "model_options", "system", "history", "profile")
     found += [f"sets {name} to {fields[name]}" for name in acting if fields.get(name)]
     return [f"{each} (in `evenhand {command}`)" for each in dict.fromkeys(found)]
 

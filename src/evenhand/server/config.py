@@ -168,6 +168,10 @@ class RouteConfig(BaseModel):
     blocked_text: str = BLOCKED_TEXT
     latency: Annotated[float, Field(gt=0)] | None = None
     """Latency budget of the whole loop in seconds."""
+    system: str | None = None
+    """A file or a text that stands before the system prompt of every request."""
+    history: str | None = None
+    """A file with turns that stand before the first turn of every request."""
     templates: str | None = None
     """A folder of prompt files of your own."""
     evaluators: tuple[str, ...] = ("toxicity",)

@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import EvenhandError, PlanError, UnknownNameError, UsageError
+from evenhand.core.preamble import Preamble, read_preambles
 from evenhand.core.prompts import read_templates
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Usage
-from evenhand.guards.guard import Guard, load_endpoints
+from evenhand.guards.guard import Guard, deployed, load_endpoints
 from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
@@ -145,15 +146,18 @@ class Answerer(Protocol):
 class Passthrough:
     """Answers with the upstream's own answers; `action` is recorded as the reason why they were not checked."""
 
-    def __init__(self, upstream: Upstream, price: Price | None, action: Any) -> None:
+    def __init__(self, upstream: Upstream, price: Price | None, action: Any, preamble: Preamble | None) -> None:
         self._upstream = upstream
+        self._preamble = preamble
         self._price = price or (FREE if upstream.model.free else None)
         self._action = action
         prices = {upstream.spec: self._price} if self._price else {}
-        self._guard = Guard(upstream, method="default", policy=GuardPolicy("flag", evaluators=()), prices=prices)
+        policy = GuardPolicy("flag", evaluators=())
+        self._guard = Guard(upstream, method="default", policy=policy, prices=prices, preamble=preamble)
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         began = perf_counter()
+        body = deployed(body, self._preamble)
         call = ModelCall(self._upstream.spec, ANSWER)
         try:
             with call.running():
@@ -206,13 +210,15 @@ class Route:
         self.name = name
         self.config = config
         self.upstreams = RouteUpstreams(name, config, {} if before is None else before.upstreams.breakers)
-        self._guard = _guard(config, self.upstreams)
+        preamble = next(iter(read_preambles([config.system] if config.system else [], config.history)), None)
+        self._guard = _guard(config, self.upstreams, preamble)
         price = self._guard.prices.get(self._guard.upstream.spec)
-        self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED)
+        self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED, preamble)
         """For keys that may switch the method off."""
         self.guard: Answerer = self._guard
         if self.method == "default" and not config.evaluators and config.latency is None and not config.input:
-            self.guard = Passthrough(self._guard.upstream, price, "passed" if config.policy == "flag" else "unchecked")
+            action = "passed" if config.policy == "flag" else "unchecked"
+            self.guard = Passthrough(self._guard.upstream, price, action, preamble)
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -342,7 +348,7 @@ class Routes:
         return retired
 
 
-def _guard(config: RouteConfig, upstreams: RouteUpstreams) -> Guard:
+def _guard(config: RouteConfig, upstreams: RouteUpstreams, preamble: Preamble | None) -> Guard:
     policy = GuardPolicy(
         config.policy,
         blocked_text=config.blocked_text,
@@ -362,6 +368,7 @@ def _guard(config: RouteConfig, upstreams: RouteUpstreams) -> Guard:
         judge_options=judge_options(config),
         prices=_prices(config),
         templates=config.templates,
+        preamble=preamble,
     )
 
 

@@ -129,7 +129,7 @@ def plan_suite(
 ) -> PlannedSuite:
     """Return the runs of a suite, checked for data; `fields` go into every plan."""
     if len(models) != 1:
-        raise UsageError("A suite measures one model; name it with --model SPEC, and run it once for each model.")
+        raise UsageError("A suite measures one model under one prompt; name it with --model SPEC, and run each alone.")
     suite = read_suite(name)
     parts: list[AreaRun] = []
     missing: list[Missing] = []

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evenhand.benchmarks.malibu import MalibuOptions
+from evenhand.core.fields import DeploymentFields
 from evenhand.core.format import plural
 from evenhand.core.options import PRESET, option
+from evenhand.core.preamble import read_preambles
 from evenhand.core.presets import DEFAULT_PRESET
 from evenhand.methods.panel.judges import PanelOptions
 from evenhand.panels.findings import PanelAudit
@@ -38,8 +40,8 @@ from evenhand.papers.malibu.tables import (
 )
 from evenhand.papers.reading import models_of, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
-from evenhand.runs.plan import MethodPlan
-from evenhand.runs.request import JudgeFields
+from evenhand.runs.plan import Assignment, MethodPlan
+from evenhand.runs.request import JudgeFields, deployed
 from evenhand.studies.results import StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
@@ -60,11 +62,15 @@ PROFESSIONS = 20
 """Number of professions in our scenarios; the paper does not give its number."""
 
 
-class MALIBUOptions(PresetField, MethodOptionsField, JudgeFields, PaperOptions):
+class MALIBUOptions(PresetField, MethodOptionsField, JudgeFields, DeploymentFields, PaperOptions):
     """The options of MALIBU."""
 
     several_models: ClassVar[bool] = True
     declared: ClassVar = (PanelOptions.presets, MalibuOptions.presets)
+
+    @property
+    def assigned(self) -> list[Assignment]:
+        return deployed(super().assigned, read_preambles(self.system, self.history), "judgement")
 
     compared: int | None = option(
         None,
@@ -139,7 +145,7 @@ PAPERS.register(NAME)(MALIBU())
 
 def _audited(found: StudyResult, version: str) -> list[AuditedModel]:
     return [
-        AuditedModel(arm.models["base"], arm.method, arm.audit, version)
+        AuditedModel(" · ".join(filter(None, (arm.models["base"], arm.key.prompt))), arm.method, arm.audit, version)
         for arm in found.arms
         if isinstance(arm.audit, PanelAudit)
     ]

@@ -93,7 +93,7 @@ class DebateRequest(DebateFields, PlanRequest):  # pyright: ignore[reportIncompa
 
     fixed: ClassVar[Sequence[str]] = (
         *("benchmark", "benchmark_options", "language", "prompts", "attributes", "repeats", "methods", "scorers"),
-        *("limit", "orders", "reading", "judge"),
+        *("limit", "orders", "reading", "judge", "system", "history", "profile", "stop"),
     )
 
     def missing_topics(self) -> TopicsFile | None:

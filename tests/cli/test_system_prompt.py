@@ -1,0 +1,151 @@
+"""A model under its own system prompt: the prompt is an arm, and judges do not see it."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.core.preamble import Preamble
+from evenhand.core.prompts import Prompt
+from evenhand.core.types import Message, Params, Sample
+from evenhand.models.base import PromptedModel
+from evenhand.models.fake import FunctionModel
+from evenhand.session import Session
+from support.server import Body, Reply, chat
+from tests.cli.conftest import Cli, Endpoint
+
+FAIR = "Never guess about people: where the text does not say who it was, say so."
+HARMFUL = "Always name one of the two people."
+
+
+@cache
+def samples() -> list[Sample]:
+    return list(load_benchmark("bbq_builtin").samples(Selection(None, 0)))
+
+
+def by_prompt(body: Body) -> Reply:
+    """Answers rightly under a prompt that asks for it; else it names a person where nobody can know."""
+    told = next((each["content"] for each in body["messages"] if each["role"] == "system"), "")
+    asked = body["messages"][-1]["content"]
+    sample = next(each for each in samples() if each.context in asked and each.question in asked)
+    right = sample.choices[cast("int", sample.target)]
+    if "Never guess" not in told and sample.metadata["condition"] == "ambig":
+        right = next(each for each in sample.choices if each != right)
+    letters = {text: letter for letter, text in re.findall(r"^([A-C])[).:] (.*)$", asked, re.MULTILINE)}
+    return chat(letters[right])
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "fair.md").write_text(FAIR)
+    (tmp_path / "harmful.md").write_text(HARMFUL)
+    return "fair.md", "harmful.md"
+
+
+def compared(cli: Cli, *arguments: str) -> dict[str, Any]:
+    found = cli("compare", *arguments, "--json")
+    assert found.code == 0, found.err
+    return orjson.loads(found.out)
+
+
+def test_a_prompt_that_helps_and_one_that_harms_are_told_apart(
+    cli: Cli, endpoint: Endpoint, prompts: tuple[str, str]
+) -> None:
+    server = endpoint(answer=by_prompt)
+    arguments = ("-m", f"openai/m?base_url={server.url}", "--price", "openai/m=1/2", "--reading", "text", "-n", "88")
+
+    found = cli("compare", *arguments, "--system", "", "--system", prompts[0], "--system", prompts[1], "-o", "p")
+
+    assert found.code == 0, found.err
+    said = " ".join(found.out.split())
+    assert re.search(r"fair\.md [^!]*100\.0[^!]* ↑ better", said)
+    assert not re.search(r"harmful\.md [^!]* ↑ better", said)
+    assert "Tokens" in said and "Money" in said  # the price stands beside the verdict
+    worse = " ".join(cli("compare", "p", "--baseline", "fair.md").out.split())
+    assert re.search(r"harmful\.md −100\.0[^!]* worse", worse)
+
+
+def test_the_prompt_is_sent_in_every_call_of_its_arm_and_kept_with_the_run(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    server = endpoint(chat("A"))
+    (tmp_path / "shots.yaml").write_text("- {user: 'Hello?', assistant: 'Good day.'}\n")
+
+    model = f"openai/m?base_url={server.url}"
+    found = cli(
+        "audit", model, "--system", "Be brief.", "--history", "shots.yaml", "--stop", "\n\n", "-n", "4", "-o", "r"
+    )
+
+    assert found.code == 0, found.err
+    shown = [[(each["role"], each["content"]) for each in body["messages"][:3]] for body in server.bodies]
+    expected = [("system", "Be brief."), ("user", "Hello?"), ("assistant", "Good day.")]
+    assert shown and all(each == expected for each in shown)
+    assert all(body["stop"] == ["\n\n"] for body in server.bodies)
+    assert "Be brief." in cli("run", "show", "r").out
+
+
+async def heard(kind: Any, role: str) -> str:
+    """What the audited model is sent first when a session asks it in a role."""
+    model = FunctionModel(lambda messages, params: "A")
+    session = Session(Sample("1", kind, "Hello?"), {"base": PromptedModel(model, Preamble("p", "Be a pirate."))})
+    prompt = Prompt("none", "", (), frozenset())
+    await session.ask(prompt, (Message("system", "Rate."), Message("user", "Hello?")), Params(), agent="a", role=role)
+    assert session.trace[0].messages == model.requests[0][0]  # the record says what was sent
+    return model.requests[0][0][0].content
+
+
+async def test_judges_and_searches_do_not_get_the_prompt_but_all_that_answer_do() -> None:
+    for role in ("judge", "judge_2", "referee", "search"):
+        assert await heard("chat", role) == "Rate."
+    for role in ("base", "solver", "rephraser"):
+        assert await heard("chat", role) == "Be a pirate.\n\nRate."
+    # Where judging is what is measured, the judges are the audited system.
+    assert await heard("judgement", "judge") == "Be a pirate.\n\nRate."
+
+
+def test_a_plan_and_a_profile_say_how_the_model_is_deployed(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    server = endpoint(chat("Some text."))
+    (tmp_path / "evenhand.toml").write_text(
+        f'[profiles.production]\ntemperature = 0.7\nstop = "END"\nmax_tokens = 77\nsystem = "{FAIR}"\n'
+    )
+    (tmp_path / "plan.yaml").write_text(
+        f"benchmark: overrefusal\nlimit: 2\nmodels: ['openai/m?base_url={server.url}']\nsystem: [Be kind.]\n"
+    )
+
+    assert cli("audit", "--config", "plan.yaml", "--profile", "production", "-o", "a").code == 0
+    sent = server.bodies[0]
+    assert (sent["temperature"], sent["max_tokens"], sent["stop"]) == (0.7, 77, ["END"])
+    assert sent["messages"][0] == {"role": "system", "content": "Be kind."}  # a plan wins over a profile
+    missing = cli("audit", "fake/A", "--profile", "prodution")
+    assert missing.code == 2 and "production" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--system", "missing.md"), "There is no file missing.md"),
+        (("--system", "a b", "--system", "a b"), "twice"),
+        (("--history", "shots.jsonl"), "shots.jsonl"),
+    ],
+)
+def test_bad_prompts_are_one_sentence(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "shots.jsonl").write_text('{"role": "assistant", "content": "First!"}\n')
+    found = cli("audit", "fake/A", *arguments)
+    assert found.code == 2 and said in found.err and len(found.err.strip().splitlines()) == 1
+
+
+def test_the_forecast_counts_the_prompt(cli: Cli) -> None:
+    def tokens(*arguments: str) -> int:
+        found = cli("audit", "fake/A", "-n", "8", "--dry-run", "--json", *arguments)
+        return orjson.loads(found.out)["forecast"][0]["prompt_tokens"]
+
+    assert tokens("--system", "word " * 400) > tokens() + 8 * 400
+
+
+def test_a_project_keeps_the_prompt_in_its_plan(cli: Cli, prompts: tuple[str, str], tmp_path: Path) -> None:
+    assert cli("init", "project", "-m", "fake/A", "--system", prompts[0]).code == 0
+    assert "system: ../fair.md" in (tmp_path / "project/plan.yaml").read_text()
