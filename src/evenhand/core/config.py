@@ -27,6 +27,7 @@ class Provider:
     name: str
     fields: Mapping[str, Any]
     source: Source
+    table: str = "providers"
 
     @property
     def kind(self) -> str:
@@ -35,7 +36,7 @@ class Provider:
 
     def error(self, name: str, message: str) -> DataError:
         """Return the error about one of its fields, with file and line."""
-        return self.source.error(message, name, table=f"providers.{self.name}")
+        return self.source.error(message, name, table=f"{self.table}.{self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Config:
     """What the config files say together."""
 
     providers: Mapping[str, Provider] = field(default_factory=dict[str, Provider])
+    http: Mapping[str, Provider] = field(default_factory=dict[str, Provider])
+    """Name → the endpoint that http/NAME stands for; `models/http.py` reads it."""
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model spec → price."""
     pinned: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -120,7 +123,8 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:
     values["profiles"] = {name: _defaults(source, fields, name) for name, fields in values.get("profiles", {}).items()}
     values["prices"] = {spec: _price(source, spec, text) for spec, text in values.get("prices", {}).items()}
     values["pinned"] = {spec: _revision(source, spec, text) for spec, text in values.get("pinned", {}).items()}
-    values["providers"] = {name: Provider(name, fields, source) for name, fields in values.get("providers", {}).items()}
+    for table in ("providers", "http"):
+        values[table] = {name: Provider(name, each, source, table) for name, each in values.get(table, {}).items()}
     return values
 
 
@@ -173,6 +177,7 @@ def _is_tables(value: Any) -> bool:
 
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "providers": ("tables such as [providers.local-vllm]", _is_tables),
+    "http": ("tables such as [http.support]", _is_tables),
     "profiles": ("tables such as [profiles.production]", _is_tables),
     "prices": ("a table of 'SPEC' = 'INPUT/OUTPUT'", lambda value: isinstance(value, dict)),
     "pinned": ("a table of 'SPEC' = 'REVISION'", lambda value: isinstance(value, dict)),
@@ -180,7 +185,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "judge": ("a model, such as 'openai/gpt-4o'", lambda value: isinstance(value, str) and bool(value)),
 }
 """Name → (what it must be, whether a value is that); other names are defaults of options."""
-_TABLES = ("providers", "profiles", "prices", "pinned", "defaults")
+_TABLES = ("providers", "http", "profiles", "prices", "pinned", "defaults")
 """Fields whose entries in the project's file are added to those in the user's."""
 
 

@@ -13,7 +13,7 @@ import math
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any, NamedTuple, TypeVar
@@ -150,15 +150,18 @@ class Client:
         concurrency: int = 8,
         per_second: float | None = None,
         largest: int | None = None,
+        method: str = "POST",
+        secrets: Iterable[str] = (),
     ) -> None:
         self.url = url
+        self._method = method
         self._largest = largest
         self.title = title
         self.limit = AdaptiveLimit(concurrency)
         self.worked = False
         """Whether this endpoint has ever sent a usable reply."""
         self._hints = hints
-        self._secrets = {key, quote(key, safe="")} - {""}
+        self._secrets = {form for each in (key, *secrets) for form in (each, quote(each, safe=""))} - {""}
         self._headers = {"Content-Type": "application/json", "User-Agent": "evenhand", **(headers or {})}
         self._query = query or None
         self._policy = RetryPolicy(retries)
@@ -171,7 +174,14 @@ class Client:
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         """By event loop: in a notebook, the same model may be awaited and called synchronously."""
 
-    async def post(self, body: Callable[[], bytes], read: Callable[[Reply], T]) -> tuple[T, int]:
+    async def post(
+        self,
+        body: Callable[[], bytes],
+        read: Callable[[Reply], T],
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> tuple[T, int]:
         """Post a request and return the result of `read(reply)`, with the number of retries.
 
         `body` is called once the concurrency limit admits the request. `read` gets replies of any status; it raises
@@ -183,7 +193,7 @@ class Client:
                 if self._pace is not None:
                     await self._pace.turn()
                 try:
-                    response = await self.send(body())
+                    response = await self.send(body(), headers=headers, query=query)
                     reply = Reply(response.status, response.headers, await read_reply(response, self._largest))
                 except (aiohttp.ClientError, OSError) as error:
                     if isinstance(error, TimeoutError):
@@ -237,14 +247,24 @@ class Client:
                 with holding():
                     await asyncio.sleep(wait)
 
-    async def send(self, data: bytes, url: str | None = None, *, stream: bool = False) -> aiohttp.ClientResponse:
+    async def send(
+        self,
+        data: bytes,
+        url: str | None = None,
+        *,
+        stream: bool = False,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> aiohttp.ClientResponse:
         """Send one request and return the unread response, for `read_reply` or `read_lines`."""
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
-        return await session.post(
+        traced = {"traceparent": parent} if (parent := traceparent()) else None
+        return await session.request(
+            self._method,
             url or self.url,
             data=data,
-            params=self._query,
-            headers={"traceparent": parent} if (parent := traceparent()) else None,
+            params=query or self._query,
+            headers={**headers, **(traced or {})} if headers else traced,
             timeout=self._stream_timeout if stream else self._timeout,
             allow_redirects=False,  # a redirect could send the key to another host
         )

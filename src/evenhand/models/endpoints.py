@@ -52,6 +52,11 @@ def resolved(
     set_ones = {name: value for name, value in own.items() if value is not None}
     own = {name: _value(name, value, f"model {bare}", _plain) for name, value in set_ones.items()}
     stated = provider_options(provider) if provider else {}
+    if kind == "http" and (target := config.http.get(split_spec(bare)[1])) is not None:
+        shared = {name: value for name, value in target.fields.items() if name in SHARED}
+        stated |= _checked(kind, shared, f"target {bare}", target.error)
+        if target.source.is_project:
+            _tell_once(target, {"base_url": target.fields.get("url")})
     if bare in config.prices:
         stated["price"] = config.prices[bare]
     if bare in config.pinned:
@@ -234,7 +239,9 @@ def revision(value: Any) -> str:
     return name
 
 
-_COMMON = ("timeout", "retries", "concurrency", "price", "reasoning", "thought_tokens", "pinned")
+SHARED = ("timeout", "retries", "concurrency", "price")
+"""How often, how long and at what price any endpoint is called."""
+_COMMON = (*SHARED, "reasoning", "thought_tokens", "pinned")
 """Options of every model; others are those that its provider `takes`."""
 _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "base_url": ("an address such as http://localhost:8000/v1, or several, without a password or key", _addresses),
@@ -251,7 +258,8 @@ _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 def _tell_once(provider: Provider, fields: Mapping[str, Any]) -> None:
     """Say which file of the project decides where requests go, and with which key."""
     key = f" with the key in {fields['key']}" if fields.get("key") else ""
-    text = f"evenhand: {provider.source.path} sends {provider.name}/ to {fields.get('base_url') or provider.kind}{key}."
+    name = f"http/{provider.name}" if provider.table == "http" else f"{provider.name}/"
+    text = f"evenhand: {provider.source.path} sends {name} to {fields.get('base_url') or provider.kind}{key}."
     if text not in _told:
         _told.add(text)
         _log.warning(text)

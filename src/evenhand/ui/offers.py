@@ -38,7 +38,7 @@ def offered_models() -> list[str]:
     """Return the models that can be chosen as they are."""
     config = read_config()
     found = [f"local/{name}" for name in weights.RECOMMENDED if weights.installed(name)]
-    found += [*config.prices, *([config.judge] if config.judge else [])]
+    found += [*(f"http/{name}" for name in config.http), *config.prices, *([config.judge] if config.judge else [])]
     return list(dict.fromkeys(spec for spec in found if kind_of(spec) != "call" and "?" not in spec))
 
 
