@@ -20,7 +20,7 @@ from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings
 from evenhand.runs.passed import AnyModel, with_specs
 from evenhand.runs.plan import Plan, make_plan
-from evenhand.runs.request import PlanRequest
+from evenhand.runs.request import PlanRequest, prompted_plan
 from evenhand.show.notebook import Study, study_of, watching
 from evenhand.studies.results import StudyResult
 from evenhand.studies.samples import shown_samples
@@ -52,7 +52,7 @@ def run(plan: Plan | Mapping[str, Any], out: str | Path, settings: Settings | No
     settings = settings or Settings()
     if not isinstance(plan, Plan):
         models, settings = with_specs(plan.get("models", []), settings)
-        plan = make_plan({**plan, "models": models} if "models" in plan else plan)
+        plan = prompted_plan({**plan, "models": models} if "models" in plan else plan)
     return aio.run(run_plan(plan, Path(out), settings, watching()))
 
 

@@ -31,9 +31,10 @@ def by_prompt(body: Body) -> Reply:
     """Answers rightly under a prompt that asks for it; else it names a person where nobody can know."""
     told = next((each["content"] for each in body["messages"] if each["role"] == "system"), "")
     asked = body["messages"][-1]["content"]
-    sample = next(each for each in samples() if each.context in asked and each.question in asked)
+    fitting = (each for each in samples() if each.context in asked and each.prompt in asked)
+    sample = max(fitting, key=lambda each: len(each.context))  # one context may begin another
     right = sample.choices[cast("int", sample.target)]
-    if "Never guess" not in told and sample.metadata["condition"] == "ambig":
+    if "Never guess" not in told and sample.metadata["context_condition"] == "ambig":
         right = next(each for each in sample.choices if each != right)
     letters = {text: letter for letter, text in re.findall(r"^([A-C])[).:] (.*)$", asked, re.MULTILINE)}
     return chat(letters[right])

@@ -115,7 +115,7 @@ def _plannable(command: Command) -> bool:
     plans = verb in {"audit", "compare"} or command.words[:2] in groups
     plans = plans or (verb == "run" and bool(more) and more[0].startswith("-"))
     data = _value(command, "--benchmark") or {"data": "bbq"}.get(verb, "")
-    files = {"--config", "--data", "--identities"} & {*command.words}
+    files = {"--config", "--data", "--identities", "--system", "--history", "--profile"} & {*command.words}
     made = any(word.startswith(("data=", "hf/", "call/", "runs/", "ids=")) for word in command.words)
     replays = "replay:" in " ".join(command.words)
     corpus = any(word.startswith("mabrf:search=corpus:F") for word in command.words)

@@ -59,8 +59,8 @@ def _preamble(given: str) -> Preamble:
 def read_history(path: Path) -> tuple[Message, ...]:
     """Read earlier turns from YAML or JSON Lines: `{role, content}` each, or `{user, assistant}` for two of them."""
     text = _text(path)
+    lines = path.suffix == ".jsonl"
     try:
-        lines = path.suffix == ".jsonl"
         found: Any = (
             [orjson.loads(line) for line in text.splitlines() if line.strip()] if lines else yaml.safe_load(text)
         )

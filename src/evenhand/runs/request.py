@@ -411,6 +411,15 @@ def deployed(models: Sequence[Assignment], preambles: Sequence[Preamble], kind: 
     ] or list(models)
 
 
+def prompted_plan(values: Mapping[str, Any]) -> Plan:
+    """Return the plan of these fields, of which `system` and `history` are its prompts; never for a stored plan."""
+    own = dict(values)
+    system, history = own.pop("system", ()), own.pop("history", None)
+    made = make_plan(own)
+    preambles = read_preambles((system,) if isinstance(system, str) else tuple(system), history)
+    return made.model_copy(update={"models": deployed(made.models, preambles, BENCHMARKS.get(made.benchmark).kind)})
+
+
 def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
     """Return role → spec; of the judge there may be several."""
     found: dict[str, list[str]] = {}
