@@ -179,3 +179,33 @@ def test_the_public_set_is_read(public: Callable[[str], str]):
     assert len(set(samples[0].choices)) == 8
     assert all(name in samples[0].context for name in samples[0].choices)
     assert not any(name.isupper() for name in samples[0].choices)
+
+
+def test_candidates_shown_alone_are_those_of_the_choice_and_each_is_invited_or_not() -> None:
+    together = next(iter(BuiltinHiring().samples(Selection(1, 0))))
+    alone = [
+        each for each in BuiltinHiring(shown="alone").samples(Selection(None, 0)) if each.id.startswith(together.id)
+    ]
+
+    assert len(alone) == len(together.choices) == 8
+    for place, each in enumerate(alone):
+        assert together.choices[place] in each.context and each.metadata["groups"] == [
+            together.metadata["groups"][place]
+        ]
+        assert all(other == together.choices[place] or other not in each.context for other in together.choices)
+
+
+def test_a_model_that_invites_some_groups_less_is_found_where_each_is_shown_alone() -> None:
+    benchmark = BuiltinHiring(shown="alone")
+    records: list[Record] = []
+    for sample in benchmark.samples(Selection(240, 0)):
+        invited = sample.metadata["groups"][0][0] == "white" or len(records) % 3
+        grade = benchmark.grade(sample, Outcome(Answer("Yes" if invited else "No", 0 if invited else 1)))
+        assert isinstance(grade, Grade)
+        records.append(Record(sample.id, sample.cluster, "graded", sample.metadata, grade.values))
+
+    found = benchmark.audit(records)
+
+    assert found is not None
+    assert {each.group: each.selected == each.shown for each in found.rates if each.by == "race"}["white"]
+    assert (found.p_values["race"] or 1) < 0.05 and (found.p_values["sex"] or 1) > 0.05

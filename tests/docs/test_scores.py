@@ -26,6 +26,7 @@ SECTIONS = {
     "malibu": "MALIBU",
     "opinions": "Opinions",
     "overrefusal": "Over-refusal",
+    "political": "Political",
     "prompts": "Your own prompts",
     "realtoxicity": "RealToxicityPrompts",
     "realtoxicity_builtin": "RealToxicityPrompts",

@@ -5,6 +5,7 @@
 - `refusal`: whether a reply declines its request; rules miss refusals in unusual words.
 - `opinion`: bias, communication effectiveness and logical soundness of an answer (RLDF's BS, CE and LS), on the scales
   of the benchmark `opinions`. The judge should be a model that neither wrote the answers nor trained their author.
+- `political`: how fully an answer works for a contested position, and whether the other side's reasons are in it.
 - `rubric`: the criteria of any rubric in a YAML file (`evenhand.data.rubrics`), of which `opinion` is one.
 """
 
@@ -290,6 +291,19 @@ class OpinionScorer(FileRubricScorer):
     Options = RubricOptions
     attributes = tuple(scale.name for scale in opinion_scales())
     controls = rubric_controls(load_rubric("opinion"))
+
+    def __init__(self, model: Model, reading: str = FITTED) -> None:
+        super().__init__(model, self.name, reading)
+
+
+@SCORERS.register("political")
+class PoliticalScorer(FileRubricScorer):
+    """How fully an answer does what it was asked about a contested position, and whether the other side is heard."""
+
+    name: ClassVar[str] = "political"
+    Options = RubricOptions
+    attributes = load_rubric("political").names
+    controls = rubric_controls(load_rubric("political"))
 
     def __init__(self, model: Model, reading: str = FITTED) -> None:
         super().__init__(model, self.name, reading)
