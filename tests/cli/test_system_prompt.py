@@ -12,8 +12,10 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Message, Params, Sample
+from evenhand.guards.guard import deployed
 from evenhand.models.base import PromptedModel
 from evenhand.models.fake import FunctionModel
+from evenhand.runs.trust import fields_demands
 from evenhand.session import Session
 from support.server import Body, Reply, chat
 from tests.cli.conftest import Cli, Endpoint
@@ -63,11 +65,10 @@ def test_a_prompt_that_helps_and_one_that_harms_are_told_apart(
 
     assert found.code == 0, found.err
     said = " ".join(found.out.split())
-    assert re.search(r"fair\.md [^!]*100\.0[^!]* ↑ better", said)
-    assert not re.search(r"harmful\.md [^!]* ↑ better", said)
+    assert "✓ Better: fair.md guesses in 0 %" in said and "Better: harmful.md" not in said
     assert "Tokens" in said and "Money" in said  # the price stands beside the verdict
     worse = " ".join(cli("compare", "p", "--baseline", "fair.md").out.split())
-    assert re.search(r"harmful\.md −100\.0[^!]* worse", worse)
+    assert "✕ Worse: harmful.md guesses in 100 %" in worse
 
 
 def test_the_prompt_is_sent_in_every_call_of_its_arm_and_kept_with_the_run(
@@ -150,3 +151,30 @@ def test_the_forecast_counts_the_prompt(cli: Cli) -> None:
 def test_a_project_keeps_the_prompt_in_its_plan(cli: Cli, prompts: tuple[str, str], tmp_path: Path) -> None:
     assert cli("init", "project", "-m", "fake/A", "--system", prompts[0]).code == 0
     assert "system: ../fair.md" in (tmp_path / "project/plan.yaml").read_text()
+
+
+def test_a_run_that_goes_on_keeps_the_prompt_that_it_began_with(
+    cli: Cli, endpoint: Endpoint, prompts: tuple[str, str], tmp_path: Path
+) -> None:
+    server = endpoint(chat("A"))
+    model = f"openai/m?base_url={server.url}"
+    assert cli("audit", model, "--system", prompts[0], "-n", "6", "--budget", "3 calls", "-c", "1", "-o", "r").code == 3
+    (tmp_path / "fair.md").write_text("Something else.")
+
+    assert cli("resume", "r", "--budget", "99 calls").code == 0
+    assert {body["messages"][0]["content"] for body in server.bodies} == {FAIR}
+
+
+def test_a_server_puts_the_prompt_before_that_of_a_request() -> None:
+    preamble = Preamble("p", "Be brief.", (Message("user", "Hi?"), Message("assistant", "Hi.")))
+    turns = [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hi."}]
+    own, asked = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why?"}
+
+    sent = deployed({"messages": [own, asked], "n": 1}, preamble)["messages"]
+    assert sent == [{"role": "system", "content": "Be brief.\n\nBe kind."}, *turns, asked]
+    assert deployed({"messages": [asked]}, preamble)["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert deployed({"messages": [asked]}, None) == {"messages": [asked]}
+
+
+def test_a_command_from_elsewhere_that_names_a_prompt_file_says_so() -> None:
+    assert any("/etc/hosts" in each for each in fields_demands("suite", {"system": ["/etc/hosts"]}))

@@ -51,7 +51,7 @@ def _preamble(given: str) -> Preamble:
         return Preamble(name, _text(path).strip())
     if is_path and not any(map(str.isspace, given)) and given.endswith(_ENDINGS):
         raise UsageError(f"There is no file {given}; --system takes a file or the text of a system prompt.")
-    words = " ".join(given.split())
+    words = " ".join(given.split()).rstrip(".")
     name = words if len(words) <= _LONGEST_NAME else f"{words[:_LONGEST_NAME].rstrip()}…"
     return Preamble(name or "no system prompt", given.strip())
 
