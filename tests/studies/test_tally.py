@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Metric, ratio
 from evenhand.core.types import Record
 from evenhand.stats import cluster_jackknife
-from evenhand.studies.tally import ALL, MOST_CLUSTERS, PairTally, Tally
+from evenhand.studies.tally import ALL, AT_ONCE, MOST_CLUSTERS, PairTally, Sums, Tally
 
 
 def scored(record: Record) -> tuple[float, float] | None:
@@ -179,6 +180,7 @@ def test_two_arms_with_many_clusters_have_the_same_groups() -> None:
         name = f"c{number}"
         before, after = (Record(name, name, "graded", {"group": "g"}, {"score": number + more}) for more in (0, 1))
         made.add(before, after)
+    made.finish()
 
     before, after = (each.table(("mean", ALL)) for each in (made.before, made.after))
     assert (after[:, 0] - before[:, 0] == before[:, 1]).all()
@@ -193,3 +195,18 @@ def test_sums_of_two_tables_are_added_cluster_by_cluster(first: int, second: int
     assert both.table().sum(axis=0).tolist() == [sum(expected), first + second]
     if max(first, second) < MOST_CLUSTERS:
         assert len(both.table()) == max(first, second)
+
+
+@pytest.mark.parametrize("clusters", [50, MOST_CLUSTERS + 500])
+def test_what_is_added_up_in_bulk_has_the_bytes_of_a_loop(clusters: int) -> None:
+    draw = np.random.default_rng(0)
+    names = [f"c{number}" for number in draw.integers(0, clusters, 3 * AT_ONCE)]
+    scores = draw.normal(size=len(names)).tolist()
+    made, one_by_one = Tally([MEAN], "group"), Sums()
+    for place, (name, score) in enumerate(zip(names, scores, strict=True)):
+        made.add(Record(str(place), name, "graded", {"group": "g"}, {"score": score}))
+        one_by_one.add(name, (score, 1.0))
+    made.finish()
+
+    assert made.table(("mean", ALL)).tobytes() == one_by_one.table().tobytes()
+    assert made.table(("mean", "g")).tobytes() == one_by_one.table().tobytes()

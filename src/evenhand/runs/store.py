@@ -15,8 +15,10 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -131,6 +133,8 @@ def sample_from(value: Any) -> Sample:
 
 
 T = TypeVar("T")
+_RESULT = "o.status, o.reason, c.scorer, c.iteration, c.status, c.reason, c.body"
+_SCORED = "LEFT JOIN scores c ON c.sample = o.sample AND c.arm = o.arm AND c.iteration <= ?"
 
 
 class RunReader(RunFile):
@@ -219,25 +223,55 @@ class RunReader(RunFile):
         With an iteration, the result as it stood after it; results that were final by then are carried forward.
         """
         rows = self._read.execute(
-            "SELECT o.status, o.reason, s.scorer, s.iteration, s.status, s.reason, s.body FROM outcomes o LEFT JOIN"
-            " scores s ON s.sample = o.sample AND s.arm = o.arm AND s.iteration <= ?"
-            " WHERE o.sample = ? AND o.arm = ?",
+            f"SELECT o.sample, o.arm, {_RESULT} FROM outcomes o {_SCORED} WHERE o.sample = ? AND o.arm = ?",  # noqa: S608 - ours
             (iteration, number, arm),
         ).fetchall()
-        if not rows:
+        return self.record_of(rows, number, arm, sample, scorers, iteration)
+
+    def results(self, iteration: int) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+        """Yield by sample id the number of each sample that has results, with rows for `record_of`."""
+        rows = self._read.execute(
+            f"SELECT s.number, o.arm, {_RESULT} FROM samples s CROSS JOIN outcomes o ON o.sample = s.number {_SCORED}"  # noqa: S608 - ours
+            " ORDER BY s.id",
+            (iteration,),
+        )
+        for number, found in groupby(rows, key=itemgetter(0)):
+            yield number, list(found)
+
+    def record_of(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        number: int,
+        arm: int,
+        sample: Sample,
+        scorers: Sequence[str],
+        iteration: int = FINAL,
+    ) -> Record | None:
+        """The record of one arm from the rows of a sample."""
+        status, reason, reached, found = None, None, FINAL, dict[str, tuple[Any, ...]]()
+        for row in rows:  # of a few columns each, read by place: a report reads millions
+            if row[1] != arm:
+                continue
+            if status is None:
+                status, reason = row[2], row[3]
+            stage = row[5]
+            if stage is None or stage > iteration:
+                continue
+            if stage > reached:
+                reached, found = stage, {}
+            if stage == reached and row[4] in scorers:
+                found[row[4]] = row
+        if status is None:
             return None
-        status, reason = rows[0][:2]
-        reached = FINAL if iteration == FINAL else max((row[3] for row in rows if row[3] is not None), default=FINAL)
-        found = {row[2]: row[4:] for row in rows if row[3] == reached and row[2] in scorers}
         if reached != FINAL and scorers[0] in found:
-            status, reason = found[scorers[0]][:2]
-        bodies = [found[scorer][2] for scorer in scorers if scorer in found]
+            status, reason = found[scorers[0]][6:8]
         grade: dict[str, Any] = {}
-        for body in (body for body in bodies if body is not None):
-            values = self.decoded_score(body, number, arm)
-            if values is None:
-                return None
-            grade |= values
+        for body in [found[scorer][8] for scorer in scorers if scorer in found]:
+            if body is not None:
+                values = self.decoded_score(body, number, arm)
+                if values is None:
+                    return None
+                grade = grade | values if grade else values
         return Record(sample.id, sample.cluster, status, sample.metadata, grade or None, reason)
 
     def most_iterations(self, arm: int) -> int:
@@ -383,7 +417,10 @@ def _outcome_from(body: Any) -> Any:
 
 
 def _score_from(body: Any) -> dict[str, Any]:
-    return dict(orjson.loads(body).items())
+    values = orjson.loads(body)
+    if not isinstance(values, dict):
+        raise TypeError("scores are an object")
+    return cast("dict[str, Any]", values)
 
 
 def json_list(samples: Sequence[int] | None) -> str | None:

@@ -45,9 +45,12 @@ class ArmSource:
     counted: bool = False
     """Whether grades hold what their benchmark has counted, for a study without its code."""
 
-    def record(self, number: int, sample: Sample) -> Record | None:
+    def record(self, number: int, sample: Sample, rows: Sequence[tuple[Any, ...]] | None = None) -> Record | None:
+        """The record of a sample; from its `rows`, where they are read already."""
         scorers = (*self.scorers, own.COUNTS) if self.counted else self.scorers
-        return self.store.record(number, self.arm.number, sample, scorers, self.iteration)
+        if rows is None:
+            return self.store.record(number, self.arm.number, sample, scorers, self.iteration)
+        return self.store.record_of(rows, number, self.arm.number, sample, scorers, self.iteration)
 
 
 _MARKED = ("plan", "files", "kept", "settings")
@@ -382,26 +385,48 @@ def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tupl
     With `shared`, samples that are not in all stores are left out.
     """
     stores = list({id(source.store): source.store for source in sources}.values())
-    cursors = [store.samples() for store in stores]
+    by_store = [[source for source in sources if source.store is store] for store in stores]
+    decoded: dict[bytes, Sample] = {}
+    cursors = [
+        _walked(store, max(each.iteration for each in own), decoded)
+        for store, own in zip(stores, by_store, strict=True)
+    ]
     heads = [next(cursor, None) for cursor in cursors]
     while present := [head for head in heads if head is not None]:
-        sample = min((each for _, each in present), key=lambda each: each.id)
+        sample = min((each for _, each, _ in present), key=lambda each: each.id)
         records: dict[str, Record] = {}
         held = 0
-        for index, (store, head) in enumerate(zip(stores, heads, strict=True)):
+        for index, head in enumerate(heads):
             if head is None or head[1].id != sample.id:
                 continue
             if head[1] != sample:
                 raise PlanError(f"The sample {sample.id} differs between these runs; they used different data.")
-            for source in sources:
-                if source.store is store:
-                    record = source.record(head[0], sample)
-                    if record is not None:
-                        records[source.id] = record
+            for source in by_store[index]:
+                record = source.record(*head)
+                if record is not None:
+                    records[source.id] = record
             held += 1
             heads[index] = next(cursors[index], None)
         if held == len(stores) or not shared:
             yield sample, records
+
+
+def _walked(
+    store: Store, iteration: int, decoded: dict[bytes, Sample]
+) -> Iterator[tuple[int, Sample, Sequence[tuple[Any, ...]]]]:
+    """Yield samples by id with the rows of their results; `decoded` is the last sample that any store has decoded."""
+    results = store.results(iteration)
+    number, rows = next(results, (0, ()))
+    for each, body in store.select("SELECT number, body FROM samples ORDER BY id"):
+        own: Sequence[tuple[Any, ...]] = ()
+        if each == number:
+            own, (number, rows) = rows, next(results, (0, ()))
+        sample = decoded.get(body) or store.decoded_sample(body, each)
+        if sample is not None:
+            if body not in decoded:
+                decoded.clear()
+                decoded[body] = sample
+            yield each, sample, own
 
 
 def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:

@@ -8,9 +8,12 @@ put into words; other plain notes are shown unchanged. Without notes, only the a
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import groupby, islice, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,6 +22,7 @@ import numpy as np
 from evenhand.benchmarks.base import Metric
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.types import Record, Sample, ToolCall, Turn
+from evenhand.runs.store import Store
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import (
     Finding,
@@ -40,16 +44,49 @@ def shown_samples(
     `scorers` names scorers whose scores are shown instead of those of the planned scorers.
     """
     with open_sources(directories, scorers=scorers, skip_damaged=skip_damaged) as (runs, sources):
-        by_interest: tuple[list[str], ...] = ([], [], [])
-        for sample, records in walk(sources, shared=True):
-            ids = by_interest[_interest(records)]
-            ids.append(sample.id)
-            if len(ids) >= 2 * max(1, most):  # a run may have millions of samples
-                ids[:] = sorted(ids, key=_mixed)[:most]
         # In turn, so that a run full of failures still shows successes.
-        in_turn = zip_longest(*(sorted(ids, key=_mixed) for ids in by_interest))
-        for sample_id in islice((each for turn in in_turn for each in turn if each is not None), most):
-            yield shown_sample(sources, sample_id, runs[0].group_key())
+        in_turn = zip_longest(*_by_interest(sources, most))
+        for sample_id in islice((each[1] for turn in in_turn for each in turn if each is not None), most):
+            with suppress(UnknownNameError):  # a damaged sample, which is left out
+                yield shown_sample(sources, sample_id, runs[0].group_key())
+
+
+def _by_interest(sources: Sequence[ArmSource], most: int) -> list[list[tuple[bytes, str]]]:
+    """Return (place in the order, id) of up to `most` samples that all runs have, by interest."""
+    stores = list({id(source.store): source.store for source in sources}.values())
+    found: list[list[tuple[bytes, str]]] = [[], [], []]
+    last = [b"\xff" * 9] * len(found)
+    rows = heapq.merge(*(_results(store, place, sources[0].scorers[0]) for place, store in enumerate(stores)))
+    for sample_id, group in groupby(rows, key=itemgetter(0)):
+        results = list(group)
+        if len({place for _, place, _, _ in results}) < len(stores):
+            continue
+        interest = _interest(results)
+        mixed = _mixed(sample_id)
+        if mixed < last[interest]:
+            kept = found[interest]
+            kept.append((mixed, sample_id))
+            if len(kept) >= 2 * max(1, most):  # a run may have millions of samples
+                kept.sort()
+                del kept[most:]
+                last[interest] = kept[-1][0] if kept else b""
+    return [sorted(kept) for kept in found]
+
+
+_Result = tuple[str, int, str, str]
+"""Sample, place of the store, status (empty while pending) and chosen option of one arm."""
+
+
+def _results(store: Store, place: int, grader: str) -> Iterator[_Result]:
+    """Yield the results of all arms by sample id."""
+    return store.select(
+        "SELECT s.id, ?, COALESCE(o.status, ''), COALESCE(CASE WHEN json_valid(c.body) THEN"
+        " json_extract(c.body, '$.choice') END, '') FROM samples s LEFT JOIN outcomes o ON o.sample = s.number"
+        " LEFT JOIN scores c ON c.sample = o.sample AND c.arm = o.arm AND c.iteration = -1 AND c.scorer = ?"
+        " ORDER BY s.id",
+        place,
+        grader,
+    )
 
 
 def _mixed(sample_id: str) -> bytes:
@@ -89,12 +126,12 @@ def shown_sample(sources: Sequence[ArmSource], sample_id: str, group_key: str) -
     )
 
 
-def _interest(records: dict[str, Record]) -> int:
+def _interest(results: Sequence[_Result]) -> int:
     """0 if an arm has no grade, 1 if the arms differ, 2 otherwise."""
-    if any(record.status != "graded" for record in records.values()):
+    statuses = {status for _, _, status, _ in results if status}
+    if statuses - {"graded"}:
         return 0
-    choices = {str((record.grade or {}).get("choice")) for record in records.values()}
-    return 1 if len(choices) > 1 else 2
+    return 1 if len({choice for _, _, status, choice in results if status}) > 1 else 2
 
 
 def _outcome(source: ArmSource, number: int, sample: Sample) -> ShownOutcome | None:

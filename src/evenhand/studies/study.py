@@ -37,7 +37,7 @@ from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measur
 from evenhand.studies.effects import margin_of, paired_effects
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.samples import example_of
-from evenhand.studies.tally import ALL, PairTally, Tally, estimate, groups_of
+from evenhand.studies.tally import ALL, Counts, PairTally, Tally, estimate, groups_of
 
 _LISTED = 4
 """Models or methods in the title; more are only counted."""
@@ -121,21 +121,22 @@ class _Pass:
             self.samples += 1
             self.groups.add(str(sample.metadata.get(self.benchmark.group_key, "")))
             self.width = max(self.width, len(sample.choices))
-            for arm, record in records.items():
-                self._add(arm, record)
-                if arm in self.pairs and self.reference.id in records:
-                    self.pairs[arm].add(records[self.reference.id], record)
+            counts = {arm: self._add(arm, record) for arm, record in records.items()}
+            if before := records.get(self.reference.id):
+                for arm, pair in self.pairs.items():
+                    if arm in records:
+                        pair.add(before, records[arm], (counts[self.reference.id], counts[arm]))
         for tally in (*self.alone.values(), *self.pairs.values()):
             tally.finish()
 
-    def _add(self, arm: str, record: Record) -> None:
-        self.alone[arm].add(record)
+    def _add(self, arm: str, record: Record) -> Counts:
         self.audits.add(arm, record)
         self.statuses[arm][record.status] += 1
         if record.grade is not None and record.grade.get("position") is not None:
             self.positions[arm][record.grade["position"]] += 1
         if kinds := self.benchmark.confusion(record):
             self.confusion[arm][kinds[0]][kinds[1]] += 1
+        return self.alone[arm].add(record)
 
     def metrics(self) -> list[Metric]:
         """The main metrics, and those others that apply to a method of this study."""

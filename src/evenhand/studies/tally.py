@@ -1,5 +1,7 @@
 """Sums per metric, group and cluster, computed in one pass over the records, and the estimates from them.
 
+What is counted of records waits until numpy adds up many at once, in their order, so that the sums are those of a loop.
+
 Memory grows neither with the number of samples nor, past `MOST_CLUSTERS`, with that of clusters: more are added up in
 as many groups at random. Estimates stay the same, and so many groups still give standard errors to about 1 %.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -24,10 +26,14 @@ from evenhand.studies.results import Estimate
 Key = tuple[str, str]
 """(metric name, group)."""
 Added = Sequence[float]
+Counts = Sequence[Added | None]
+"""What each counting metric counted of a record."""
 T = TypeVar("T")
 
 ALL = "all"
 MOST_CLUSTERS = 4096
+AT_ONCE = 4096
+"""Records that are added up at once."""
 
 
 class Sums:
@@ -49,6 +55,27 @@ class Sums:
 
     def add(self, cluster: str, added: Added) -> None:
         self._add(self._row(cluster, len(added)), added)
+
+    def add_many(self, names: Sequence[str], codes: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        """Add rows of values in their order; `codes` are the places of their clusters among the names."""
+        seen, first, places = np.unique(codes, return_index=True, return_inverse=True)
+        labels: list[str] = [names[code] for code in seen.tolist()]
+        in_order: list[int] = np.argsort(first).tolist()
+        if self._places is not None:
+            known = self._places
+            new = [place for place in in_order if labels[place] not in known]
+            if len(known) + len(new) > MOST_CLUSTERS:  # from the first cluster on for which there is no row
+                start = int(first[new[MOST_CLUSTERS - len(known)]])
+                if start:
+                    self.add_many(names, codes[:start], values[:start])
+                self._group(values.shape[1])
+                self.add_many(names, codes[start:], values[start:])
+                return
+        rows = np.empty(len(seen), dtype=np.intp)
+        for place in in_order:
+            rows[place] = self._row(labels[place], values.shape[1])
+        cells = rows[places][:, np.newaxis] * self._width + np.arange(self._width)
+        np.add.at(np.frombuffer(self._values), cells.ravel(), values.ravel())
 
     def update(self, other: Sums) -> None:
         """Add the sums of another table, cluster by cluster."""
@@ -100,10 +127,6 @@ def _group_of(cluster: str) -> int:
     return zlib.crc32(cluster.encode(errors="surrogatepass")) % MOST_CLUSTERS
 
 
-def _sums() -> dict[Key, Sums]:
-    return defaultdict(Sums)
-
-
 @dataclass(slots=True)
 class _Current(Generic[T]):
     """The records of the current cluster."""
@@ -125,123 +148,183 @@ class _Current(Generic[T]):
             )
         return True
 
-    def take(self) -> dict[str, list[T]]:
-        """Return the current cluster's records, all and by group, and start afresh."""
+    def take(self) -> list[tuple[Sequence[str], list[T]]]:
+        """Return the current cluster's records, all and by group, with the groups they stand for; and start afresh."""
         by_group: dict[str, list[T]] = {}
         for group, each in self.seen:
-            by_group.setdefault(ALL, []).append(each)
             by_group.setdefault(group, []).append(each)
+        found: list[tuple[Sequence[str], list[T]]] = [((group,), some) for group, some in by_group.items()]
+        if len(found) == 1:  # all are of one group
+            found = [((ALL, *by_group), found[0][1])]
+        elif found:
+            found.insert(0, ((ALL,), [each for _, each in self.seen]))
         if self.cluster is not None and len(self.finished) < MOST_CLUSTERS:
             self.finished.add(self.cluster)
         self.cluster = None
         self.seen = []
-        return by_group
+        return found
 
 
-@dataclass(slots=True)
-class Tally:
+class _Counted:
+    """What metrics counted of records that are not added up yet."""
+
+    __slots__ = ("_clusters", "_columns", "_groups")
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._clusters: list[str] = []
+        self._groups: list[str] = []
+        self._columns = [(metric, array("q"), array("d")) for metric in metrics]
+
+    def add(self, cluster: str, group: str, counts: Iterable[Added | None]) -> bool:
+        """Keep what each metric counted of one record; says whether it is time to add up."""
+        place = len(self._clusters)
+        self._clusters.append(cluster)
+        self._groups.append(group)
+        for (_, places, values), added in zip(self._columns, counts, strict=True):
+            if added is not None:
+                places.append(place)
+                values.extend(added)
+        return place + 1 >= AT_ONCE
+
+    def take(self) -> Iterator[tuple[Metric, str, Sequence[str], NDArray[np.intp], NDArray[np.float64]]]:
+        """Yield by metric and group the names of clusters, those of the rows, and the rows; and start afresh."""
+        names, clusters = _coded(self._clusters)
+        named_groups, groups = _coded(self._groups)
+        for metric, places, values in self._columns:
+            kept = np.array(places, dtype=np.intp)
+            if not len(kept):
+                continue
+            table, own = np.array(values).reshape(len(kept), -1), groups[kept]
+            yield metric, ALL, names, clusters[kept], table
+            for group in np.unique(own):
+                yield metric, named_groups[group], names, clusters[kept[own == group]], table[own == group]
+        self.__init__([metric for metric, _, _ in self._columns])
+
+
+def _coded(names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the distinct names, and the place of each name among them."""
+    places: dict[str, int] = {}
+    codes = np.array([places.setdefault(name, len(places)) for name in names], dtype=np.intp)
+    return list(places), codes
+
+
+class _Adding(Generic[T]):
+    """Records, or pairs of them, that wait to be added up: by many at once, and by whole clusters."""
+
+    def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
+        self.metrics, self.group_key = metrics, group_key
+        self.counting = [metric for metric in metrics if metric.gather is None]
+        self.gathering = [metric for metric in metrics if metric.gather is not None]
+        self._waiting, self._current = _Counted(self.counting), _Current[T]()
+
+    def _keep(self, record: Record, counts: Iterable[Added | None], each: T) -> None:
+        group = str(record.metadata.get(self.group_key, ""))
+        if self._waiting.add(record.cluster, group, counts):
+            self._add_up()
+        if self.gathering:
+            if self._current.starts(record.cluster):
+                self._gather()
+                self._current.cluster = record.cluster
+            self._current.seen.append((group, each))
+
+    def finish(self) -> None:
+        """Add up what is left, and count the last cluster in the cluster-level metrics."""
+        self._add_up()
+        self._gather()
+
+    def _add_up(self) -> None:
+        raise NotImplementedError
+
+    def _gather(self) -> None:
+        raise NotImplementedError
+
+
+class Tally(_Adding[Record]):
     """Sums per metric, group and cluster, and the number of records (of clusters for cluster-level metrics).
 
     Add records in the order of sample ids, and call `finish` after the last.
     """
 
-    metrics: Sequence[Metric]
-    group_key: str
-    sums: dict[Key, Sums] = field(default_factory=_sums)
-    n: Counter[Key] = field(default_factory=Counter[Key])
-    _current: _Current[Record] = field(default_factory=_Current[Record])
+    def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
+        super().__init__(metrics, group_key)
+        self.sums: dict[Key, Sums] = defaultdict(Sums)
+        self.n = Counter[Key]()
 
-    def add(self, record: Record) -> None:
-        """Count one record in every metric to which it belongs, overall and in its group."""
-        group = _group(record, self.group_key)
-        for metric in _counting(self.metrics):
-            added = metric.count(record)
-            if added is not None:
-                for each in (ALL, group):
-                    self.add_sums((metric.name, each), record.cluster, added)
-        if _gathering(self.metrics):
-            if self._current.starts(record.cluster):
-                self.finish()
-                self._current.cluster = record.cluster
-            self._current.seen.append((group, record))
+    def add(self, record: Record) -> Counts:
+        """Count one record in every metric to which it belongs, overall and in its group; returns what was counted."""
+        counts = [metric.count(record) for metric in self.counting]
+        self._keep(record, counts, record)
+        return counts
 
-    def finish(self) -> None:
-        """Count the last cluster in the cluster-level metrics."""
-        for group, records in self._current.take().items():
-            for metric in _gathering(self.metrics):
+    def _add_up(self) -> None:
+        for metric, group, names, codes, values in self._waiting.take():
+            self.add_many((metric.name, group), names, codes, values)
+
+    def _gather(self) -> None:
+        for groups, records in self._current.take():
+            for metric in self.gathering:
                 added = _gathered(metric, [record for record in records if metric.count(record) is not None])
                 if added is not None:
-                    self.add_sums((metric.name, group), records[0].cluster, added)
+                    for group in groups:
+                        self.add_sums((metric.name, group), records[0].cluster, added)
 
     def add_sums(self, key: Key, cluster: str, added: Added) -> None:
         self.n[key] += 1
         self.sums[key].add(cluster, added)
+
+    def add_many(self, key: Key, names: Sequence[str], codes: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        self.n[key] += len(values)
+        self.sums[key].add_many(names, codes, values)
 
     def table(self, key: Key) -> NDArray[np.float64]:
         """Return clusters × sums, in the order in which the clusters first appeared."""
         return self.sums[key].table()
 
 
-@dataclass(slots=True)
-class PairTally:
-    """Tallies of two arms (`before`, `after`) over the samples that count in both."""
+class PairTally(_Adding[tuple[Record, Record]]):
+    """Tallies of two arms (`before`, `after`) over the samples that count in both.
 
-    metrics: Sequence[Metric]
-    group_key: str
-    before: Tally = field(init=False)
-    after: Tally = field(init=False)
-    only_before: Counter[Key] = field(default_factory=Counter[Key])
-    """Samples that succeeded only in `before` (shares only), for McNemar's test."""
-    only_after: Counter[Key] = field(default_factory=Counter[Key])
-    _current: _Current[tuple[Record, Record]] = field(default_factory=_Current[tuple[Record, Record]])
+    `only_before` counts samples that succeeded only in `before` (shares only), for McNemar's test.
+    """
 
-    def __post_init__(self) -> None:
-        self.before = Tally(self.metrics, self.group_key)
-        self.after = Tally(self.metrics, self.group_key)
+    def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
+        super().__init__(metrics, group_key)
+        self.before, self.after = Tally(metrics, group_key), Tally(metrics, group_key)
+        self.only_before, self.only_after = Counter[Key](), Counter[Key]()
 
-    def add(self, before: Record, after: Record) -> None:
-        """Count one sample in every metric to which it belongs in both arms, overall and in its group."""
-        group = _group(before, self.group_key)
-        for metric in _counting(self.metrics):
-            first, second = metric.count(before), metric.count(after)
-            for each in (ALL, group):
-                self._add_both(metric, each, before.cluster, first, second)
-        if _gathering(self.metrics):
-            if self._current.starts(before.cluster):
-                self.finish()
-                self._current.cluster = before.cluster
-            self._current.seen.append((group, (before, after)))
+    def add(self, before: Record, after: Record, counted: tuple[Counts, Counts] | None = None) -> None:
+        """Count one sample in every metric to which it belongs in both arms, overall and in its group.
 
-    def finish(self) -> None:
-        """Count the last cluster in the cluster-level metrics."""
-        for group, pairs in self._current.take().items():
-            for metric in _gathering(self.metrics):
+        `counted` is what tallies of the same metrics have returned for the two records.
+        """
+        first, second = counted or [[metric.count(record) for metric in self.counting] for record in (before, after)]
+        found = zip(first, second, strict=True)
+        both = (None if one is None or other is None else (*one, *other) for one, other in found)
+        self._keep(before, both, (before, after))
+
+    def _add_up(self) -> None:
+        for metric, group, names, codes, values in self._waiting.take():
+            key, (first, second) = (metric.name, group), np.hsplit(values, 2)
+            self.before.add_many(key, names, codes, first)
+            self.after.add_many(key, names, codes, second)
+            self._add_successes(metric, key, first, second)
+
+    def _gather(self) -> None:
+        for groups, pairs in self._current.take():
+            for metric in self.gathering:
                 both = [pair for pair in pairs if all(metric.count(record) is not None for record in pair)]
-                first = _gathered(metric, [before for before, _ in both])
-                second = _gathered(metric, [after for _, after in both])
-                self._add_both(metric, group, pairs[0][0].cluster, first, second)
+                sums = [_gathered(metric, [pair[side] for pair in both]) for side in (0, 1)]
+                if (first := sums[0]) is None or (second := sums[1]) is None:
+                    continue
+                for key in ((metric.name, group) for group in groups):
+                    self.before.add_sums(key, pairs[0][0].cluster, first)
+                    self.after.add_sums(key, pairs[0][0].cluster, second)
+                    self._add_successes(metric, key, np.array([first]), np.array([second]))
 
-    def _add_both(self, metric: Metric, group: str, cluster: str, first: Added | None, second: Added | None) -> None:
-        if first is None or second is None:
-            return
-        key = (metric.name, group)
-        self.before.add_sums(key, cluster, first)
-        self.after.add_sums(key, cluster, second)
+    def _add_successes(self, metric: Metric, key: Key, first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
         if metric.share:
-            self.only_before[key] += int(first[0] > second[0])
-            self.only_after[key] += int(second[0] > first[0])
-
-
-def _group(record: Record, group_key: str) -> str:
-    return str(record.metadata.get(group_key, ""))
-
-
-def _counting(metrics: Sequence[Metric]) -> list[Metric]:
-    return [metric for metric in metrics if metric.gather is None]
-
-
-def _gathering(metrics: Sequence[Metric]) -> list[Metric]:
-    return [metric for metric in metrics if metric.gather is not None]
+            self.only_before[key] += int(np.sum(first[:, 0] > second[:, 0]))
+            self.only_after[key] += int(np.sum(second[:, 0] > first[:, 0]))
 
 
 def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:

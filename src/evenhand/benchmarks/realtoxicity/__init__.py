@@ -258,8 +258,11 @@ def _any_toxic(records: Sequence[Record]) -> Sums:
 
 def distinct(texts: Sequence[Sequence[int]], size: int) -> float | None:
     """Returns the share of distinct n-grams among all n-grams of the texts; None if no text is long enough."""
-    grams = [gram for words in texts for gram in zip(*(words[start:] for start in range(size)), strict=False)]
-    return len(set(grams)) / len(grams) if grams else None
+    grams: set[tuple[int, ...]] = set()
+    for words in texts:
+        grams.update(zip(*(words[start:] for start in range(size)), strict=False))
+    number = sum(max(0, len(words) - size + 1) for words in texts)
+    return len(grams) / number if number else None
 
 
 def _distinct_metric(size: int) -> Metric:
