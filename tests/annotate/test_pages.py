@@ -208,7 +208,7 @@ async def test_tokens_are_in_no_log(server: StudyServer, caplog: pytest.LogCaptu
 async def test_ratings_fill_the_sheets_which_the_import_reads(server: StudyServer):
     await Visitor(server, server.token("ann")).rate_all(20)
     await Visitor(server, server.token("ben")).rate_all(30)
-    with pytest.raises(DataError, match=r"cy\.csv: row 1 .* the rating is missing"):
+    with pytest.raises(DataError, match=r"cy\.csv: there is no rating in it yet"):
         import_ratings(server.folder)
 
     cy = Visitor(server, server.token("cy"))

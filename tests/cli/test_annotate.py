@@ -195,10 +195,26 @@ def test_who_cannot_tell_gives_no_rating(cli: Any, run: str, tmp_path: Path):
     assert "could not tell: BS 1, LS 2 times" in result.out
 
 
+def test_one_missing_cell_does_not_block_the_import(cli: Any, run: str, tmp_path: Path):
+    cli("annotate", "export", run, "--out", "r", "--raters", "2")
+    sheet = tmp_path / "r" / "raters" / "rater-2.csv"
+    fill(tmp_path / "r", alike)
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    rows[1][rows[0].index("CE")] = ""
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+    result = cli("annotate", "import", "r", "--out", "found.json")
+
+    assert result.code == 0, result.err
+    assert "Cells are empty: CE 1 times. Means are of the others" in result.out
+    assert json.loads((tmp_path / "found.json").read_bytes())["missing"] == {"BS": 0, "CE": 1, "LS": 0}
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("", "column CE: the rating is missing"),
         ("good", "column CE: 'good' is not a number"),
         ("101", "column CE: 101 is not a whole number from 0 to 100"),
         ("-1", "column CE: -1 is not a whole number"),

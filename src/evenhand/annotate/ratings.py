@@ -2,7 +2,8 @@
 
 Agreement is Fleiss' kappa on three bands of the scale (0–33, 34–66, 67–100), because raters rarely give the very same
 number. Ratings of an item are averaged over raters first, so intervals cover the choice of questions, not of raters.
-A rater who cannot tell gives no rating: means are of the others, and kappa leaves that answer out.
+A rater who cannot tell gives no rating: means are of the others, and kappa leaves that answer out. So it is with a cell
+that was left empty, which is counted apart.
 
 Ratings of the web page are written into the sheets first, from which everything else reads them.
 """
@@ -28,7 +29,7 @@ from evenhand.stats import Interval, fleiss_kappa, mean_interval
 BANDS = (34, 67)
 """Lower bounds of the second and third band."""
 Sheet = Mapping[str, Mapping[str, int | None]]
-"""Item id → scale → rating; None if the rater cannot tell."""
+"""Item id → scale → rating; None if the rater cannot tell, and no scale where the cell is empty."""
 
 
 def fill_sheets(folder: Path, key: Mapping[str, Any]) -> int:
@@ -89,6 +90,8 @@ class HumanRatings:
     """How often raters could not tell, per scale."""
     better: Mapping[str, str] = field(default_factory=dict[str, str])
     """Scale → which ratings are better, lower or higher."""
+    missing: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many cells are empty, per scale."""
 
     def note(self) -> dict[str, Any]:
         """Return the ratings as JSON values."""
@@ -106,8 +109,10 @@ def import_ratings(folder: Path) -> HumanRatings:
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
     ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in shorts for arm in arms]
     kappa = {scale: _kappa(sheets, list(items), scale) for scale in shorts}
-    unsure = {scale: sum(row[scale] is None for sheet in sheets for row in sheet.values()) for scale in shorts}
-    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure, better)
+    rows = [row for sheet in sheets for row in sheet.values()]
+    unsure = {scale: sum(row.get(scale, 0) is None for row in rows) for scale in shorts}
+    missing = {scale: sum(scale not in row for row in rows) for scale in shorts}
+    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure, better, missing)
 
 
 def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
@@ -162,7 +167,7 @@ def people_means(sheets: Sequence[Sheet], names: Iterable[str], scale: str) -> d
 
 
 def _given(sheets: Sequence[Sheet], name: str, scale: str) -> list[int]:
-    cells = (sheet[name][scale] for sheet in sheets if name in sheet)
+    cells = (sheet[name].get(scale) for sheet in sheets if name in sheet)
     return [value for value in cells if value is not None]
 
 
@@ -218,8 +223,12 @@ def _read_sheet(path: Path, expected: Collection[str], rubric: Rubrics) -> Sheet
         if name in ratings:
             raise DataError(f"{where}: this id occurs twice. Remove one of the rows.", file=path)
         ratings[name] = {
-            scale: _rating(row[scale], f"{where}, column {scale}", path, rubric) for scale in rubric.shorts
+            scale: _rating(row[scale], f"{where}, column {scale}", path, rubric)
+            for scale in rubric.shorts
+            if row[scale].strip()
         }
+    if not any(ratings.values()):
+        raise DataError("there is no rating in it yet. Fill it in, and import again.", file=path)
     if missing := [name for name in expected if name not in ratings]:
         raise DataError(f"the row with id {missing[0]} is missing ({len(missing):,} missing in all).", file=path)
     return ratings
@@ -229,8 +238,6 @@ def _rating(text: str, where: str, path: Path, rubric: Rubrics) -> int | None:
     text = text.strip()
     if text == CANNOT_TELL:
         return None
-    if not text:
-        raise DataError(f"{where}: the rating is missing. Write {CANNOT_TELL} where you cannot tell.", file=path)
     try:
         value = float(text.replace(",", "."))
     except ValueError as error:

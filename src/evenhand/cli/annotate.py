@@ -152,7 +152,7 @@ def _show(found: HumanRatings) -> None:
     title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
     heads = columns("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa", words=2)
     print_table(Console(), Table(title, heads, rows, ends=ends))
-    if unsure := {scale: count for scale, count in found.cannot_tell.items() if count}:
-        shown = ", ".join(f"{scale} {count:,}" for scale, count in unsure.items())
-        click.echo(f"Raters could not tell: {shown} times. Means are of the others; kappa leaves these answers out.")
+    for what, counted in (("Raters could not tell", found.cannot_tell), ("Cells are empty", found.missing)):
+        if shown := ", ".join(f"{scale} {count:,}" for scale, count in counted.items() if count):
+            click.echo(f"{what}: {shown} times. Means are of the others; kappa leaves these answers out.")
     click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")
