@@ -19,8 +19,8 @@ _HEAD = """\
 
 This page is written from the declarations of the options (`python tools/options_page.py`). `evenhand audit --help`
 shows those that most people need, `--help-all` every one. A parameter in Python has the option's name, with `_` for
-`-`, unless another name follows in brackets. Where there is a °, `NAME = VALUE` in evenhand.toml sets the default for
-all commands.
+`-`, unless another name follows in brackets; then come the type (none: a switch) and the default. Where there is a °,
+`NAME = VALUE` in evenhand.toml sets the default for all commands.
 """
 
 
@@ -37,7 +37,7 @@ def page() -> str:
         owners = [owner for owner in groups if owner.heading() == section]
         rows = [row for owner in owners for row in _rows(owner, _own_fields(owner))]
         if rows:
-            parts.append(f"### {section}\n\n{_table(rows)}\n")
+            parts.append(f"### {section}\n\n{_lines(rows)}\n")
     places: dict[str, list[str]] = {}
     for words, each in commands.items():
         own = [name for name in each.request.offered() if not _is_shared(each.request.owner(name))]
@@ -45,10 +45,8 @@ def page() -> str:
             places.setdefault(row, []).append(words)
     alike = {row: " · ".join(f"`{each}`" for each in where) for row, where in places.items() if len(where) > 1}
     parts.append("### Options with one meaning in several commands\n")
-    head, line = _table([]).splitlines()
-    parts.append(
-        "\n".join([f"{head} commands |", f"{line}---|", *(f"{row} {at} |" for row, at in alike.items())]) + "\n"
-    )
+    for at in dict.fromkeys(alike.values()):
+        parts.append(f"{at}:\n\n{_lines([row for row, where in alike.items() if where == at])}\n")
     parts.append("## Options of single commands\n")
     for words, each in commands.items():
         kind = each.request
@@ -60,10 +58,14 @@ def page() -> str:
             continue
         parts.append(f"### evenhand {words}\n")
         if rows:
-            parts.append(f"{_table(rows)}\n")
+            parts.append(f"{_lines(rows)}\n")
         if more:
             parts.append(f"{'Also' if rows else 'It has'} options of: {', '.join(more)}.\n")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _lines(rows: list[str]) -> str:
+    return "\n".join(rows)
 
 
 def _commands(command: click.Command, words: str = "") -> Iterator[tuple[str, Declaration[Request]]]:
@@ -99,14 +101,25 @@ def _row(kind: type[Request], name: str, each: Option) -> str:
     default = (
         "needed" if each.required else "" if each.default in (None, (), [], {}, "", False) else f"`{each.default}`"
     )
-    words = each.help.replace("|", "\\|")
+    kind_and_default = ", ".join(filter(None, (_KINDS.get(each.kind, each.kind), default)))
     named = "" if face.is_argument or face.flag == f"--{name.replace('_', '-')}" else f" (`{name}`)"
-    return f"| {shown}{in_file}{named} | {each.kind} | {default} | {words} |"
+    about = f" ({kind_and_default})" if kind_and_default else ""
+    return f"- {shown}{in_file}{named}{about}: {each.help}"
 
 
-def _table(rows: list[str]) -> str:
-    head = "| option | type | default | what it does |\n|---|---|---|---|"
-    return "\n".join([head, *rows])
+_KINDS = {
+    "true or false": "",
+    "a text": "text",
+    "a path": "path",
+    "a text, or a list of them": "texts",
+    "a path, or a list of them": "paths",
+    "a list of names": "names",
+    "a whole number": "integer",
+    "a whole number above 0": "integer > 0",
+    "a number above 0": "> 0",
+    "a number": "number",
+}
+"""Types in fewer words; a switch needs none."""
 
 
 if __name__ == "__main__":
