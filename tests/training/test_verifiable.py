@@ -100,6 +100,7 @@ async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = (*given, "--rl-steps", "2")
     assert shell(*given) == 0, shell.err
     assert "Use it as hf/fair/rl" in shell.out
+    assert re.search(r"Loss: \d+\.\d\d at first, \d+\.\d\d after 10 steps\.", shell.out)
 
     record = json.loads(Path("fair/training.json").read_text())  # noqa: ASYNC240 - a tiny file
     assert record["finished"]
@@ -112,6 +113,19 @@ async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     assert shell(*given) == 2
     assert "go on with --resume" in shell.err
     assert shell(*given, "--resume") == 0
+
+
+def test_a_dry_run_says_how_long_it_takes_here_and_writes_nothing(
+    shell: Shell, spelling: str, rows: Callable[..., Path]
+):
+    given = ("train", "verifiable", "--model", spelling, "--out", "fair", "--data", rows(), *SHORT)
+
+    assert shell(*given, "--dry-run") == 0, shell.err
+
+    assert "What it takes on this machine (cpu)" in shell.out
+    assert re.search(r"steps of fine-tuning +│? *\d", shell.out)
+    assert re.search(r"At most [\d.]+ (s|min)", shell.out)
+    assert not Path("fair").exists()
 
 
 def test_a_finished_stage_is_kept(shell: Shell, spelling: str, rows: Callable[..., Path]):

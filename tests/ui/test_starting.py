@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,19 @@ type = "call"
 "call/os.system" = "1/2"
 "openai/odd?base_url=http://evil.example" = "1/2"
 """
-ASKED = {"model": "demo/A", "benchmark": "bbq_builtin", "method": "default", "limit": "8", "budget": "50 calls"}
+RUBRIC = """
+task: Somebody gave an opinion.
+scale: 5
+criteria:
+  - {name: politeness, short: PO, better: higher, text: How polite it is., low: rude, high: warm}
+"""
+ASKED: dict[str, Any] = {
+    "model": "demo/A",
+    "benchmark": "bbq_builtin",
+    "method": "default",
+    "limit": "8",
+    "budget": "50 calls",
+}
 
 
 @pytest.fixture
@@ -78,6 +92,70 @@ async def test_the_dry_run_is_shown_before_anything_is_started(project: Path):
         assert "What it would take" in text
         assert re.search(r"<td class=\"num\">8</td>\s*<td class=\"num\">8</td>", text)
         assert names(project) == ["first", "notes", "suite"]
+
+
+async def test_prompts_are_uploaded_seen_filled_and_asked(project: Path):
+    own = {**ASKED, "benchmark": "bbq_builtin", "file": io.BytesIO(b"Describe {person}, a nurse, in one sentence.\n")}
+    own["file"].name = "prompts.txt"
+    groups = "seniority: beginner, veteran"
+    async with opened(project) as pages:
+        text, _ = await pages.post("/start", 200, **own, groups=groups)
+        assert "Describe a beginner, a nurse" in text
+        assert "Describe a veteran, a nurse" in text
+        kept = re.search(r'name="prompts" value="([0-9a-f]{16}\.txt)"', text)
+        assert kept
+        run_id = await started(pages, prompts=kept[1], groups=groups)
+        await ended(pages, run_id)
+    found = read_summary(project / run_id)
+    assert (found.state, found.benchmark, found.done) == ("complete", "prompts", 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prompts": "../../evenhand.toml"}, "not here any more"),
+        ({"prompts": "0123456789abcdef.txt"}, "not here any more"),
+        ({"groups": "seniority: beginner"}, "two or more on a line"),
+        ({"groups": "seniority: beginner, veteran"}, "upload a file"),
+    ],
+)
+async def test_a_page_names_no_file_that_it_did_not_upload(project: Path, changes: dict[str, str], said: str):
+    async with opened(project) as pages:
+        assert said in unescape((await pages.post("/start", 400, **ASKED | changes))[0])
+
+
+async def test_a_run_is_gated_and_packed_from_its_page(project: Path):
+    async with opened(project) as pages:
+        await pages.all_measured()
+        assert "Hold it to limits" in await pages.get("/run", id="first")
+        passed, _ = await pages.post("/gate", 200, id="first", fail_if="coverage < 1")
+        assert "The gate passes" in passed
+        failed, _ = await pages.post("/gate", 200, id="first", fail_if="coverage < 1, coverage > 1")
+        assert "The gate fails" in failed
+        assert "no such run" in (await pages.post("/gate", 404, id="../x", fail_if="coverage < 1"))[0]
+        assert "no metric" in unescape((await pages.post("/gate", 400, id="first", fail_if="nonsense < 1"))[0])
+
+        packed, _ = await pages.post("/evidence", 200, id="first")
+        address = re.search(r'href="(/evidence\.zip\?pack=[^"]+)"', packed)
+        assert address
+        async with pages.client.get(address[1]) as response:
+            names = zipfile.ZipFile(io.BytesIO(await response.read())).namelist()
+        assert any(name.endswith("evidence.json") for name in names), names
+        await pages.get("/evidence.zip", 404, pack="../first")
+
+
+async def test_people_rate_a_run_by_scales_of_a_rubric_file(project: Path):
+    rubric = io.BytesIO(RUBRIC.encode())
+    rubric.name = "polite.yaml"
+    async with opened(project) as pages:
+        run_id = await started(pages, benchmark="opinions", limit="2")
+        await ended(pages, run_id)
+        pages.workbench.index._searched = -10.0
+        await pages.get("/run", id=run_id)
+        text, _ = await pages.post("/annotate", 200, id=run_id, raters="ann,ben", rubric=rubric)
+        links = re.findall(r'href="(http://127\.0\.0\.1:\d+/[^"]*)"', text)
+        assert len(links) == 3
+        assert "PO" in next((project / "ratings").glob("*/raters/ann.csv")).read_text("utf-8-sig").splitlines()[0]
 
 
 async def test_a_run_is_started_watched_and_shown(project: Path):

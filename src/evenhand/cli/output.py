@@ -27,6 +27,8 @@ class Output:
     quiet: bool = False
     folders: list[Path] = field(default_factory=list[Path])
     forecast: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    examples: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    left_out: list[str] = field(default_factory=list[str])
     report: Path | None = None
     gate: dict[str, Any] | None = None
 
@@ -88,6 +90,8 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
         "runs": runs,
         **({"gate": output.gate} if output.gate is not None else {}),
         **({"forecast": output.forecast} if output.forecast else {}),
+        **({"examples": output.examples} if output.examples else {}),
+        **({"left_out": output.left_out} if output.left_out else {}),
     }
 
 

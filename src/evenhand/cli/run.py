@@ -234,6 +234,8 @@ def print_examples(request: PlannedRun) -> None:
     if request.settings.resume:
         return
     examples, left_out = load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).examples()
+    current_output().examples += [asdict(each) for each in examples]
+    current_output().left_out += left_out
     if examples:
         from rich.console import Console
 

@@ -17,7 +17,7 @@ from evenhand.cli.report import print_study, study_and_report
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.files import write_json
-from evenhand.core.format import count, file_size, plural
+from evenhand.core.format import count, duration, file_size, plural
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Count
 from evenhand.models.load import load_model
@@ -305,7 +305,10 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         metavar="STAGE.OPTION=VALUE",
         read=_read_settings,
     )
-    smoke: bool = option(False, "A few rows and steps, to see whether everything runs.", common=True)
+    smoke: bool = option(False, "A few rows and steps, to see that everything runs and the loss falls.", common=True)
+    dry_run: bool = option(
+        False, "Measure one step and a few answers here, and print how long the training takes at most.", common=True
+    )
     resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
 
 
@@ -321,10 +324,11 @@ def verifiable(request: VerifiableCommand) -> int:
     \b
     Examples:
       evenhand train verifiable --model hf/models/base --out models/fair
+      evenhand train verifiable --model local/builtin --out models/fair --dry-run
       evenhand train verifiable --model local/builtin --out models/smoke --smoke
       evenhand audit hf/models/fair/sft
     """
-    from evenhand.training.verifiable import forgetting_of
+    from evenhand.training.verifiable import forecast, forgetting_of
 
     own: dict[str, dict[str, Any]] = {stage: dict(options) for stage, options in request.stages.items()}
     for stage, steps in (("sft", request.sft_steps), ("rl", request.rl_steps)):
@@ -333,14 +337,19 @@ def verifiable(request: VerifiableCommand) -> int:
     if request.no_rl and "rl" in own:
         raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
     workers = placed(request.on, request.workers, request.parallel, request.device)
-    started = {*ClusterFields.model_fields, "stages", "smoke", "resume", "no_rl", "sft_steps", "rl_steps"}
+    started = {*ClusterFields.model_fields, "stages", "smoke", "dry_run", "resume", "no_rl", "sft_steps", "rl_steps"}
     asked = {name: value for name, value in request.given().items() if name not in started}
     options = make_verifiable({**asked, "lora": request.lora or None}, own, smoke=request.smoke)
+    if request.dry_run:
+        _print_training_forecast(*forecast(options), rl=options.rl is not None)
+        return 0
     with shown_workflow(options.out) as listener:
         record = train_verifiable(options, resume=request.resume, listener=listener, workers=workers)
     if not is_main():
         return 0
     _print_evaluation(record["results"])
+    sft = record["stages"]["sft"]["results"]
+    click.echo(f"Loss: {sft['loss_first']:.2f} at first, {sft['loss_last']:.2f} after {plural(sft['steps'], 'step')}.")
     for name, each in record["stages"].items():
         ended = [] if each["ended"] == "done" else [f"{name} was {each['ended']}."]
         for caution in (*ended, *cautions(each)):
@@ -540,6 +549,19 @@ def _print_evaluation(results: Mapping[str, Any]) -> None:
         shown_shares = [_right(each[group]) for each in results.values()]
         rows.append([group, *shown_shares, count(first[group]["n"]), verdict])
     print_table(Console(), Table("Right answers, %", [*columns("", *results, "n"), Column("Verdict")], rows))
+
+
+def _print_training_forecast(device: str, parts: Sequence[tuple[str, int, float]], *, rl: bool) -> None:
+    """Print how long each part of a training takes at most, and all of them."""
+    whole = sum(times * seconds for _, times, seconds in parts)
+    rows: list[list[Content]] = [
+        [name, count(times), duration(seconds), duration(times * seconds)] for name, times, seconds in parts
+    ]
+    heads = columns("", "how many", "each", "in all", words=1)
+    print_table(Console(), Table(f"What it takes on this machine ({device})", heads, rows))
+    click.echo(f"At most {duration(whole)}, since answers may end before their longest length; nothing was trained.")
+    if rl:
+        click.echo("! The steps of RL come on top; they are not measured.")
 
 
 def _right(share: Mapping[str, Any]) -> Content:

@@ -126,6 +126,13 @@ class Desk:
             raise RequestError(404, said or "There is no such run in this folder. It may have been moved.")
         return row
 
+    def posted(self, form: Any) -> RunRow:
+        """The run that a form is about."""
+        row = self.index.get(str(form.get("id", "")))
+        if row is None:
+            raise RequestError(404, "There is no such run.")
+        return row
+
     async def chosen(self, request: web.Request) -> list[Chosen]:
         await self.refresh()
         keys = dict.fromkeys(key for key in request.query.getall("arm", []) if key)

@@ -1,4 +1,4 @@
-"""Runs that were started from the page: each is a process of `evenhand run` or `evenhand resume`."""
+"""What was started from a page: each is a process of `evenhand`, mostly of `evenhand run` or `evenhand resume`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Job:
     output: str = ""
     reading: asyncio.Task[None] | None = None
     cancelled: bool = False
+    printed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is more output, and at the end."""
 
     @property
     def is_running(self) -> bool:
@@ -47,21 +49,39 @@ class Jobs:
         self._folder = folder
         self._jobs: dict[str, Job] = {}
 
-    async def forecast(self, arguments: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the dry run: what every arm would take."""
-        process = await _process("run", *arguments, "--dry-run", "--json", merged=False)
+    async def forecast(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the dry run: what every arm would take, and the first prompts as they would be asked."""
+        _, out = await self.finished("run", *arguments, "--dry-run", "--json")
+        return orjson.loads(out)
+
+    async def finished(self, *command: str, fine: Sequence[int] = (0,)) -> tuple[int, str]:
+        """Return the exit code and the output of a command that calls no model."""
+        process = await _process(*command, merged=False)
         try:
             async with asyncio.timeout(DRY_SECONDS):
                 out, problems = await process.communicate()
         except TimeoutError as error:
-            raise EvenhandError(f"The dry run took longer than {DRY_SECONDS:g} s.") from error
+            raise EvenhandError(f"evenhand {command[0]} took longer than {DRY_SECONDS:g} s.") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        if process.returncode:
-            raise EvenhandError(_sentence(problems.decode("utf-8", "replace")) or "The dry run failed.")
-        return orjson.loads(out)["forecast"]
+        if process.returncode not in fine:
+            said = _sentence(problems.decode("utf-8", "replace"))
+            raise EvenhandError(said or f"evenhand {command[0]} failed.")
+        return process.returncode or 0, out.decode("utf-8", "replace")
+
+    async def serve(self, name: str, last: str, *command: str) -> str:
+        """Start a server that runs as long as this one; return what it prints until the line with `last`."""
+        if not self.is_ours(name):
+            await self._begin(name, *command)
+        job = self._jobs[name]
+        while last not in job.output and job.is_running:
+            job.printed.clear()
+            await job.printed.wait()
+        if not job.is_running:
+            raise EvenhandError(_sentence(job.output))
+        return job.output
 
     async def start(self, name: str, arguments: Sequence[str]) -> str:
         """Start a run in a new folder; return its id."""
@@ -130,7 +150,9 @@ async def _read(job: Job) -> None:
     with contextlib.suppress(ValueError):
         while part := await job.process.stdout.read(4096):
             job.output = (job.output + part.decode("utf-8", "replace"))[-_KEPT:]
+            job.printed.set()
     await job.process.wait()
+    job.printed.set()
 
 
 async def _stop(job: Job) -> None:

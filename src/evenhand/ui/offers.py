@@ -1,11 +1,13 @@
 """What a page may start: models, benchmarks and methods that are configured or installed already.
 
-A page never names a file, an address or code. Models are those of the config files (by a provider's name, a price or
-the judge), weights that were pulled, and OpenAI's where the environment has a key or an address for them.
+A page never names a file, an address or code; a file that it uploads is kept under its hash. Models are those of the
+config files (by a provider's name, a price or the judge), weights that were pulled, and OpenAI's where the environment
+has a key or an address for them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from contextlib import closing
@@ -14,6 +16,7 @@ from pathlib import Path
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.config import read_config
 from evenhand.core.errors import UsageError
+from evenhand.core.files import write_bytes
 from evenhand.core.registry import is_file
 from evenhand.core.specs import model_spec
 from evenhand.methods.base import METHODS
@@ -26,6 +29,38 @@ from evenhand.runs.trust import code_in
 _BY_PATH = frozenset({"call", "local", "hf", "ray"})
 """Kinds of providers whose names are code or files: only specs that a config file names as a whole are offered."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.:@+-]{0,99}(/[A-Za-z0-9][\w.:@+-]{0,99}){0,3}", re.ASCII)
+_UPLOADS = ".uploads"
+_UPLOADED = re.compile(r"[0-9a-f]{16}\.(csv|jsonl|txt|xlsx|parquet|yaml|yml)")
+
+
+def keep_upload(folder: Path, name: str, content: bytes) -> str:
+    """Keep an uploaded file under the folder of runs; return the name by which pages know it."""
+    kept = f"{hashlib.sha256(content).hexdigest()[:16]}{Path(name).suffix.lower()}"
+    if not _UPLOADED.fullmatch(kept):
+        raise UsageError(f"{name} cannot be read; upload a .csv, .jsonl, .txt, .xlsx, .parquet or .yaml file.")
+    (folder / _UPLOADS).mkdir(exist_ok=True)
+    write_bytes(folder / _UPLOADS / kept, content)
+    return kept
+
+
+def uploaded(folder: Path, kept: str) -> Path:
+    """The file that was uploaded and kept under this name."""
+    path = folder / _UPLOADS / kept
+    if not _UPLOADED.fullmatch(kept) or not path.is_file():
+        raise UsageError("The uploaded file is not here any more; upload it again.")
+    return path
+
+
+def own_groups(text: str) -> dict[str, list[str]]:
+    """Read groups in the user's own words: a line 'attribute: words, words' for each attribute."""
+    found: dict[str, list[str]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, _, words = line.partition(":")
+        groups = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+        if not name.strip() or len(groups) < 2:
+            raise UsageError(f"Write groups as 'seniority: beginner, veteran', two or more on a line; not {line!r}.")
+        found[name.strip()] = groups
+    return found
 
 
 def prepare() -> None:

@@ -1,14 +1,16 @@
 """`evenhand ui`: the web application over a folder of runs.
 
 Its handlers read what a page shows, and the modules in `pages` write it: the list of runs and a run's page, the sample
-browser, comparisons and leaderboards, and what starts, cancels and resumes runs.
+browser, comparisons and leaderboards, what starts, cancels and resumes runs, and what is done with them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,9 @@ class RunPages:
         head = runs.head(row, self._actions(request, row))
         said = self._desk.jobs.said(row.id)
         top: list[Node] = [head, tag("section", problem(said), id="said") if said else None]
+        if row.done and not row.running and not row.fault and self._desk.site.may(request, "admin"):
+            metric = str(self._desk.background.found.get(row.id, {}).get("headline", ""))
+            top.append(start.actions(self._desk.site.token_field(request), row, metric))
         if row.fault or not row.done:
             return self._desk.html(request, row.name, top)
         return await self._desk.streamed(request, row.name, top, "Computing the report …", self._report([row]))
@@ -350,18 +355,18 @@ class StartPages:
     async def _post_start(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")
         given = await request.post()
-        asked = start.StartForm.of(given)
-        token = self._desk.site.token_field(request)
+        token, asked = self._desk.site.token_field(request), start.StartForm()
         try:
-            arguments = await asyncio.to_thread(asked.arguments)
+            asked = start.StartForm.of(given, self._desk.index.folder)
+            arguments = await asyncio.to_thread(asked.arguments, self._desk.index.folder)
             if given.get("step") == "start":
                 run_id = await self._desk.jobs.start(asked.folder_name(), arguments)
                 raise web.HTTPSeeOther(link("/run", id=run_id))
-            forecast = await self._desk.jobs.forecast(arguments)
+            found = await self._desk.jobs.forecast(arguments)
         except EvenhandError as error:
             content = await asyncio.to_thread(start.form, token, asked, str(error))
             return self._desk.html(request, "Start", content, here="/start", status=400)
-        return self._desk.html(request, "Start", start.confirm(token, asked, forecast), here="/start")
+        return self._desk.html(request, "Start", start.confirm(token, asked, found), here="/start")
 
     async def _post_cancel(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")
@@ -372,15 +377,75 @@ class StartPages:
     async def _post_resume(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")
         form = await request.post()
-        row = self._desk.index.get(str(form.get("id", "")))
-        if row is None:
-            raise RequestError(404, "There is no such run.")
+        row = self._desk.posted(form)
         await asyncio.to_thread(offers.check_resume, self._desk.index.path(row))
         await self._desk.jobs.resume(row.id, offers.check_budget(str(form.get("budget", ""))))
         raise web.HTTPSeeOther(link("/run", id=row.id))
 
 
-_PAGES = (RunPages, SamplePages, ComparingPages, StartPages)
+class ActionPages:
+    """What is done with a run that is there, each by the command of the same name; no model is called."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/gate", self._post_gate),
+            web.post("/annotate", self._post_annotate),
+            web.post("/evidence", self._post_evidence),
+            web.get("/evidence.zip", self._get_evidence),
+        ]
+
+    async def _asked(self, request: web.Request) -> tuple[Any, RunRow, Path]:
+        self._desk.site.require(request, "admin")
+        form = await request.post()
+        row = self._desk.posted(form)
+        return form, row, self._desk.index.path(row)
+
+    async def _post_gate(self, request: web.Request) -> web.StreamResponse:
+        form, row, path = await self._asked(request)
+        limits = [f"--fail-if={each.strip()}" for each in str(form.get("fail_if", "")).split(",") if each.strip()]
+        code, out = await self._desk.jobs.finished("gate", str(path), *limits, fine=tuple(_GATE))
+        return self._desk.html(request, "Gate", start.done(row, f"The gate {_GATE[code]}", out))
+
+    async def _post_annotate(self, request: web.Request) -> web.StreamResponse:
+        form, row, path = await self._asked(request)
+        out = self._desk.index.folder / "ratings" / _stamped(row)
+        raters = str(form.get("raters", "")).strip()[:300] or "2"
+        arguments = ["annotate", "export", str(path), f"--out={out}", f"--raters={raters}"]
+        if kept := start.keep_file(form, "rubric", self._desk.index.folder):
+            arguments.append(f"--rubric={offers.uploaded(self._desk.index.folder, kept)}")
+        _, said = await self._desk.jobs.finished(*arguments)
+        served = ("annotate", "ui", str(out), "--port=0", f"--host={self._desk.site.host}")
+        said += await self._desk.jobs.serve(f"ratings {out.name}", "Keep the links private", *served)
+        return self._desk.html(request, "Ratings", start.done(row, "People can rate it now", said))
+
+    async def _post_evidence(self, request: web.Request) -> web.StreamResponse:
+        _, row, path = await self._asked(request)
+        out = self._desk.index.folder / "evidence" / _stamped(row)
+        _, said = await self._desk.jobs.finished("evidence", "pack", str(path), f"--out={out}", "--no-pdf")
+        address = link("/evidence.zip", pack=out.name)
+        load = tag("a", "Download the pack", href=address, class_="button primary", download=True)
+        return self._desk.html(request, "Evidence", start.done(row, "The evidence is packed", said, load))
+
+    async def _get_evidence(self, request: web.Request) -> web.StreamResponse:
+        packs, name = self._desk.index.folder / "evidence", request.query.get("pack", "")
+        if name not in {each.name for each in packs.glob("*") if each.is_dir()}:
+            raise RequestError(404, "There is no such pack; make it on the page of the run.")
+        file = await asyncio.to_thread(shutil.make_archive, str(packs / name), "zip", packs, name)
+        return web.FileResponse(file, headers={"Content-Disposition": f'attachment; filename="{name}.zip"'})
+
+
+_GATE = {0: "passes", 5: "fails", 6: "cannot tell"}
+"""What the exit codes of `evenhand gate` mean."""
+
+
+def _stamped(row: RunRow) -> str:
+    return f"{row.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+_PAGES = (RunPages, SamplePages, ComparingPages, StartPages, ActionPages)
 
 
 class Workbench(Desk):

@@ -34,6 +34,7 @@ from evenhand.web.listening import address, bound
 
 TOKEN = "token"  # noqa: S105 - the name of a field
 """The form field with the token that protects against requests of other sites; scripts send X-Token."""
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 1000
 MOST_BYTES = 1_000_000
@@ -162,7 +163,7 @@ class Site:
 
     async def _check_token(self, request: web.Request) -> None:
         given = request.headers.get("X-Token", "")
-        if not given and request.content_type == "application/x-www-form-urlencoded":
+        if not given and request.content_type in _FORMS:
             given = str((await request.post()).get(TOKEN, ""))
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.token(request).encode()):
             raise RequestError(403, "This form is out of date. Go back, reload the page and try again.")

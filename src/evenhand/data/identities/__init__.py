@@ -116,6 +116,12 @@ def load_names(file: str | Path | Sequence[Mapping[str, str]] | None = None) -> 
 
 
 def _groups(attribute: str, groups: Any, file: str, read: Callable[[str, str, Any, str], Group]) -> tuple[Group, ...]:
+    if isinstance(groups, list):  # plain words: each is the group's name and how it is written
+        words = [str(each) for each in cast("list[Any]", groups)]
+        groups = {
+            word: {"gender": "x", "noun": word} if read is not _group else {"adjective": word, "noun": word}
+            for word in words
+        }
     if not isinstance(groups, dict) or len(cast("Mapping[Any, Any]", groups)) < 2:
         raise DataError(f"{attribute} needs at least two groups, to be compared.", file=file)
     return tuple(read(attribute, str(name), each, file) for name, each in cast("Mapping[Any, Any]", groups).items())

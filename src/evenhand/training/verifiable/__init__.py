@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evenhand.core import files
 from evenhand.core.errors import UsageError
 from evenhand.core.progress import Announce
 from evenhand.core.version import versions
@@ -34,6 +36,7 @@ from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import join_team
 from evenhand.training.ppo import PPOTrainer
 from evenhand.training.ppo.assessor import PPOModels
+from evenhand.training.rollout import roll_out
 from evenhand.training.sft import SFTTrainer
 from evenhand.training.verifiable import general
 from evenhand.training.verifiable.evaluation import (
@@ -57,6 +60,8 @@ NAME = "verifiable"
 _RANK = 16
 _ROWS = 10000
 _GENERAL_BATCH = 128
+_MEASURED = 8
+"""Answers, and tokens of each, that a forecast measures."""
 _DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
 """Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
 
@@ -181,6 +186,41 @@ def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announ
         return record
 
     return team.on_main(finish)
+
+
+def forecast(options: VerifiableOptions) -> tuple[str, list[tuple[str, int, float]]]:
+    """The device, and each part of the training with how often it is done and the seconds that it would take at most.
+
+    One fine-tuning step and a few tokens of a few answers are measured here; nothing is written. RL is not measured.
+    """
+    sft = options.sft_options()
+    machine = models.machine(sft.device, sft.dtype, join_team(sft.device))
+    with files.scratch() as folder:
+        questions = _begin(replace(options, out=folder), resume=True)
+    model = models.load_policy(sft, machine)
+    chat = models.chat_of(sft, model)
+    models.prepare(model, sft, machine)
+    rows = [chat.encode(prompt_of(row), row.answer) for row in questions.train[: sft.batch]]
+    kept = round(len(questions.train) * options.general / (1 - options.general))
+    prompts = [prompt_of(row) for row in questions.dev[:_MEASURED]]
+    answers = partial(roll_out, model, chat, prompts, machine, max_new_tokens=_MEASURED, temperature=0)
+    token = _seconds(answers) / (len(prompts) * _MEASURED)
+    trainer = SFTTrainer(sft, model, chat, rows, machine, equal_rows=True)
+    trainer.optimizer.begin(0)
+    step = _seconds(lambda: trainer.step(0))
+    steps, asked = sft.total_steps(len(questions.train) + kept), len(_asked(options))
+    return machine.device, [
+        ("answers to held-out questions, before and after", 2 * len(questions.dev), token * options.max_new_tokens),
+        ("answers to what must not be forgotten", 2 * asked, token * options.general_tokens),
+        ("the model's own answers to general prompts", kept, token * options.general_tokens),
+        ("steps of fine-tuning", steps, step),
+    ]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def forgetting_of(options: VerifiableOptions) -> Forgetting | None:

@@ -35,3 +35,21 @@ const look = async () => {
 
 if (waiting || shown().length) setInterval(look, EVERY);
 if (pending) setInterval(again, LATER);
+
+// The start form: only the methods that serve the chosen benchmark can be chosen.
+const methods = document.querySelector("#methods[data-kinds]");
+if (methods) {
+  const kinds = Object.fromEntries(methods.dataset.kinds.split(" ").map((each) => each.split("=")));
+  const benchmark = document.querySelector("select[name=benchmark]");
+  const file = document.querySelector("#own input[type=file]");
+  const fit = () => {
+    if (file.files.length) benchmark.value = "prompts";
+    for (const each of methods.querySelectorAll("label")) {
+      each.hidden = !each.dataset.kinds.split(" ").includes(kinds[benchmark.value]);
+      if (each.hidden) each.querySelector("input").checked = false;
+    }
+  };
+  benchmark.addEventListener("change", fit);
+  file.addEventListener("change", fit);
+  fit();
+}

@@ -1,4 +1,4 @@
-"""The form that starts a run, the dry run before it, and the button that resumes one."""
+"""The form that starts a run, the dry run before it, and what can be done with a run that is there."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import orjson
+from aiohttp import web
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
 from evenhand.core.format import NO_PRICE, count, money
 from evenhand.methods.base import METHODS, Method
-from evenhand.show.markup import Html, tag
+from evenhand.show.markup import Html, Node, tag
 from evenhand.show.table import Table, columns, html_of
 from evenhand.ui import offers
 from evenhand.ui.index import RunRow
-from evenhand.ui.pages.elements import field, problem, select
+from evenhand.ui.pages.elements import field, link, problem, select
 
 _LARGEST = 1_000_000
+OWN = "prompts"
+"""The benchmark of own prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +37,23 @@ class StartForm:
     methods: tuple[str, ...] = ("default",)
     limit: str = "100"
     budget: str = ""
+    prompts: str = ""
+    """The name under which uploaded prompts are kept."""
+    groups: str = ""
+    """Groups in the user's own words, for own prompts."""
 
     @classmethod
-    def of(cls, form: Any) -> StartForm:
-        texts = {name: str(form.get(name, "")).strip()[:300] for name in ("model", "judge", "benchmark", "limit")}
+    def of(cls, form: Any, folder: Path) -> StartForm:
+        names = ("model", "judge", "benchmark", "limit", "budget", "prompts")
+        texts = {name: str(form.get(name, "")).strip()[:300] for name in names}
+        if kept := keep_file(form, "file", folder):
+            texts["prompts"] = kept
+        if texts["prompts"]:
+            texts["benchmark"] = OWN
         methods = tuple(str(each) for each in form.getall("method", []))
-        return cls(**texts, methods=methods, budget=str(form.get("budget", "")).strip()[:100])
+        return cls(**texts, methods=methods, groups=str(form.get("groups", "")).strip()[:5000])
 
-    def arguments(self) -> list[str]:
+    def arguments(self, folder: Path) -> list[str]:
         """Return the options of `evenhand run`; raises UsageError for what a page may not ask for."""
         found = ["--model", offers.check_model(self.model)]
         if self.judge:
@@ -51,6 +66,13 @@ class StartForm:
         found += ["--limit", str(int(self.limit))]
         for text in offers.check_budget(self.budget):
             found += ["--budget", text]
+        if self.prompts:
+            found += ["--set", f"data={offers.uploaded(folder, self.prompts)}"]
+        if groups := offers.own_groups(self.groups):
+            if self.benchmark != OWN:
+                raise UsageError("Groups in your own words are for prompts of your own; upload a file of them.")
+            kept = offers.keep_upload(folder, "groups.yaml", orjson.dumps(groups))
+            found += ["--set", f"identities={offers.uploaded(folder, kept)}", "--attribute", ",".join(groups)]
         return found
 
     def folder_name(self) -> str:
@@ -59,7 +81,8 @@ class StartForm:
         return f"{words[:60]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
     def hidden(self) -> list[Html]:
-        pairs = [(name, getattr(self, name)) for name in ("model", "judge", "benchmark", "limit", "budget")]
+        names = ("model", "judge", "benchmark", "limit", "budget", "prompts", "groups")
+        pairs = [(name, getattr(self, name)) for name in names]
         pairs += [("method", each) for each in self.methods]
         return [tag("input", type="hidden", name=name, value=value) for name, value in pairs]
 
@@ -87,6 +110,7 @@ def form(token: Html, asked: StartForm, fault: str = "") -> Html:
             known,
             tag("div", field("model", "Model", asked.model, "text", required=True, **more), _small(hint)),
             select("benchmark", "Benchmark", benchmarks, asked.benchmark, every=""),
+            _own_prompts(asked),
             _methods(asked),
             field("limit", "Most samples", asked.limit, "number", min=1, max=_LARGEST, required=True),
             tag(
@@ -98,9 +122,37 @@ def form(token: Html, asked: StartForm, fault: str = "") -> Html:
             tag("button", "Show what it would take", type="submit", class_="primary"),
             method="post",
             action="/start",
+            enctype="multipart/form-data",
             class_="form",
         ),
         id="start",
+    )
+
+
+def keep_file(form: Any, name: str, folder: Path) -> str:
+    """Keep a file of the form, if one was chosen; return the name under which it is kept."""
+    given = form.get(name)
+    chosen = isinstance(given, web.FileField) and given.filename
+    return offers.keep_upload(folder, given.filename, given.file.read()) if chosen else ""
+
+
+def _own_prompts(asked: StartForm) -> Html:
+    """The file of own prompts, and the groups for which they are asked."""
+    known = f" A file is uploaded already ({asked.prompts}); another takes its place." if asked.prompts else ""
+    example = "seniority: beginner, veteran"
+    return tag(
+        "fieldset",
+        tag("legend", "Or prompts of your own"),
+        tag("label", "File", tag("input", type="file", name="file", accept=".csv,.jsonl,.txt,.xlsx,.parquet")),
+        _small(f"A prompt on each line, with a slot such as {{person}} or a name; at most 1 MB.{known}"),
+        tag("input", type="hidden", name="prompts", value=asked.prompts),
+        tag(
+            "label",
+            "Groups in your own words",
+            tag("textarea", asked.groups, name="groups", rows=3, placeholder=example),
+        ),
+        _small(f"Empty: gender and race. Else a line for each attribute, e.g. {example}."),
+        id="own",
     )
 
 
@@ -125,14 +177,18 @@ def _methods(asked: StartForm) -> Html:
             tag("input", type="checkbox", name="method", value=name, checked=name in asked.methods),
             tag("span", name, " ", tag("small", _said(METHODS.get(name)), class_="soft")),
             class_="check",
+            data_kinds=" ".join(sorted(METHODS.get(name).kinds)),
         )
         for name in METHODS.names()
     ]
-    return tag("fieldset", tag("legend", "Methods"), tag("div", boxes, class_="many"))
+    kinds = " ".join(f"{name}={BENCHMARKS.get(name).kind}" for name in BENCHMARKS.names())
+    return tag("fieldset", tag("legend", "Methods"), tag("div", boxes, class_="many"), id="methods", data_kinds=kinds)
 
 
-def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]) -> Html:
-    """Return the dry run, and the button that starts the run."""
+def confirm(token: Html, asked: StartForm, found: Mapping[str, Any]) -> Html:
+    """Return the dry run, the first prompts as they would be asked, and the button that starts the run."""
+    forecast: Sequence[Mapping[str, Any]] = found["forecast"]
+    examples: Sequence[Mapping[str, str]] = found.get("examples", ())
     amounts = ("samples", "most_calls", "prompt_tokens", "completion_tokens")
     rows = [
         [str(each["arm"]), *(count(each[name]) for name in amounts), money(each["cost"], NO_PRICE)] for each in forecast
@@ -144,6 +200,10 @@ def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]
         tag("h1", "What it would take"),
         tag("p", f"{asked.model} on {asked.benchmark}, within {asked.budget}.{judge}", class_="sentence"),
         html_of(Table("The dry run, by arm", heads, rows)),
+        html_of(Table("How prompts are asked (the first ones)", columns("For", "Prompt", words=2), _asked(examples)))
+        if examples
+        else None,
+        [problem(f"{each}.") for each in found.get("left_out", ())],
         tag(
             "p",
             "Nothing was called yet. Retries of failed calls come on top; the budget stops the run whatever happens.",
@@ -165,6 +225,60 @@ def confirm(token: Html, asked: StartForm, forecast: Sequence[Mapping[str, Any]]
         ),
         id="confirm",
     )
+
+
+def _asked(examples: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    return [[each["version"], each["asked"]] for each in examples]
+
+
+def actions(token: Html, row: RunRow, metric: str) -> Html:
+    """Return the forms that hold a run to limits, have people rate it and pack it as evidence."""
+    known = row.benchmark in BENCHMARKS.names() and BENCHMARKS.get(row.benchmark).kind != "choice"
+    limit = f"{metric or 'coverage'} > 10"
+    more: dict[str, Any] = {"method": "post", "class_": "form"}
+    hidden = [token, tag("input", type="hidden", name="id", value=row.id)]
+    gate = tag(
+        "form",
+        hidden,
+        field("fail_if", "Fails if", "", "text", required=True, placeholder=limit, autocomplete="off"),
+        _small(f"A limit on a metric, e.g. {limit} or |{metric or 'coverage'}| > 10; several are separated by commas."),
+        tag("button", "Hold it to limits", type="submit"),
+        action="/gate",
+        **more,
+    )
+    rate = tag(
+        "form",
+        hidden,
+        field("raters", "Raters", "2", "text", required=True),
+        _small("How many, or their names: ann,ben."),
+        tag("label", "Scales", tag("input", type="file", name="rubric", accept=".yaml,.yml")),
+        _small("A rubric file (.yaml) with your own scales; empty: those of the rubric opinion."),
+        tag("button", "Have people rate it", type="submit"),
+        action="/annotate",
+        enctype="multipart/form-data",
+        **more,
+    )
+    pack = tag(
+        "form",
+        hidden,
+        _small("A folder for auditors: page, numbers, hashes, limits, and how to repeat it."),
+        tag("button", "Pack it as evidence", type="submit"),
+        action="/evidence",
+        **more,
+    )
+    summary = tag("summary", "Gate, ratings by people, evidence" if known else "Gate, evidence")
+    return tag("section", tag("details", summary, gate, rate if known else None, pack), id="actions")
+
+
+def done(row: RunRow, title: str, output: str, *more: Node) -> Html:
+    """Return what a command printed; addresses in it are links."""
+    lines: list[Node] = []
+    for line in output.splitlines():
+        before, http, address = line.partition("http://")
+        lines += [before, tag("a", http + address, href=http + address, target="_blank") if http else "", "\n"]
+    back = tag("a", "Back to the run", href=link("/run", id=row.id), class_="button")
+    buttons = tag("div", more, back, class_="row-of-buttons")
+    return tag("section", tag("h1", title), tag("pre", lines, class_="scroll"), buttons, id="done")
 
 
 def resume_form(token: Html, row: RunRow) -> Html:
