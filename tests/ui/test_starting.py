@@ -52,6 +52,7 @@ ASKED: dict[str, Any] = {
 def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder.parent / "evenhand.toml").write_text(CONFIG, encoding="utf-8")
     monkeypatch.chdir(folder.parent)
+    offers.prepare()  # as the command does
     return folder
 
 
@@ -148,7 +149,7 @@ async def test_people_rate_a_run_by_scales_of_a_rubric_file(project: Path):
     rubric = io.BytesIO(RUBRIC.encode())
     rubric.name = "polite.yaml"
     async with opened(project) as pages:
-        run_id = await started(pages, benchmark="opinions", limit="2")
+        run_id = await started(pages, benchmark="prompts", limit="2")
         await ended(pages, run_id)
         pages.workbench.index._searched = -10.0
         await pages.get("/run", id=run_id)

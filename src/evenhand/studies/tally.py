@@ -59,7 +59,8 @@ class Sums:
     def add_many(self, names: Sequence[str], codes: NDArray[np.intp], values: NDArray[np.float64]) -> None:
         """Add rows of values in their order; `codes` are the places of their clusters among the names."""
         seen, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        labels: list[str] = [names[code] for code in seen.tolist()]
+        present: list[int] = seen.tolist()
+        labels = [names[code] for code in present]
         in_order: list[int] = np.argsort(first).tolist()
         if self._places is not None:
             known = self._places
