@@ -96,6 +96,20 @@ def test_each_item_has_a_public_text_in_which_it_was_looked_up():
         assert len({item.item for item in standard.items}) == len(standard.items), standard.name
 
 
+def test_an_item_whose_text_could_not_be_read_is_marked_with_the_day():
+    found = {item.item: item for standard in mappings(()) for item in standard.items}
+
+    assert found["MS-2.11-001"].shown == "MS-2.11-001"
+    assert found["Annex XI, section 1"].shown == "Annex XI, section 1 (unverified, 2026-11-17)"
+
+
+def test_the_law_of_colorado_is_the_one_that_replaced_sb_24_205():
+    names = [standard.name for standard in mappings(())]
+
+    assert any("SB 26-189" in name for name in names)
+    assert not any("24-205" in name for name in names)
+
+
 def test_special_categories_are_cited_by_their_article_since_the_amendment_of_2026():
     """Regulation (EU) 2026/1744 deleted Article 10 (5) of the AI Act and moved its subject to Article 4a."""
     items = [item.item for standard in mappings(()) for item in standard.items]

@@ -235,6 +235,12 @@ class MappedItem:
     """The address of the public text in which its number and subject were looked up."""
     read: str
     """The day on which it was looked up."""
+    unverified: bool = False
+    """Whether no text that could be read has its number or wording."""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.item} (unverified, {self.read})" if self.unverified else self.item
 
     @property
     def evidence(self) -> str:
@@ -264,4 +270,5 @@ def _item(item: dict[str, Any], parts: Collection[str], texts: Mapping[str, Any]
     note = item["how"] if part else item["why"]
     if part and part not in parts:
         part, note = "", "no run in this pack measures it"
-    return MappedItem(item["item"], item["asks"], part, note, text["url"], text["read"].isoformat())
+    unverified = item.get("unverified", False)
+    return MappedItem(item["item"], item["asks"], part, note, text["url"], text["read"].isoformat(), unverified)

@@ -276,13 +276,16 @@ def _standards(pack: Pack) -> Html:
             "div",
             tag("h3", each.name),
             footnote([each.source, ". ", _looked_up(each.items)]),
-            _words(each.name, ["Item", "Asks for", "In this pack"], [[e.item, e.asks, e.evidence] for e in each.items]),
+            _words(
+                each.name, ["Item", "Asks for", "In this pack"], [[e.shown, e.asks, e.evidence] for e in each.items]
+            ),
         )
         for each in pack.standards
     ]
     lead = (
         "Where this pack can serve as evidence, and where it cannot. The items are put in our own words; nothing here "
-        "states conformity, and no single measurement could."
+        "states conformity, and no single measurement could. An item is marked unverified, with the day, if no "
+        "text that could be read has its number or wording."
     )
     return section("standards", "Laws and standards", lead, blocks)
 
