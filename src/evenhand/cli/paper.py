@@ -27,7 +27,7 @@ from evenhand.core.types import Usage
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PlannedPaper, PresetField
 from evenhand.papers.making import PaperResult, PlannedRuns, is_of_another, plan_paper, write_page
 from evenhand.runs.dry import Forecast, forecast
-from evenhand.runs.parts import Settings
+from evenhand.runs.parts import Settings, paid_prices
 from evenhand.runs.plan import Plan
 from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
@@ -174,7 +174,7 @@ def _print_preset(
     runs = wanted.runs(options)
     for run in runs:
         if _key(run.plan) not in known:
-            known[_key(run.plan)] = aio.run(forecast(run.plan, settings.prices))
+            known[_key(run.plan)] = aio.run(forecast(run.plan, paid_prices(run.plan.every_model(), settings)))
     arms = [arm for run in runs for arm in known[_key(run.plan)]]
     said = usage_sentence(sum((arm.usage for arm in arms), Usage()), sum(arm.least_calls for arm in arms))
     click.echo(f"With --preset {cast('PresetField', options).preset} alone: {said}.")

@@ -229,7 +229,8 @@ def describe(progress: Progress, started: float) -> str:
     statuses, activity, cost = progress.statuses, progress.activity, progress.spent.cost
     parts = [
         f"{progress.done:,}/{progress.total:,}",
-        f"{activity.in_flight:,} in flight",
+        f"{max(0, activity.in_flight):,} in flight",
+        *([f"{activity.held:,} waiting"] if activity.held else []),
         f"{activity.retries:,} retries",
         f"{statuses['cut']:,} cut",
         f"{statuses['failed']:,} failed",

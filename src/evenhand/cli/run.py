@@ -34,7 +34,7 @@ from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
 from evenhand.runs.dry import Forecast, forecast, may_think
 from evenhand.runs.execute import run_plan
-from evenhand.runs.parts import Settings, not_fitted
+from evenhand.runs.parts import Settings, check_batches, not_fitted, paid_prices
 from evenhand.runs.request import PlannedRun, read_out
 from evenhand.runs.shards import Shard
 from evenhand.studies.study import study
@@ -271,7 +271,9 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     console = Console()
     every: list[list[Forecast]] = []
     for request in requests:
-        forecasts = aio.run(forecast(request.plan, request.settings.prices, request.settings.shard))
+        check_batches(request.plan, request.settings)
+        prices = paid_prices(request.plan.every_model(), request.settings)
+        forecasts = aio.run(forecast(request.plan, prices, request.settings.shard))
         every.append(forecasts)
         title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else ""
         for each in forecasts:
@@ -294,6 +296,8 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     click.echo("text length; replies are counted at the most they may take.")
     if any(may_think(request.plan) for request in requests):
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
+    if any(request.settings.batch_api and not request.settings.batch_queue for request in requests):
+        click.echo("Calls of models that go into batches are counted at half their price.")
     if total.cost is None:
         click.echo("For money, pass --price SPEC=INPUT/OUTPUT (per million tokens).")
     return every

@@ -33,6 +33,11 @@ def set_place(**fields: Any) -> None:
     _place.set(fields)
 
 
+def place() -> Mapping[str, Any]:
+    """Return the arm and the sample of this task."""
+    return _place.get()
+
+
 @dataclass(slots=True)
 class Activity:
     """The model calls of a run that are under way."""
@@ -56,6 +61,13 @@ def counted_activity() -> Activity:
     activity = Activity()
     _activity.set(activity)
     return activity
+
+
+def live_calls() -> int:
+    """Return how many calls of this run are under way and do not wait."""
+    activity = _activity.get()
+    # A call may wait for several answers at once.
+    return 0 if activity is None else max(0, activity.in_flight)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -232,6 +232,45 @@ class Client:
 
         return (await self.post(lambda: data, parse))[0]
 
+    async def call(
+        self,
+        method: str,
+        url: str,
+        data: bytes | None = None,
+        content_type: str = "application/json",
+        *,
+        into: IO[bytes] | None = None,
+        once: bool = False,
+    ) -> bytes:
+        """Make another call of the same API and return the body; `into` takes one of any size, `once`: no retries."""
+        start = into.tell() if into is not None else 0
+
+        async def attempt() -> bytes:
+            try:
+                response = await self.send(data, url, method=method, headers={"Content-Type": content_type})
+                if into is None or response.status != 200:
+                    reply = Reply(response.status, response.headers, await read_reply(response, self._largest))
+                else:
+                    into.seek(start)
+                    into.truncate()
+                    async with response:
+                        async for chunk in response.content.iter_any():
+                            into.write(chunk)
+                    reply = Reply(200, response.headers, b"")
+            except (aiohttp.ClientError, OSError) as error:
+                raise self._no_reply(error) from error
+            if reply.status != 200:
+                raise self.fault(reply)
+            self.worked = True
+            return reply.body
+
+        if not once:
+            return (await self.retry(attempt))[0]
+        try:
+            return await attempt()
+        except Retryable as fault:
+            raise fault.error from fault
+
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """Call `attempt` until it succeeds; return its result and the number of retries."""
         failures = 0
@@ -249,18 +288,19 @@ class Client:
 
     async def send(
         self,
-        data: bytes,
+        data: bytes | None,
         url: str | None = None,
         *,
         stream: bool = False,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        method: str | None = None,
     ) -> aiohttp.ClientResponse:
         """Send one request and return the unread response, for `read_reply` or `read_lines`."""
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
         traced = {"traceparent": parent} if (parent := traceparent()) else None
         return await session.request(
-            self._method,
+            method or self._method,
             url or self.url,
             data=data,
             params=query or self._query,

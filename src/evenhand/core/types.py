@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Role = Literal["system", "user", "assistant", "tool"]
 SampleKind = Literal["choice", "completion", "answer", "judgement", "debate", "chat", "task", "conversation"]
@@ -121,6 +121,11 @@ class Completion:
 
 LARGEST_COUNT = 10**9
 """Tokens of one call; no larger count is believed. Sums of counts then stay within the integers of SQLite."""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object of a reply; an empty one in place of anything else."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def token_count(value: Any) -> int:

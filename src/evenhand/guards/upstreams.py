@@ -153,7 +153,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
     async def _post(self, url: str, sent: dict[str, Any], read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
         """What `read` makes of a response of status 200."""
         try:
-            data = orjson.dumps(sent | {"model": self.name} | self._extra_body)
+            data = orjson.dumps(sent | {"model": self.name} | self.extra_body)
         except TypeError as error:
             raise BadRequest(f"The request cannot be sent as JSON: {error}.") from error
 

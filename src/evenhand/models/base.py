@@ -53,6 +53,8 @@ class Model(ABC):
     """How many tokens a reply may take for thoughts, on top of `max_tokens`."""
     endpoints: int = 1
     """How many endpoints share the calls; each has a concurrency limit of its own."""
+    queued: bool = False
+    """Whether replies may take hours, so that nobody waits for the first one to learn from it."""
     continues_text: bool = False
     """Whether it has no chat template and continues the text that it is sent, as base models do."""
     preamble: Preamble | None = None

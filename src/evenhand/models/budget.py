@@ -18,6 +18,8 @@ _NOTHING = Usage()
 
 
 FREE = Price(0.0, 0.0)
+DISCOUNT = 0.5
+"""What a request in a batch costs, as a share of its price alone: so at OpenAI and at Anthropic."""
 
 
 @dataclass(frozen=True, slots=True)

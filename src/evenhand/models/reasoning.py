@@ -204,7 +204,7 @@ class ReasoningModel(WrappedModel):
             self.reasons, self._room = True, learned["room"]
 
     async def settled(self) -> None:
-        if self._first is not None and not self._first.done():
+        if self._first is not None and not self._first.done() and not self.inner.queued:
             await asyncio.wait([self._first])
         await self.inner.settled()
 

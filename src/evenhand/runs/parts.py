@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
-from evenhand.core.errors import PlanError
+from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.options import Options
 from evenhand.core.types import Params, SampleKind
 from evenhand.judging.card import Calibrated, card_caveats, load_card
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, PromptedModel
-from evenhand.models.budget import Budget, Limits, MeteredModel, Price
+from evenhand.models.base import Model, PromptedModel, split_spec
+from evenhand.models.budget import DISCOUNT, Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
-from evenhand.models.endpoints import check_no_call
+from evenhand.models.endpoints import check_no_call, provider_class
 from evenhand.models.load import load_model
 from evenhand.models.request import model_identity
 from evenhand.runs.plan import ALL_ROLES, Arm, ModelPlan, Plan
@@ -53,6 +53,9 @@ class Settings:
     """The part of the plan that is run; None: all of it."""
     on: str | None = None
     """Where Ray is, for ray/ models and workers: `ray` (this machine, or RAY_ADDRESS) or `ray://HOST:PORT`."""
+    batch_api: bool = False
+    """Whether requests go into batches of the provider's batch API; `batch_queue`: into files, which others answer."""
+    batch_queue: bool = False
     workers: int | None = None
     """How many processes on Ray share the samples; None: this process runs them all."""
     otel: bool = False
@@ -61,6 +64,10 @@ class Settings:
     """Trackers that get the results at the end: `mlflow`, `mlflow:URI`, `wandb` or `wandb:PROJECT`."""
     origin: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The command that was asked for and its fields, by which a resumed run ends as it would have ended."""
+
+    @property
+    def in_batches(self) -> bool:
+        return self.batch_api or self.batch_queue
 
     def stored(self) -> dict[str, Any]:
         """What a run keeps of its settings, so that it can be resumed without them."""
@@ -193,17 +200,58 @@ def model_key(model: ModelPlan) -> str:
     return model.model_dump_json(exclude={"preamble"})
 
 
-def load_models(plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> dict[str, Model]:
+def sends_batches(model: ModelPlan, settings: Settings) -> bool:
+    """Whether the requests of a model go into batches; the others are sent one by one."""
+    provider = provider_class(model.provider or split_spec(model.spec)[0])
+    if not settings.in_batches or "," in (model.base_url or "") or not hasattr(provider, "batch_api"):
+        return False
+    return settings.batch_queue or getattr(provider, "batch_api", None) is not None
+
+
+def paid_prices(models: Iterable[ModelPlan], settings: Settings) -> dict[str, Price]:
+    """Return what calls cost: the price of each model, or its share in the batches of a provider."""
+    found = dict(settings.prices)
+    for model in models:
+        if (price := settings.prices.get(model.spec) or model.price) is not None:
+            share = DISCOUNT if sends_batches(model, settings) and not settings.batch_queue else 1.0
+            found[model.spec] = Price(price.input * share, price.output * share)
+    return found
+
+
+def check_batches(plan: Plan, settings: Settings) -> None:
+    """Refuse batches of which no model of the plan can make use."""
+    if not settings.in_batches:
+        return
+    if settings.workers:
+        raise UsageError("--workers and --batch-api exclude each other; remove one.")
+    if not any(sends_batches(model, settings) for model in plan.every_model()):
+        raise UsageError(
+            "--batch-api: none of the models has an endpoint that takes batches; name an openai/ or anthropic/ model "
+            "with one address, or remove it."
+        )
+
+
+def load_models(
+    plan: Plan, settings: Settings, cache: ResponseCache | None, budget: Budget, folder: Path | None = None
+) -> dict[str, Model]:
     wanted = {model_key(model): model for assignment in plan.models for model in assignment.values()}
-    return {key: loaded_model(each, settings, cache, budget) for key, each in wanted.items()}
+    return {key: loaded_model(each, settings, cache, budget, folder) for key, each in wanted.items()}
 
 
-def loaded_model(plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget) -> Model:
-    """Load one model, wrapped in the budget and the cache."""
+def loaded_model(
+    plan: ModelPlan, settings: Settings, cache: ResponseCache | None, budget: Budget, folder: Path | None = None
+) -> Model:
+    """Load one model, wrapped in the budget and the cache; its batches, if wanted, are kept in the run's `folder`."""
     if not settings.allow_call:
         check_no_call(plan.model_dump(include={"spec", "provider"}), "The stored plan")
-    loaded = load_model(settings.ready.get(plan.spec, plan.spec), plan.options(settings.concurrency))
-    model: Model = MeteredModel(loaded, settings.prices.get(plan.spec) or plan.price, budget)
+    options = plan.options(settings.concurrency)
+    loaded = load_model(settings.ready.get(plan.spec, plan.spec), options)
+    if folder is not None and sends_batches(plan, settings):
+        from evenhand.models.batch import in_batches
+
+        place, kept = folder / "batches", cache is not None
+        in_batches(loaded, place, queue=settings.batch_queue, cached=kept, retries=options.retries)
+    model: Model = MeteredModel(loaded, paid_prices([plan], settings).get(plan.spec), budget)
     return CachedModel(model, cache) if cache is not None else model
 
 
@@ -239,6 +287,10 @@ def load_arm(arm: Arm, method: Method, options: Options, models: Mapping[str, Mo
             )
     identities = {role: model_identity(model.fingerprint()) for role, model in chosen.items()}
     return LoadedArm(arm, method, options, chosen, identities)
+
+
+WAVE = 10_000
+"""Samples under way at once where requests go into batches: what they wait for is one batch."""
 
 
 def side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:

@@ -136,6 +136,14 @@ class RunFields(Request):
     out: Path | None = option(None, "The run directory (default runs/NAME).", short="-o", common=True)
     resume: bool = option(False, "Resume the run in --out.")
     retry_failed: bool = option(False, "With --resume: run failed samples again.")
+    batch_api: bool = option(
+        False,
+        "Send requests in batches of the provider's batch API, at half the price; answers may take hours, and the run "
+        "can be stopped and resumed meanwhile.",
+    )
+    batch_queue: bool = option(
+        False, "The same through files in the run's folder, which anything that reads OpenAI's batch format answers."
+    )
     otel: bool = option(
         False, "Send spans and results to OpenTelemetry; also on where OTEL_EXPORTER_OTLP_ENDPOINT is set."
     )

@@ -49,8 +49,10 @@ from evenhand.models.request import request_key
 from evenhand.runs import own
 from evenhand.runs.controls import certify, due_before, off_caveat, steering_caveats
 from evenhand.runs.parts import (
+    WAVE,
     LoadedArm,
     Settings,
+    check_batches,
     check_plan,
     load_arm,
     load_models,
@@ -178,11 +180,12 @@ class Runner:
         models: dict[str, Model] = {}
         try:
             self._begin("loading " + ", ".join(_specs(self.plan)))
-            models = load_models(self.plan, self.settings, cache, self._budget)
+            check_batches(self.plan, self.settings)
+            models = load_models(self.plan, self.settings, cache, self._budget, self.directory)
             self._pool = ScorerPool(
                 self.plan,
                 models,
-                lambda model: loaded_model(model, self.settings, cache, self._budget),
+                lambda model: loaded_model(model, self.settings, cache, self._budget, self.directory),
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
@@ -238,7 +241,8 @@ class Runner:
         started = time.perf_counter()
         self.progress.stage = ""
         self._tell(budget)
-        workers = min(side_by_side(arms, self.settings.concurrency), max(1, self.progress.total - self.progress.done))
+        many = WAVE if self.settings.in_batches else side_by_side(arms, self.settings.concurrency)
+        workers = min(many, max(1, self.progress.total - self.progress.done))
         try:
             with _rare_collections():
                 async with asyncio.TaskGroup() as group:

@@ -19,7 +19,8 @@ from evenhand.core.errors import BadResponseError, EndpointError, UsageError
 from evenhand.core.events import event
 from evenhand.core.http import Client, Hints, RefusedError, Reply, Retryable
 from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Usage, token_count
-from evenhand.models.base import PROVIDERS, START, Feature, Model, ModelOptions
+from evenhand.models.base import PROVIDERS, START, Feature, ModelOptions
+from evenhand.models.batch import BatchingModel, OpenAIBatches
 from evenhand.models.endpoints import holds_secret
 from evenhand.models.openai.wire import (
     is_filtered,
@@ -42,16 +43,13 @@ _HINTS = Hints(
     timeout="raise --timeout",
 )
 
-_KEYLESS = replace(
-    _HINTS,
-    statuses={
-        **_HINTS.statuses,
-        401: "it was sent no API key; set OPENAI_API_KEY, or name the variable of its key: SPEC?key=VARIABLE",
-    },
-)
+
+def _keyless(variable: str) -> Hints:
+    said = f"it was sent no API key; set {variable}, or name the variable of its key: SPEC?key=VARIABLE"
+    return replace(_HINTS, statuses={**_HINTS.statuses, 401: said})
 
 
-class OpenAIModel(Model):
+class OpenAIModel(BatchingModel):
     """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY.
 
     With the option `echo=true`, given texts are scored by the endpoint's completions call, which must echo prompts with
@@ -60,28 +58,44 @@ class OpenAIModel(Model):
 
     all_features: ClassVar[frozenset[Feature]] = frozenset({"logprobs", "schema", "seed", "tools"})
     takes = frozenset({"base_url", "key", "extra_body", "reasoning_effort", "echo"})
+    batch_api = OpenAIBatches
+    # What an API of another format overrides, with `body` and `parsed`.
+    provider: ClassVar[str] = "openai"
+    default_url: ClassVar[str] = DEFAULT_URL
+    call: ClassVar[str] = "/chat/completions"
+    """The call under the base URL; `{name}` stands for the model."""
+    parameter_of: ClassVar[Mapping[Feature, str]] = {
+        "logprobs": "logprobs",
+        "schema": "response_format",
+        "seed": "seed",
+        "tools": "tools",
+    }
+    """Feature → the parameter that asks for it."""
 
     def __init__(self, name: str, options: ModelOptions) -> None:
-        self.spec = f"openai/{name}"
+        self.spec = f"{self.provider}/{name}"
         self.name = name
-        self.url = endpoint_url(options.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
+        kind = self.provider.upper()
+        variable = f"{kind}_API_KEY"
+        base = options.base_url or os.environ.get(f"{kind}_BASE_URL") or self.default_url
+        self.url = endpoint_url(base, self.call.format(name=name), variable)
         self.dropped: set[str] = set()
         """Request parameters that this server does not support."""
         self._logprobs_asked = self._logprobs_given = False
         self._first = asyncio.Lock()
-        self._extra_body: Any = options.extra.get("extra_body", {})
-        if not isinstance(self._extra_body, Mapping):
+        self.extra_body: Any = options.extra.get("extra_body", {})
+        if not isinstance(self.extra_body, Mapping):
             raise UsageError("The model option extra_body must be a mapping, e.g. {top_k: 5}.")
         self._effort = None if (effort := options.extra.get("reasoning_effort")) is None else str(effort)
-        key = _key(options)
+        key = _key(options, variable)
 
         def client(url: str) -> Client:
             return Client(
                 url,
                 f"The endpoint {url} ({name})",
                 key,
-                _HINTS if key else _KEYLESS,
-                headers=key_header(url, key),
+                _HINTS if key else _keyless(variable),
+                headers=self.headers(url, key),
                 timeout=options.timeout,
                 retries=options.retries,
                 concurrency=options.concurrency,
@@ -89,21 +103,37 @@ class OpenAIModel(Model):
 
         self.client = client(self.url)
         self._echo = client(echo_address(self.url)) if options.extra.get("echo") else None
-        if not key and urlsplit(self.url).hostname == urlsplit(DEFAULT_URL).hostname:
+        if not key and urlsplit(self.url).hostname == urlsplit(self.default_url).hostname:
             raise UsageError(
-                f"{self.spec} needs an API key: set OPENAI_API_KEY, or name another endpoint: "
+                f"{self.spec} needs an API key: set {variable}, or name another endpoint: "
                 f"'{self.spec}?base_url=URL', or --base-url."
             )
+
+    def headers(self, url: str, key: str) -> dict[str, str]:
+        """Return the headers of requests, with the key."""
+        return key_header(url, key)
+
+    def body(self, messages: Sequence[Message], params: Params) -> dict[str, Any]:
+        """Return the JSON body of one request, without the parameters that were dropped."""
+        return request_body(self.name, messages, params, self.dropped, self.extra_body, self._effort)
+
+    def parameters(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the part of a body that holds its parameters."""
+        return body
+
+    def parsed(self, reply: Any) -> Generation:
+        """Read a reply's JSON; raise ValueError or the like if it holds no completion."""
+        return parse_generation(reply, self.spec)
 
     @property
     def features(self) -> frozenset[Feature]:  # pyright: ignore[reportIncompatibleVariableOverride]
         echoed: tuple[Feature, ...] = () if self._echo is None else ("likelihood",)
-        return frozenset((*(name for name, sent in _FEATURE_PARAMETER.items() if sent not in self.dropped), *echoed))
+        return frozenset((*(name for name, sent in self.parameter_of.items() if sent not in self.dropped), *echoed))
 
     def fingerprint(self) -> Mapping[str, Any]:
         effort = {} if self._effort is None else {"reasoning_effort": self._effort}
         echoes = {} if self._echo is None else {"echo": True}
-        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self._extra_body), **effort, **echoes}
+        return {"spec": self.spec, "endpoint": self.url, "extra_body": dict(self.extra_body), **effort, **echoes}
 
     def caveats(self) -> Sequence[str]:
         return [self._left_out(name) for name in sorted(self.dropped - _HARMLESS)]
@@ -132,7 +162,7 @@ class OpenAIModel(Model):
         if params.given and self._echo is not None:
             generation = await echo_scores(self._echo, self.name, self.spec, params.given)
             return replace(generation, latency=time.perf_counter() - started)
-        if params.logprobs and not self._logprobs_asked:
+        if params.logprobs and not self._logprobs_asked and not self.queued:
             # The first reply shows whether the server gives log-probabilities; the others wait for it.
             async with self._first:
                 if not self._logprobs_asked:
@@ -168,7 +198,7 @@ class OpenAIModel(Model):
         )
 
     async def aclose(self) -> None:
-        await self.client.aclose()
+        await super().aclose()
         if self._echo is not None:
             await self._echo.aclose()
 
@@ -179,15 +209,15 @@ class OpenAIModel(Model):
         def body() -> bytes:
             nonlocal sent
             # Built for each attempt: another call may meanwhile have found a parameter to drop.
-            sent = request_body(self.name, messages, params, self.dropped, self._extra_body, self._effort)
+            sent = self.body(messages, params)
             return orjson.dumps(sent)
 
         while True:
             try:
-                generation, retries = await self.client.post(body, self._read)
+                generation, retries = await self.post(messages, params, body, self._read)
             except RefusedError as refusal:
                 # Parameters from extra_body are always sent, even if the server rejects them.
-                ours = {name: value for name, value in sent.items() if name not in self._extra_body}
+                ours = {name: value for name, value in self.parameters(sent).items() if name not in self.extra_body}
                 parameter = unsupported_parameter(refusal.reply.body, ours)
                 if parameter is None or refusal.reply.status == 413:
                     raise
@@ -212,7 +242,7 @@ class OpenAIModel(Model):
         if reply.status != 200:
             raise self.client.fault(reply)
         try:
-            return parse_generation(parse_reply(reply.body), self.spec)
+            return self.parsed(parse_reply(reply.body))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             title, start = self.client.title, self.client.excerpt(reply.body, 120)
             if reply.body.lstrip()[:1] == b"<" and not self.client.worked:
@@ -225,20 +255,18 @@ class OpenAIModel(Model):
 PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from subclasses
 
 
-_HARMLESS = frozenset({"logprobs", "max_tokens", "response_format", "n", "tools"})
+_HARMLESS = frozenset(
+    {"logprobs", "max_tokens", "response_format", "n", "tools", "output_config", "responseJsonSchema"}
+)
 """Parameters that others stand in for: the results are read in another way, or asked for in more calls."""
-_FEATURE_PARAMETER: Mapping[Feature, str] = {
-    "logprobs": "logprobs",
-    "schema": "response_format",
-    "seed": "seed",
-    "tools": "tools",
-}
 
 
-def _key(options: ModelOptions) -> str:
+def _key(options: ModelOptions, variable: str) -> str:
     """Return the key of the variable that the options name; `key_env` is its former name, and may be unset."""
     if options.key is None:
-        return key_from(str(options.extra.get("key_env", "OPENAI_API_KEY")))
+        named = str(options.extra.get("key_env", variable))
+        # A route of the guard names OpenAI's variable if its config names none: no other provider may get that key.
+        return key_from(variable if named == "OPENAI_API_KEY" else named)
     key = key_from(options.key)
     if options.key and not key:
         raise UsageError(f"The environment variable {options.key} should hold an API key, but it is not set.")

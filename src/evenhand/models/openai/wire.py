@@ -19,6 +19,7 @@ from evenhand.core.types import (
     TokenLogprob,
     ToolCall,
     Usage,
+    mapping,
     token_count,
 )
 
@@ -46,6 +47,8 @@ _OPTIONAL = (
     "n",
     "chat_template_kwargs",
     "tools",
+    # Those of Anthropic and Gemini.
+    *("output_config", "stop_sequences", "responseJsonSchema", "topP", "stopSequences", "candidateCount"),
 )
 """Parameters that can be omitted if a server does not support them."""
 _REQUIRED = frozenset({"messages", "model"})
@@ -53,6 +56,11 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "logprobs": ("top_logprobs",),
     "response_format": ("json_schema",),
     "tools": ("tool_choice", "tool choice"),
+    "output_config": ("output_format",),
+    "responseJsonSchema": ("response_json_schema", "responseMimeType", "response_mime_type"),
+    "topP": ("top_p",),
+    "stopSequences": ("stop_sequences",),
+    "candidateCount": ("candidate_count",),
 }
 # `stop` and `n` are ordinary words, so they count only if the text marks them as names.
 _NAMED: Mapping[str, re.Pattern[str]] = {
@@ -81,20 +89,12 @@ def request_body(
 ) -> dict[str, Any]:
     """Build the JSON body of one request, without the parameters that the server does not support."""
     body: dict[str, Any] = {"model": name}
-    chat = [_message(message) for message in messages]
-    if params.schema is not None:
-        if "response_format" in dropped:
-            # Without constrained output, the schema goes into the last user message: many chat templates accept no
-            # system message at the end.
-            schema = orjson.dumps(params.schema).decode()
-            last = next((each for each in reversed(chat) if each["role"] == "user"), chat[-1])
-            last["content"] += f"\n\nReply with JSON only, valid under this schema: {schema}"
-        else:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "strict": True, "schema": params.schema},
-            }
-    body["messages"] = chat
+    if params.schema is not None and "response_format" not in dropped:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "reply", "strict": True, "schema": params.schema},
+        }
+    body["messages"] = chat_messages(messages, params.schema if "response_format" in dropped else None)
     # Newer OpenAI models accept only the longer name; it is used once the short one was rejected.
     limit = "max_completion_tokens" if "max_tokens" in dropped else "max_tokens"
     if params.logprobs and "logprobs" not in dropped:
@@ -120,6 +120,16 @@ def _message(message: Message) -> dict[str, Any]:
         functions = [(each.id, {"name": each.name, "arguments": each.arguments}) for each in message.calls]
         sent["tool_calls"] = [{"id": key, "type": "function", "function": function} for key, function in functions]
     return sent | ({"tool_call_id": message.call_id} if message.call_id else {})
+
+
+def chat_messages(messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return messages as they are sent; a schema that cannot constrain the reply is asked for in words."""
+    chat = [_message(message) for message in messages]
+    if schema is not None:
+        # In the last user message: many chat templates accept no system message at the end.
+        last = next((each for each in reversed(chat) if each["role"] == "user"), chat[-1])
+        last["content"] += f"\n\nReply with JSON only, valid under this schema: {orjson.dumps(schema).decode()}"
+    return chat
 
 
 def unsupported_parameter(payload: bytes, body: Mapping[str, Any]) -> str | None:
@@ -198,17 +208,13 @@ def _fingerprint(reply: Any) -> str:
 
 
 def _usage(reported: Any) -> Usage:
-    usage = _mapping(reported)
+    usage = mapping(reported)
     prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
-    details = _mapping(usage.get("completion_tokens_details")) or usage
+    details = mapping(usage.get("completion_tokens_details")) or usage
     thoughts = token_count(details.get("reasoning_tokens"))
     if token_count(usage.get("total_tokens")) >= prompt + completion + thoughts:
         completion += thoughts  # some providers count thoughts beside the completion, not in it
     return Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, thought_tokens=thoughts)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 def _completion(choice: Any) -> Completion:
@@ -226,7 +232,7 @@ def _completion(choice: Any) -> Completion:
         raise ValueError("neither content nor a finish reason")
     if content is not None and not isinstance(content, str):
         raise ValueError("content is not text")
-    tokens: Any = _mapping(choice.get("logprobs")).get("content")
+    tokens: Any = mapping(choice.get("logprobs")).get("content")
     return Completion(
         content or "",
         _FINISH.get(str(finish or "stop").lower(), "other"),
