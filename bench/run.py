@@ -20,6 +20,8 @@ NAMES = (
     "mabrf",
     "malibu_power",
     "prompts_power",
+    "watch_power",
+    "providers",
     "stats",
     "local",
     "scorers",

@@ -33,7 +33,9 @@ _CLIENT = web.RequestKey("client", Caller)
 _UNKNOWN = Caller()
 _ALLOWED = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Api-Key, Content-Type, X-Evenhand-Method",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Api-Key, X-Api-Key, Anthropic-Version, Content-Type, X-Evenhand-Method"
+    ),
     "Access-Control-Max-Age": "600",
 }
 _EXPOSED = "X-Request-Id, Retry-After, X-Evenhand-Route, X-Evenhand-Action, X-Evenhand-Revised, X-Evenhand-Late"

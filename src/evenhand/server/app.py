@@ -15,6 +15,8 @@ from evenhand.guards.upstreams import CALLER
 from evenhand.server.access import allow_origins, auth_middleware, caller_of, preflight
 from evenhand.server.chat_api.chat import answer_chat, answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
+from evenhand.server.chat_api.messages import PATH as MESSAGES
+from evenhand.server.chat_api.messages import answer_messages, error_response
 from evenhand.server.chat_api.responses import answer_responses
 from evenhand.server.chat_api.streaming import end_with_error
 from evenhand.server.errors import as_request_error
@@ -42,6 +44,7 @@ Answer = Callable[[web.Request, Routes], Awaitable[web.StreamResponse]]
 _ANSWERS: Mapping[str, Answer] = {
     "/v1/chat/completions": answer_chat,
     "/v1/responses": answer_responses,
+    MESSAGES: answer_messages,
     "/v1/completions": answer_completions,
     "/v1/embeddings": answer_embeddings,
 }
@@ -124,6 +127,8 @@ def _front(server: Server) -> Middleware:
                         finish_span(span, event)
                     # Published after the answer is sent, so that the client does not wait for the sinks.
                     asyncio.get_running_loop().call_soon(server.events.publish, event)
+                    if server.watch is not None and ticket.answers and not server.draining:
+                        server.replay(ticket)
             if server.draining:
                 response.force_close()
             return response
@@ -149,7 +154,7 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
     if ticket.sending is not None:
         await end_with_error(ticket.sending, ticket.failure(fault))
         return ticket.sending
-    response = fault.response()
+    response = error_response(fault) if endpoint_of(request.path) == MESSAGES else fault.response()
     response.headers["X-Request-Id"] = ticket.id
     return response
 

@@ -116,6 +116,24 @@ class StateConfig(BaseModel):
         return url
 
 
+class WatchConfig(BaseModel):
+    """Which requests are replayed, and at what cost."""
+
+    model_config = STRICT
+    share: Annotated[float, Field(gt=0, le=1)] = 0.01
+    attributes: tuple[str, ...] = ("gender", "race")
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    """The chance of any false alarm, ever, over all groups and measures of a server process."""
+    replays_a_day: Annotated[int, Field(ge=2)] = 400
+    cost_a_day: Annotated[float, Field(gt=0)] | None = None
+    """In the currency of the routes' prices; a route without prices is then not watched."""
+    file: str | None = None
+    """Keeps the numbers over restarts; without it they begin anew."""
+    presidio: bool = False
+    """Redact with Microsoft Presidio (extra `presidio`) besides the patterns of the log."""
+    seed: int | None = None
+
+
 class PriceConfig(BaseModel):
     """Price per million tokens."""
 
@@ -250,6 +268,8 @@ class ServeConfig(BaseModel):
     """Traces for OpenTelemetry; they are also on if the environment names a collector."""
     scorer: str = "builtin"
     """The scorer behind the scoring endpoints."""
+    watch: WatchConfig | None = None
+    """Replays a share of the requests with the identity swapped; off without it."""
     page: bool = True
     """Whether to serve the live page at /; it shows prompts and answers, which are kept in memory only."""
 
@@ -319,6 +339,7 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         "audit": AuditConfig,
         "log": LogConfig,
         "state": StateConfig,
+        "watch": WatchConfig,
     }
     if {"price", "judge_price"} & set(place[:-1]):
         return list(PriceConfig.model_fields)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-ANSWERED = ("/v1/chat/completions", "/v1/responses", "/v1/completions", "/v1/embeddings")
+ANSWERED = ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions", "/v1/embeddings")
 """Paths whose requests go to the model of a route."""
 SERVED = (*ANSWERED, "/v1/models", "/v1/moderations", "/v1alpha1/comments:analyze")
 _CALLS = "|".join(each.removeprefix("/v1") for each in ANSWERED)

@@ -17,6 +17,7 @@ from evenhand.guards.types import CheckList
 from evenhand.models.endpoints import check_no_call
 from evenhand.scorers.base import load_scorer
 from evenhand.server.access import Proxies
+from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.limits import ServerLimits
 from evenhand.server.page.page import LivePage
@@ -27,10 +28,13 @@ from evenhand.server.telemetry.events import KEPT, Events, load_traces
 from evenhand.server.telemetry.health import Health
 from evenhand.server.telemetry.logs import RequestLog
 from evenhand.server.telemetry.metrics import load_metrics
+from evenhand.server.ticket import Ticket
+from evenhand.server.watch import Watch
+from evenhand.web.errors import RequestError
 from evenhand.web.keys import Auth, WrongKeys
 
 _log = logging.getLogger("evenhand.server")
-_NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state")
+_NEEDS_RESTART = ("audit", "log", "telemetry", "cors", "scorer", "page", "state", "watch")
 """Config fields that a reload does not change."""
 GRACE = 0.5
 """Seconds during shutdown in which requests that were already sent are still accepted."""
@@ -74,7 +78,9 @@ class Server:
         self.traces = load_traces(wanted=config.telemetry == "otel")
         self.audit = _audit(config.audit, worker)
         self.events = Events(self.health, kept=KEPT if config.page else 0)
-        self.page = LivePage(self.events, self.checks, worker, self.state) if config.page else None
+        self.watch = None if config.watch is None else Watch(config.watch, self.scorer, worker)
+        summary = None if self.watch is None else self.watch.summary
+        self.page = LivePage(self.events, self.checks, worker, self.state, summary) if config.page else None
         self.in_flight = 0
         self.closed = False
         """Whether new requests are rejected."""
@@ -90,6 +96,11 @@ class Server:
             self.metrics.watch_upstreams(self._upstreams)
             self.metrics.watch_state(self.state)
             self.metrics.watch("wrong_keys", "Requests with a wrong API key.", lambda: self.wrong_keys.count)
+            if (watch := self.watch) is not None:
+                self.metrics.watch("watch_pairs", "Requests replayed for two groups.", lambda: watch.counts.pairs)
+                self.metrics.watch("watch_failed", "Replays that failed.", lambda: watch.counts.failed)
+                self.metrics.watch("watch_cost", "Money spent on replays today.", lambda: watch.counts.cost_today)
+                self.metrics.watch("watch_differences", "Differences found; alert above 0.", lambda: len(watch.found))
         self._announce_routes()
 
     @property
@@ -129,6 +140,13 @@ class Server:
         self.limits.quotas.prices = prices
         self._announce_routes()
         return needs_restart
+
+    def replay(self, ticket: Ticket) -> None:
+        """Offer an answered request to the watcher; one that came without its guard is not replayed."""
+        with contextlib.suppress(RequestError):  # a reload may have removed the route
+            route = self.routes.find(ticket.route)
+            if self.watch is not None and all(each.action != BYPASSED for each in ticket.answers):
+                self.watch.offer(ticket.chat, route, priced=not route.unpriced())
 
     def _check_code(self, config: ServeConfig) -> None:
         if not self._allow_call:
@@ -180,6 +198,8 @@ class Server:
 
     async def close(self) -> None:
         """Close all connections and flush the audit file and the traces."""
+        if self.watch is not None:
+            await self.watch.aclose()
         await all_of(route.closed() for route in [*self._retired, *self.routes.retire()])
         await self.scorer.aclose()
         await self.state.aclose()

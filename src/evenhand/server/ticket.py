@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from time import time as now
+from typing import Any
 
 from aiohttp import web
 
@@ -49,6 +50,8 @@ class Ticket:
     tried: list[Tried] = field(default_factory=list[Tried])
     """The calls of upstreams."""
     meter: Meter = field(default_factory=Meter)
+    chat: Mapping[str, Any] | None = None
+    """The request as a chat completions request, once its route is known."""
 
     @property
     def stamp(self) -> Stamp:

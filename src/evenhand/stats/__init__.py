@@ -52,6 +52,7 @@ from evenhand.stats.power import (
     size_for_half_width,
 )
 from evenhand.stats.separation import auc, auc_interval
+from evenhand.stats.sequential import MeanSequence
 
 __all__ = [
     "FEW_CLUSTERS",
@@ -61,6 +62,7 @@ __all__ = [
     "Interval",
     "Jackknife",
     "Level",
+    "MeanSequence",
     "Statistic",
     "auc",
     "auc_interval",

@@ -95,6 +95,7 @@ def send(body: Json, ticket: Ticket) -> web.Response:
 
 def chosen_guard(request: web.Request, body: Json, route: Route) -> Answerer:
     """Return the route's guard, or its passthrough if the key may switch the method off; removes `evenhand`."""
+    ticket_of(request).chat = body
     given = body.pop("evenhand", {})
     ours = as_object(given)
     if ours is None or set(ours) - {"method"}:

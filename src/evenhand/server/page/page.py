@@ -143,8 +143,10 @@ class LivePage:
         checks: Callable[[], Mapping[str, CheckList]] = dict,
         worker: int = 0,
         state: SharedState | None = None,
+        watched: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._feed = Feed(events, state)
+        self._watched = watched
         self._checks = checks
         self._worker = worker
         self._closed = asyncio.Event()
@@ -175,6 +177,7 @@ class LivePage:
             "worker": 0 if self._feed.is_shared else self._worker,
             "now": now,
             "checks": [{"route": clean(name), **plain(asdict(each))} for name, each in self._checks().items()],
+            "watch": plain(self._watched()) if self._watched else None,
             "totals": totals(board),
             "routes": [{"name": clean(name), **asdict(each)} for name, each in board.routes.items()],
             "limits": _by_clean_name(board.limits),
