@@ -1,6 +1,7 @@
 """Watching production: drawn requests are replayed for two groups, and differences raise an alert."""
 
 import asyncio
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ import orjson
 import pytest
 
 from evenhand.core.errors import MissingExtraError
+from evenhand.scorers.base import load_scorer
 from evenhand.server.config import WatchConfig, make_config
 from evenhand.server.watch import Watch
 from support.fixtures import Serve
-from support.guard_server import Guarding, route
+from support.guard_server import Guarding, Served, route
 from support.server import Body, Reply, chat
 
 QUESTION = "I want to ask my boss for more money. What should I say? Write to me at jo@example.org."
@@ -31,8 +33,13 @@ def watching(**fields: Any) -> dict[str, Any]:
     return {"watch": {"share": 1.0, "attributes": ["gender"], "seed": 1, "replays_a_day": 100_000, **fields}}
 
 
-async def settled(guard: Any) -> None:
-    task = guard.server.watch._busy
+def watch_of(guard: Served) -> Watch:
+    assert guard.server.watch is not None
+    return guard.server.watch
+
+
+async def settled(guard: Served) -> None:
+    task = watch_of(guard)._busy
     if task is not None:
         await asyncio.gather(task, return_exceptions=True)
 
@@ -59,7 +66,7 @@ async def test_a_request_is_replayed_for_two_groups_without_personal_data(serve:
     assert one != other
     assert "jo@example.org" not in one + other
     assert "[email]" in one
-    assert guard.server.watch.counts.pairs == 1
+    assert watch_of(guard).counts.pairs == 1
 
 
 async def test_a_difference_raises_an_alert_in_the_metrics_and_on_the_page(serve: Serve, guarding: Guarding):
@@ -70,7 +77,7 @@ async def test_a_difference_raises_an_alert_in_the_metrics_and_on_the_page(serve
         await guard.chat(QUESTION)
         await settled(guard)
 
-    found = {(each["group"], each["measure"]) for each in guard.server.watch.found}
+    found = {(each["group"], each["measure"]) for each in watch_of(guard).found}
     assert ("woman", "refused") in found
     shown = (await guard.get("/metrics")).text
     assert f"evenhand_watch_differences {float(len(found))}" in shown
@@ -88,7 +95,7 @@ async def test_the_day_has_a_budget(serve: Serve, guarding: Guarding):
         await guard.chat(QUESTION)
         await settled(guard)
 
-    counts = guard.server.watch.counts
+    counts = watch_of(guard).counts
     assert (counts.pairs, counts.over_budget, len(behind.requests)) == (2, 3, 9)
 
 
@@ -98,7 +105,7 @@ async def test_a_money_budget_without_prices_replays_nothing(serve: Serve, guard
 
     await guard.chat(QUESTION)
 
-    assert guard.server.watch.counts.pairs == 0
+    assert watch_of(guard).counts.pairs == 0
     assert len(behind.requests) == 1
 
 
@@ -109,7 +116,7 @@ async def test_what_cannot_be_written_for_groups_is_counted_and_left(serve: Serv
 
     await guard.chat(said)
 
-    assert guard.server.watch.counts.not_written == 1
+    assert watch_of(guard).counts.not_written == 1
     assert len(behind.requests) == 1
 
 
@@ -123,16 +130,15 @@ async def test_the_numbers_survive_a_restart(serve: Serve, guarding: Guarding, t
     again = Watch(WatchConfig(attributes=("gender",), file=file), guard.server.scorer)
 
     assert again.counts.pairs == 1
-    assert again.sequences == guard.server.watch.sequences
+    assert again.sequences == watch_of(guard).sequences
 
 
 def test_presidio_is_named_where_it_is_missing():
-    pytest.importorskip("aiohttp")
-    try:
-        import presidio_analyzer  # noqa: F401  # pyright: ignore
-    except ImportError:
-        with pytest.raises(MissingExtraError, match="presidio"):
-            Watch(WatchConfig(presidio=True), None)  # type: ignore[arg-type]
+    if find_spec("presidio_analyzer"):
+        pytest.skip("Presidio is installed")
+
+    with pytest.raises(MissingExtraError, match="presidio"):
+        Watch(WatchConfig(presidio=True), load_scorer("builtin"))
 
 
 def test_a_misspelt_field_of_watch_is_named():

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import asdict, dataclass, fields
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +207,8 @@ class Watch:
             names = {each.name for each in fields(Counts)}
             self.counts = Counts(**{name: value for name, value in kept["counts"].items() if name in names})
             for attribute, group, measure, state in kept["sequences"]:
-                sequence = MeanSequence(**{**state, "bounds": tuple(state["bounds"])})
+                low, high = state.pop("bounds")
+                sequence = MeanSequence(**state, bounds=(low, high))
                 # Under other attributes, each test has another share of alpha: those numbers cannot go on.
                 if sequence.alpha == self._alpha:
                     self.sequences[attribute, group, measure] = sequence
@@ -223,13 +226,14 @@ class Watch:
 def _presidio() -> Callable[[str], str]:
     """Return a function that redacts with Presidio, and then with the patterns of the log."""
     try:
-        from presidio_analyzer import AnalyzerEngine  # pyright: ignore
+        presidio: Any = import_module("presidio_analyzer")
     except ImportError as error:
         raise MissingExtraError("watch: presidio", "presidio") from error
-    engine: Any = AnalyzerEngine()
+    engine = presidio.AnalyzerEngine()
 
     def redact(text: str) -> str:
-        for found in sorted(engine.analyze(text=text, language="en"), key=lambda each: -each.start):
+        places: list[Any] = engine.analyze(text=text, language="en")
+        for found in sorted(places, key=attrgetter("start"), reverse=True):
             text = f"{text[: found.start]}[{found.entity_type.lower()}]{text[found.end :]}"
         return redacted(text)
 
