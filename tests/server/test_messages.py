@@ -48,7 +48,7 @@ async def test_an_answer_goes_through_the_guard(serve: Serve, guarding: Guarding
 
 
 async def test_a_streamed_answer_has_anthropics_events_in_order(serve: Serve, guarding: Guarding):
-    behind = await serve(streamed([RUDE]), chat(CLEAN))
+    behind = await serve(streamed([RUDE]), streamed([CLEAN]))
     guard = await guarding(route(behind.url))
 
     answer = await ask(guard, stream=True)

@@ -39,7 +39,7 @@ def watch_of(guard: Served) -> Watch:
 
 
 async def settled(guard: Served) -> None:
-    task = watch_of(guard)._busy
+    task = watch_of(guard).replaying
     if task is not None:
         await asyncio.gather(task, return_exceptions=True)
 

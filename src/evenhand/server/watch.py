@@ -79,7 +79,7 @@ class Watch:
         self._random = random.Random(config.seed)
         self._redact = _presidio() if config.presidio else redacted
         self._clock = clock
-        self._busy: asyncio.Task[None] | None = None
+        self.replaying: asyncio.Task[None] | None = None
         self._told: set[tuple[str, str, str]] = set()
         self._file: Path | None = None
         if config.file is not None:
@@ -114,14 +114,14 @@ class Watch:
         if self._random.random() >= self.config.share:
             return
         self.counts.drawn += 1
-        if (self._busy is not None and not self._busy.done()) or not self._within_budget(priced=priced):
+        if (self.replaying is not None and not self.replaying.done()) or not self._within_budget(priced=priced):
             self.counts.over_budget += 1
             return
         if (pair := self._pair(body)) is None:
             self.counts.not_written += 1
             return
         # In a context of its own: these calls are neither the client's nor part of its trace.
-        self._busy = asyncio.get_running_loop().create_task(self._compare(route, *pair), context=Context())
+        self.replaying = asyncio.get_running_loop().create_task(self._compare(route, *pair), context=Context())
 
     def _within_budget(self, *, priced: bool) -> bool:
         counts, now = self.counts, self._clock()
@@ -218,9 +218,9 @@ class Watch:
             ) from error
 
     async def aclose(self) -> None:
-        if self._busy is not None:
-            self._busy.cancel()
-            await asyncio.gather(self._busy, return_exceptions=True)
+        if self.replaying is not None:
+            self.replaying.cancel()
+            await asyncio.gather(self.replaying, return_exceptions=True)
 
 
 def _presidio() -> Callable[[str], str]:
