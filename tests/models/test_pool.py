@@ -74,7 +74,7 @@ async def test_several_addresses_are_a_pool_whose_calls_are_spread(serve: Serve)
     assert sorted(texts) == ["A", "A", "B", "B"]
     assert model.endpoints == 2
     assert model.fingerprint()["endpoint"] == sorted(f"{each.url}/chat/completions" for each in (first, second))
-    assert model.features == {"logprobs", "schema", "seed"}
+    assert model.features == {"logprobs", "schema", "seed", "tools"}
 
 
 async def test_repeated_addresses_in_a_spec_are_a_pool_too(serve: Serve):
