@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import logging
 import zlib
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
@@ -19,7 +21,9 @@ from evenhand.models.openai.wire import parse_generation, parse_reply
 from evenhand.models.request import unpack
 from evenhand.server.page.board import _from_json, _to_json  # pyright: ignore[reportPrivateUsage]
 from evenhand.server.telemetry.events import Event
+from evenhand.web.keys import KeyConfig, new_key
 from evenhand.web.site import Site, html
+from evenhand.web.site import serve as serve_site
 from support.fixtures import Serve
 from support.guard_server import Guarding, route
 from support.live_page import event
@@ -117,6 +121,25 @@ async def test_11_pages_answer_odd_headers_with_a_client_error(headers: dict[str
             assert status < 500
     finally:
         await runner.cleanup()
+
+
+async def test_11_a_wrong_key_for_a_page_leaves_a_trace_in_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    logger = logging.getLogger("evenhand")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logger.level)
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    site = Site([], keys={"reader": KeyConfig(hash=new_key()[1])})
+    serving = asyncio.create_task(serve_site(site, 0, address.set_result))
+
+    wrong = {"Authorization": "Bearer evh-wrong"}
+    async with aiohttp.ClientSession() as client, client.get(await address, headers=wrong) as response:
+        assert response.status == 401
+    serving.cancel()
+    await asyncio.wait([serving])
+
+    assert "127.0.0.1 sent a wrong API key" in capsys.readouterr().err
 
 
 def test_08_a_stored_row_does_not_unpack_without_a_limit():
