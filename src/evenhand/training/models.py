@@ -240,6 +240,9 @@ def prepare(model: Any, options: StageOptions, at: Machine) -> None:
     """
     if model is None:
         return
+    for layer in model.modules():
+        if hasattr(layer, "cast_input_dtype_enabled"):
+            layer.cast_input_dtype_enabled = False  # to float32, which autocast undoes at once: the same numbers
     if options.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     classifier = unwrapped(model)  # its trunk and its head are called separately

@@ -41,9 +41,10 @@ def token_values(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
 
 
 def _token_outputs(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
-    """Return the output of every head at every token (float32, rows × width × heads)."""
-    classifier = models.unwrapped(model)
-    inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
+    """Return the output of every head at every token (float32, rows × width × heads); no mask: padding is last."""
+    classifier, inputs = models.unwrapped(model), {"input_ids": ids}
+    if mask is not None:
+        inputs |= {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
     with machine.autocast():
         hidden = classifier.base_model(**inputs, use_cache=False).last_hidden_state
     return classifier.score(hidden.float())
@@ -80,7 +81,7 @@ class RewardModel:
     def outputs(self, rows: Sequence[Encoded]) -> Any:
         """Return the output of each head at the last token of each row (rows × heads), with gradients for training."""
         batch = self.chat.pad(rows, self.machine.device)
-        outputs = _token_outputs(self.model, batch.ids, batch.mask, self.machine)
+        outputs = _token_outputs(self.model, batch.ids, None, self.machine)
         return outputs[torch.arange(len(rows), device=outputs.device), batch.mask.sum(1) - 1]
 
 

@@ -15,7 +15,7 @@ from evenhand.core.lazy import torch
 from evenhand.models.hf.decoding import Decoder, decoder
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
-from evenhand.training.losses import token_entropies, token_logprobs
+from evenhand.training.losses import spread, token_entropies, token_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.policy_copy import policy_copy
 
@@ -228,7 +228,7 @@ def logprobs_and_entropies(
 ) -> tuple[Tensor, Tensor]:
     """Return the log probability and the entropy of every answer token under a policy (float32, rows × answer).
 
-    Both are 0 after the longest answer.
+    Both are 0 after the end of an answer.
     """
     width = rollout.answer.shape[1]
     # Padding that all rows share is not computed.
@@ -239,10 +239,11 @@ def logprobs_and_entropies(
     inputs = {"input_ids": rollout.ids[:, computed], "attention_mask": mask, "position_ids": positions}
     with machine.autocast():
         logits = policy(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
-    logits = logits.float() / (temperature or 1.0)  # greedy answers have the probabilities of the model as it is
-    values = token_logprobs(logits, rollout.tokens[:, :longest]), token_entropies(logits)
-    logprobs, entropies = (torch.nn.functional.pad(each, (0, width - longest)) for each in values)
-    return logprobs, entropies
+    at = rollout.answer.bool()
+    logits = logits[at[:, :longest]].float()
+    if temperature not in (0, 1):  # greedy answers have the probabilities of the model as it is
+        logits = logits / temperature
+    return spread(token_logprobs(logits, rollout.tokens[at]), at), spread(token_entropies(logits), at)
 
 
 def _left_padded(rows: Sequence[Sequence[int]], width: int, pad: int, device: str) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,79 @@
+"""What training leaves out because it costs time and changes no number."""
+
+from typing import Any
+
+import pytest
+
+from evenhand.training.chat import Encoded
+from evenhand.training.options import SFTOptions
+
+torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
+
+from evenhand.training import losses, models  # noqa: E402 - they need torch
+from evenhand.training.reward import RewardModel  # noqa: E402
+from evenhand.training.rollout import Rollout, logprobs_and_entropies  # noqa: E402
+
+HERE, SHORTER = models.Machine("cpu", "float32"), models.Machine("cpu", "bfloat16")
+ROWS = [Encoded((2, 5, 4), (6, 1)), Encoded((2, 5, 6, 7, 8, 4), (9, 10, 11, 12, 1))]
+
+
+def inputs_of(model: Any, seen: list[Any]) -> None:
+    model.register_forward_pre_hook(lambda _module, _given, named: seen.append(named), with_kwargs=True)
+
+
+def test_adapters_take_bfloat16_as_it_comes_with_the_same_gradients(tiny: str):
+    gradients, seen = list[list[Any]](), list[Any]()
+    for prepared in (False, True):
+        torch.manual_seed(0)
+        model = models.with_adapters(models.load_causal(tiny, SHORTER, trained=False), 4)
+        for name, weight in models.trainable(model).items():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, 0, 0.1)
+        if prepared:
+            models.prepare(model, SFTOptions.model_construct(gradient_checkpointing=False), SHORTER)
+            for name, module in model.named_modules():
+                if name.endswith("lora_A.default"):
+                    module.register_forward_pre_hook(lambda _module, given: seen.append(given[0].dtype))
+        chat = models.load_chat(tiny, model)
+        (-losses.answer_logprobs(model, chat, ROWS, SHORTER).sum()).backward()
+        gradients.append([each.grad for each in models.trainable(model).values()])
+
+    assert set(seen) == {torch.bfloat16}
+    assert all(torch.equal(one, two) for one, two in zip(*gradients, strict=True))
+
+
+def test_padding_at_the_end_needs_no_mask(tiny: str):
+    model, seen = models.load_causal(tiny, HERE, trained=True), list[Any]()
+    chat = models.load_chat(tiny, model)
+    alone = [losses.answer_logprobs(model, chat, [row], HERE).sum() for row in ROWS]
+    inputs_of(model, seen)
+
+    both = losses.answer_logprobs(model, chat, ROWS, HERE).sum(1)
+
+    assert "attention_mask" not in seen[0]
+    assert both.tolist() == pytest.approx([float(each) for each in alone], rel=1e-5)
+
+
+def test_nor_does_a_reward_model(tiny: str):
+    causal = models.load_causal(tiny, HERE, trained=True)
+    chat = models.load_chat(tiny, causal)
+    reward, seen = RewardModel(models.classifier_of(causal, chat, 0), chat, HERE), list[Any]()
+    alone = [float(reward.outputs([row])) for row in ROWS]
+    inputs_of(reward.model.base_model, seen)
+
+    assert reward.outputs(ROWS).flatten().tolist() == pytest.approx(alone, rel=1e-5)
+    assert "attention_mask" not in seen[0]
+
+
+def test_entropies_have_no_gradient_and_nothing_is_computed_after_the_end(tiny: str):
+    model = models.load_causal(tiny, HERE, trained=True)
+    ids = torch.tensor([[2, 5, 4, 6, 1, 0], [2, 6, 4, 7, 8, 1]])
+    answer = torch.tensor([[1.0, 1, 0], [1, 1, 1]])
+    mask = torch.cat([torch.ones(2, 3), answer], 1).long()
+
+    logprobs, entropies = logprobs_and_entropies(model, Rollout(ids, mask, answer, ["", ""], [True, True]), HERE)
+
+    assert logprobs.requires_grad
+    assert not entropies.requires_grad
+    assert (logprobs[0, 2], entropies[0, 2]) == (0, 0)
