@@ -257,7 +257,7 @@ def plain_roll_out(
             logits = decode.next(token)
     kept = torch.stack(answer, 1).float()
     texts = [chat.text(row[:n]) for row, n in zip(ids[:, width:].tolist(), kept.sum(1).long().tolist(), strict=True)]
-    return Rollout(ids, mask, kept, texts, [not each for each in running.tolist()])
+    return Rollout(ids, mask, kept, texts, [not each for each in running.tolist()], torch.zeros_like(kept))
 
 
 def calls(policy: Any, chat: Chat, prompts: Sequence[Prompt], machine: models.Machine) -> tuple[int, int]:

@@ -46,20 +46,20 @@ def test_adapters_take_bfloat16_as_it_comes_with_the_same_gradients(tiny: str):
 def test_padding_at_the_end_needs_no_mask(tiny: str):
     model, seen = models.load_causal(tiny, HERE, trained=True), list[Any]()
     chat = models.load_chat(tiny, model)
-    alone = [losses.answer_logprobs(model, chat, [row], HERE).sum() for row in ROWS]
+    alone = [losses.answer_logprobs(model, chat, [row], HERE).sum().item() for row in ROWS]
     inputs_of(model, seen)
 
     both = losses.answer_logprobs(model, chat, ROWS, HERE).sum(1)
 
     assert "attention_mask" not in seen[0]
-    assert both.tolist() == pytest.approx([float(each) for each in alone], rel=1e-5)
+    assert both.tolist() == pytest.approx(alone, rel=1e-5)
 
 
 def test_nor_does_a_reward_model(tiny: str):
     causal = models.load_causal(tiny, HERE, trained=True)
     chat = models.load_chat(tiny, causal)
     reward, seen = RewardModel(models.classifier_of(causal, chat, 0), chat, HERE), list[Any]()
-    alone = [float(reward.outputs([row])) for row in ROWS]
+    alone = [reward.outputs([row]).item() for row in ROWS]
     inputs_of(reward.model.base_model, seen)
 
     assert reward.outputs(ROWS).flatten().tolist() == pytest.approx(alone, rel=1e-5)
@@ -72,7 +72,9 @@ def test_entropies_have_no_gradient_and_nothing_is_computed_after_the_end(tiny: 
     answer = torch.tensor([[1.0, 1, 0], [1, 1, 1]])
     mask = torch.cat([torch.ones(2, 3), answer], 1).long()
 
-    logprobs, entropies = logprobs_and_entropies(model, Rollout(ids, mask, answer, ["", ""], [True, True]), HERE)
+    logprobs, entropies = logprobs_and_entropies(
+        model, Rollout(ids, mask, answer, ["", ""], [True, True], answer), HERE
+    )
 
     assert logprobs.requires_grad
     assert not entropies.requires_grad
