@@ -53,7 +53,7 @@ def _preamble(given: str) -> Preamble:
         raise UsageError(f"There is no file {given}; --system takes a file or the text of a system prompt.")
     words = " ".join(given.split()).rstrip(".")
     name = words if len(words) <= _LONGEST_NAME else f"{words[:_LONGEST_NAME].rstrip()}…"
-    return Preamble(name or "no system prompt", given.strip())
+    return Preamble(name or "the bare model", given.strip())
 
 
 def read_history(path: Path) -> tuple[Message, ...]:

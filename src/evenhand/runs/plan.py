@@ -291,7 +291,7 @@ def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan,
         several = any(each.base_url != model.base_url for each in others)
         spec = f"{spec} at {model.base_url or 'the usual endpoint'}" if several else spec
         if role == "base" and any(each.preamble != model.preamble for each in bases if each.spec == model.spec):
-            prompt = model.preamble.name if model.preamble else "no system prompt"
+            prompt = model.preamble.name if model.preamble else "the bare model"
             return prompt if len({each.spec for each in bases}) == 1 else f"{spec} · {prompt}"
         return spec
 
