@@ -235,7 +235,7 @@ def test_a_story_from_own_prompts_to_evidence(page: Any, site: str, tmp_path: Pa
     visit(page, site, "/start")
     fitting = {each.text.split()[0] for each in every(page, "#methods label") if each.is_displayed()}
     assert {"default", "cot"} <= fitting
-    assert "stardtox" not in fitting  # it continues texts, and the chosen benchmark asks questions
+    assert "closed_book" not in fitting  # it answers questions of fact, and the chosen benchmark has options
     one(page, "input[name=model]").send_keys("demo/A")
     one(page, "input[name=file]").send_keys(str(prompts))
     assert one(page, "select[name=benchmark]").get_attribute("value") == "prompts"
