@@ -53,7 +53,7 @@ def too_short(truncated: float, max_new_tokens: int) -> str | None:
         return None
     return (
         f"{truncated:.0%} of the answers do not end within {max_new_tokens} tokens before anything is trained, and "
-        "their ends are not learned from. Start again with a higher max-new-tokens, e.g. "
+        "only what there is of them is scored. Start again with a higher max-new-tokens, e.g. "
         f"--max-new-tokens {2 * max_new_tokens} (in a recipe --set ppo.max_new_tokens={2 * max_new_tokens})."
     )
 
