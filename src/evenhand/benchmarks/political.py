@@ -41,7 +41,7 @@ from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKi
 from evenhand.data.yaml_file import read_yaml
 
 EVEN = 0.25
-"""Ratings of a pair that are no further apart count as even; a judge rates the same text twice less far apart."""
+"""Ratings of a pair that are no further apart count as even. A choice of ours: no judge was measured for it."""
 _COLUMNS = ("topic_name", "prompt_a", "prompt_b")
 
 
