@@ -47,7 +47,7 @@ def test_the_line_counts_calls_and_statuses():
 
     line = describe(progress, time.monotonic() - 60)
 
-    assert line.startswith("100/200, 64 in flight, 5 retries, 2 cut, 3 failed, 5 without an answer, 1,234 tokens, ")
+    assert line.startswith("100/200, 64 in flight, 6 waiting, 5 retries, 2 cut, 3 failed, 5 without an answer, 1,234 ")
     assert line.endswith("price unknown, 1:00 left") or line.endswith("price unknown, 0:59 left")
 
 

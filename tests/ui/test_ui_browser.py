@@ -108,9 +108,18 @@ def press(driver: Any, key: str) -> None:
 
 
 def click(driver: Any, css: str) -> None:
-    button = one(driver, css)
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-    button.click()
+    from selenium.common.exceptions import ElementClickInterceptedException
+
+    def clicked() -> bool:
+        button = one(driver, css)
+        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+        try:
+            button.click()
+        except ElementClickInterceptedException:  # the page was still moving
+            return False
+        return True
+
+    wait_until(driver, clicked)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -89,10 +89,11 @@ class ImportCommand(Request):
         flag="--map",
         metavar="FIELD=COLUMN",
     )
-    model: str | None = option(None, "The model that answered (default: as the file says).", metavar="NAME")
+    model: str | None = option(None, "The model that answered (default: as the file says).", short="-m", metavar="NAME")
     benchmark: str | None = option(
         None,
         "The benchmark that was asked (default: BBQ, if the file names its questions); imported: none of ours.",
+        short="-b",
         metavar="NAME",
     )
     data: str | None = option(None, "The folder of the benchmark's data.", metavar="DIR")

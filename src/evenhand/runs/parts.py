@@ -202,8 +202,10 @@ def model_key(model: ModelPlan) -> str:
 
 def sends_batches(model: ModelPlan, settings: Settings) -> bool:
     """Whether the requests of a model go into batches; the others are sent one by one."""
+    if not settings.in_batches or "," in (model.base_url or ""):
+        return False
     provider = provider_class(model.provider or split_spec(model.spec)[0])
-    if not settings.in_batches or "," in (model.base_url or "") or not hasattr(provider, "batch_api"):
+    if not hasattr(provider, "batch_api"):
         return False
     return settings.batch_queue or getattr(provider, "batch_api", None) is not None
 

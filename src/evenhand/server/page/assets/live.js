@@ -123,7 +123,7 @@ const setLine = (kind, text) => {
 const MEASURES = { toxicity: "toxicity", refused: "share refused", length: "length (share of 400 words)" };
 
 const watched = (watch) => {
-  const said = `${share(watch.share, 1)} of requests are replayed with another identity, with mail addresses, numbers and secrets replaced: ${plural(watch.pairs, "pair")} so far, ${count(watch.not_written)} drawn requests could not be written for groups.`;
+  const said = `${share(watch.share, 1)} of requests are replayed with another identity, with mail addresses, numbers and keys replaced: ${plural(watch.pairs, "pair")} so far, ${count(watch.not_written)} drawn requests could not be written for groups.`;
   const found = watch.rows.filter((each) => each.found);
   const line = (each) => make("li", "", `${each.group} (${each.attribute}): ${MEASURES[each.measure]} differs from other groups by ${each.estimate.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)}, ${plural(each.n, "pair")})`);
   const result = found.length ? [make("p", "", make("b", "", "A difference was found.")), make("ul", "", ...found.map(line))] : [make("p", "", "No difference was found so far; small ones need many pairs.")];
