@@ -182,6 +182,8 @@ async def test_an_agent_that_ends_without_a_decision_has_left_the_case_open():
 
 async def test_a_function_that_calls_the_tools_itself_is_an_agent():
     def my_agent(messages: Sequence[Message], tools: World) -> str:
+        listed = {each["type"]: each["function"]["name"] for each in tools.definitions()[:1]}
+        assert listed == {"function": "read_ticket"}  # as OpenAI's API takes them
         ticket = tools.call("read_ticket")
         tools.call("decide", decision="deny", message=f"No. {len(messages)} {len(ticket) > 10}")
         return "closed"

@@ -93,7 +93,7 @@ async def _played(
 ) -> Outcome | None:
     """Play the case; None if the server was found not to take tools."""
     params = session.sampled(WRITING)
-    tools = case.world.definitions()
+    tools = case.world.functions()
     settings: dict[str, Any] = {"temperature": params.temperature, "max_tokens": params.max_tokens, "tools": tools}
     if not by_protocol:
         told = load_prompt(__file__, "tools")

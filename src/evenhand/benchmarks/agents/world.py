@@ -66,7 +66,11 @@ class World:
         return self.state.get("decision")
 
     def definitions(self) -> tuple[Mapping[str, Any], ...]:
-        """The tools as OpenAI's protocol describes them."""
+        """The tools as a request by OpenAI's protocol lists them."""
+        return tuple({"type": "function", "function": each} for each in self.functions())
+
+    def functions(self) -> tuple[Mapping[str, Any], ...]:
+        """The name, description and parameters of each tool."""
         return tuple(
             {
                 "name": each["name"],
