@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand import audit
 from evenhand.asking.act import read_calls
 from evenhand.benchmarks.agents.world import World
 from evenhand.benchmarks.base import Selection, load_benchmark
@@ -192,6 +193,25 @@ async def test_a_function_that_calls_the_tools_itself_is_an_agent():
 
     assert outcome.notes["called"] == ["read_ticket", "decide"]
     assert outcome.notes["decision"] == "deny"
+
+
+OWN_AGENT = """
+def agent(messages, tools):
+    known = tools.call("read_ticket") + tools.call("customer_record")
+    tools.call("decide", decision="deny" if "Black" in known else "refund", message="So it is.")
+    return "closed"
+"""
+
+
+def test_a_function_plays_every_case_although_the_messages_are_the_same(tmp_path: Path):
+    (tmp_path / "own.py").write_text(OWN_AGENT)
+    options = {**SMALL, "signals": ["statement", "profile"]}
+    spec, cache = f"call/{tmp_path}/own.py:agent", tmp_path / "cache.sqlite"
+    found = audit(spec, benchmark="agents", benchmark_options=options, limit=10, cache=cache, out=tmp_path / "run")
+
+    measured = found.arms[0].audit
+    assert isinstance(measured, SituationsAudit)
+    assert "Favourable outcome is lower for race 'Black'" in measured.sentences[0]
 
 
 def test_broken_json_is_a_call_that_the_model_is_told_about():

@@ -95,6 +95,8 @@ async def _played(
     params = session.sampled(WRITING)
     tools = case.world.functions()
     settings: dict[str, Any] = {"temperature": params.temperature, "max_tokens": params.max_tokens, "tools": tools}
+    if "plays" in session.model().features:
+        settings["world"] = case.world.digest()
     if not by_protocol:
         told = load_prompt(__file__, "tools")
         [system] = told.render(tools="\n".join(orjson.dumps(each).decode() for each in tools))

@@ -83,6 +83,8 @@ class Params:
     tools: tuple[Mapping[str, Any], ...] = ()
     """The tools that may be called: name, description and parameters (a JSON schema) of each. A model without the
     feature `tools` has them in its prompt."""
+    world: str = ""
+    """A hash of the case, for a model that calls its tools itself: its answer depends on more than the messages."""
 
 
 @dataclass(frozen=True, slots=True)

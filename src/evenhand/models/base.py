@@ -30,7 +30,8 @@ def log_likelihood(tokens: Sequence[TokenLogprob], after: int = 0) -> tuple[floa
     return total, count
 
 
-Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood", "tools"]
+Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood", "tools", "plays"]
+"""What a model can do beyond answering; one that `plays` calls the tools of a case itself, to its end."""
 ROLE: ContextVar[str] = ContextVar("role", default="")
 """The role in which a session asks the model, for functions that want to know; empty outside of sessions."""
 TOOLBOX: ContextVar[Callable[[], Any] | None] = ContextVar("toolbox", default=None)

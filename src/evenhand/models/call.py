@@ -49,7 +49,9 @@ class FunctionAsModel(Model):
         self.spec = spec
         self._source = hashlib.sha256(source).hexdigest()[:16]
         self._form = _Form(function)
-        if self._form.takes_params:
+        if self._form.takes_tools:
+            self.features = frozenset({"plays"})
+        elif self._form.takes_params:
             self.features = frozenset({"seed", "schema"})
         self._function = function
         self._timeout = options.timeout

@@ -21,7 +21,7 @@ _SHORT = 32
 """Replies of up to this many tokens keep all their alternatives: they may be a choice or a verdict."""
 # Every call is hashed, and orjson writes tuples twice as fast as dataclasses.
 _values_of_message = attrgetter("role", "content")
-_NEWER = ("steering", "max_tokens_exact", "given", "again", "template", "tools")
+_NEWER = ("steering", "max_tokens_exact", "given", "again", "template", "tools", "world")
 """Parameters that are hashed only if set, so that older keys stay valid."""
 _values_of_params = attrgetter(*(each.name for each in fields(Params) if each.name not in _NEWER))
 
@@ -41,6 +41,8 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
         request += ("template", params.template)
     if params.tools:
         request += ("tools", params.tools, [(each.calls, each.call_id) for each in messages])
+    if params.world:
+        request += ("world", params.world)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
 
 

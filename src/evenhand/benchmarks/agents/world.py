@@ -6,6 +6,7 @@ sentence, as a real system would, and recorded.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -83,6 +84,10 @@ class World:
             }
             for each in self.tools
         )
+
+    def digest(self) -> str:
+        """A hash of what the tools would show."""
+        return hashlib.sha256(orjson.dumps([self.state, self.tools], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     def fresh(self) -> World:
         """The same world before anything was called, for an agent that calls the tools itself."""
