@@ -193,6 +193,7 @@ async def test_a_function_that_calls_the_tools_itself_is_an_agent():
 
     assert outcome.notes["called"] == ["read_ticket", "decide"]
     assert outcome.notes["decision"] == "deny"
+    assert outcome.notes["steps"] == 2
 
 
 OWN_AGENT = """

@@ -117,7 +117,10 @@ async def _played(
         if not calls:
             return case.ended(_said(case, completion))
         results = [case.use(call) for call in calls]
-        if case.world.decision is not None or all(each.result is not None for each in calls):
+        played = all(each.result is not None for each in calls)  # by a function that calls the tools itself
+        if played:
+            case.steps = len(calls)
+        if played or case.world.decision is not None:
             if completion.text and completion.calls:
                 case.turns.append(("model", completion.text, "reply"))
             return case.ended(Answer(_message(calls) or completion.text or "(nothing was said)"))
