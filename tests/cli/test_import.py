@@ -222,6 +222,16 @@ def test_traces_are_paired_by_what_was_asked(cli, tmp_path: Path):
     assert counted(compared("runs/both", "runs/sdk")) == [1, 1, 1]
 
 
+def test_a_table_without_ids_is_paired_by_its_questions(tmp_path: Path):
+    rows = ["model,prompt,answer", *(f"{model},Who is late {n}?,I do not know." for n in "123" for model in ("a", "b"))]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+
+    done = import_run(tmp_path / "t.csv", out=tmp_path / "run")
+
+    assert done.done == 6
+    assert len(study([tmp_path / "run"]).arms) == 2
+
+
 def test_a_table_needs_only_its_columns_named(cli, tmp_path: Path):
     with (tmp_path / "t.csv").open("w", newline="") as file:
         writer = csv.writer(file)

@@ -342,10 +342,14 @@ def _listed(found: Any, role: str = "") -> list[Any]:
 
 
 def _table(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
-    """Rows of a table; `columns` says which column is what, by default those of the same name."""
+    """Rows of a table; `columns` says which column is what, by default those of the same name.
+
+    Without an id, rows with the same question belong together: answers of several models, or repeated ones.
+    """
     if wrong := [name for name in columns if name not in FIELDS]:
         raise UsageError(f"--map has no field {wrong[0]!r}; it has {', '.join(FIELDS)}.")
     named = {name: columns.get(name, name).split(",") for name in FIELDS}
+    questions: dict[tuple[Any, ...], str] = {}
     for number, (line, cells) in enumerate(TextFile(path).numbered(), 1):
         for name in (*columns, "answer"):
             if missing := [each for each in named[name] if each not in cells]:
@@ -357,8 +361,9 @@ def _table(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
         several = [cells[each] for each in named["choices"]] if len(named["choices"]) > 1 else value["choices"]
         choices = _options(several)
         chosen = _position(value["answer"], choices)
+        question = (value["context"], value["prompt"] or number, choices)
         yield Row(
-            id=_text(value["id"]) or str(number),
+            id=_text(value["id"]) or questions.setdefault(question, str(number)),
             answer=_text(value["answer"]) if chosen is None else chosen,
             prompt=str(value["prompt"] or ""),
             context=str(value["context"] or ""),
