@@ -305,7 +305,9 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         metavar="STAGE.OPTION=VALUE",
         read=_read_settings,
     )
-    smoke: bool = option(False, "A few rows and steps, to see that everything runs and the loss falls.", common=True)
+    smoke: bool = option(
+        False, "A few rows and steps, to see that everything runs; it prints the first and last loss.", common=True
+    )
     dry_run: bool = option(
         False, "Measure one step and a few answers here, and print how long the training takes at most.", common=True
     )

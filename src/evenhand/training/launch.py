@@ -91,7 +91,7 @@ def make_verifiable(
     Args:
         options: Of the whole training, and those that its stages share.
         own: Options of the stages `sft` and `rl`; there is no RL without options of `rl`, which may be empty.
-        smoke: Makes everything tiny, to see whether it runs and the loss falls.
+        smoke: Makes everything tiny, to see whether it runs and what the loss does.
     """
     models.need_packages()
     from evenhand.training.verifiable import VerifiableOptions
@@ -155,7 +155,7 @@ def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
         "general_tokens": 8,
         "probes": 2,
         **options,
-        "sft": {"steps": 10, "batch": 8, "lr": 1e-3, **options.get("sft", {})},
+        "sft": {"steps": 6, "batch": 4, "lr": 1e-3, **options.get("sft", {})},
         "rl": None if rl is None else {**small, **rl},
     }
 
