@@ -155,7 +155,7 @@ def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
         "general_tokens": 8,
         "probes": 2,
         **options,
-        "sft": {"steps": 6, "batch": 4, "lr": 1e-3, **options.get("sft", {})},
+        "sft": {"steps": 6, "batch": 4, "lr": 2e-4, **options.get("sft", {})},
         "rl": None if rl is None else {**small, **rl},
     }
 
