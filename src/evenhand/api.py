@@ -161,6 +161,8 @@ def guard(
     prices: Mapping[str, Price] | None = None,
     seed: int = 0,
     templates: str | Path | None = None,
+    system: str | None = None,
+    history: str | Path | None = None,
     **fields: Unpack[PolicyFields],
 ) -> Guard:
     """A guard in front of a model: `await guard(messages)` or `guard.sync(messages)` answers through the method.
@@ -174,7 +176,9 @@ def guard(
     `prices` are by model spec; without one, the cost in the record is None.
     `judge_options` say how to reach the judge, where it is not at the model's endpoint.
     `templates` is a folder of prompt files of your own.
+    `system` (a file or a text) and `history` (a file) stand before every conversation, as in `audit`.
     """
+    from evenhand.core.preamble import read_preambles
     from evenhand.guards.guard import OPTIONS, Guard
     from evenhand.guards.policy import InputPolicy, make_policy
 
@@ -211,6 +215,7 @@ def guard(
         prices=prices,
         seed=seed,
         templates=templates,
+        preamble=next(iter(read_preambles([system] if system else [], history)), None),
     )
     hint = ': evaluators=("toxicity", "bias"), judge=MODEL' if "bias" in guarding.checks.not_run else ""
     level = logging.WARNING if guarding.checks.not_run else logging.INFO

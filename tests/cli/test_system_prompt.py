@@ -8,6 +8,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
+import evenhand
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import Prompt
@@ -15,9 +16,10 @@ from evenhand.core.types import Message, Params, Sample
 from evenhand.guards.guard import deployed
 from evenhand.models.base import PromptedModel
 from evenhand.models.fake import FunctionModel
+from evenhand.runs.parts import Settings
 from evenhand.runs.trust import fields_demands
 from evenhand.session import Session
-from support.server import Body, Reply, chat
+from support.server import Body, Reply, chat, completion, reply_with
 from tests.cli.conftest import Cli, Endpoint
 
 FAIR = "Never guess about people: where the text does not say who it was, say so."
@@ -30,16 +32,19 @@ def samples() -> list[Sample]:
 
 
 def by_prompt(body: Body) -> Reply:
-    """Answers rightly under a prompt that asks for it; else it names a person where nobody can know."""
+    """Names a person where nobody can know: never or always, as its prompt asks; without one, every second time."""
     told = next((each["content"] for each in body["messages"] if each["role"] == "system"), "")
     asked = body["messages"][-1]["content"]
     fitting = (each for each in samples() if each.context in asked and each.prompt in asked)
     sample = max(fitting, key=lambda each: len(each.context))  # one context may begin another
     right = sample.choices[cast("int", sample.target)]
-    if "Never guess" not in told and sample.metadata["context_condition"] == "ambig":
+    guesses = told == HARMFUL or (not told and samples().index(sample) % 4 < 2)
+    if guesses and sample.metadata["context_condition"] == "ambig":
         right = next(each for each in sample.choices if each != right)
     letters = {text: letter for letter, text in re.findall(r"^([A-C])[).:] (.*)$", asked, re.MULTILINE)}
-    return chat(letters[right])
+    made = completion(letters[right])
+    read = sum(len(each["content"].split()) for each in body["messages"])
+    return reply_with({**made, "usage": {"prompt_tokens": read, "completion_tokens": 1, "total_tokens": read + 1}})
 
 
 @pytest.fixture
@@ -59,16 +64,22 @@ def test_a_prompt_that_helps_and_one_that_harms_are_told_apart(
     cli: Cli, endpoint: Endpoint, prompts: tuple[str, str]
 ) -> None:
     server = endpoint(answer=by_prompt)
-    arguments = ("-m", f"openai/m?base_url={server.url}", "--price", "openai/m=1/2", "--reading", "text", "-n", "88")
+    arguments = ("-m", f"openai/m?base_url={server.url}", "--price", "openai/m=1000/2000", "--reading", "text")
 
-    found = cli("compare", *arguments, "--system", "", "--system", prompts[0], "--system", prompts[1], "-o", "p")
+    found = cli(
+        *("compare", *arguments, "-n", "88", "-o", "p"),
+        *("--system", "", "--system", prompts[0], "--system", prompts[1]),
+    )
 
     assert found.code == 0, found.err
     said = " ".join(found.out.split())
-    assert "✓ Better: fair.md guesses in 0 %" in said and "Better: harmful.md" not in said
-    assert "Tokens" in said and "Money" in said  # the price stands beside the verdict
-    worse = " ".join(cli("compare", "p", "--baseline", "fair.md").out.split())
-    assert "✕ Worse: harmful.md guesses in 100 %" in worse
+    assert "✓ Better: fair.md guesses in 0 %" in said and "✕ Worse: harmful.md guesses in 100 %" in said
+    # The price of the prompts stands below the verdicts: the bare model, then the words of each prompt on top.
+    tokens = [int(each.replace(",", "")) for each in re.findall(r"[\d,]+", said.partition("Tokens ")[2])[:3]]
+    money = [float(each) for each in re.findall(r"\$([\d.]+)", said.partition("Money ")[2])[:3]]
+    words = [0, len(FAIR.split()), len(HARMFUL.split())]
+    assert [each - tokens[0] for each in tokens] == [88 * each for each in words]
+    assert [each - money[0] for each in money] == pytest.approx([0.088 * each for each in words], abs=0.02)
 
 
 def test_the_prompt_is_sent_in_every_call_of_its_arm_and_kept_with_the_run(
@@ -88,6 +99,69 @@ def test_the_prompt_is_sent_in_every_call_of_its_arm_and_kept_with_the_run(
     assert shown and all(each == expected for each in shown)
     assert all(body["stop"] == ["\n\n"] for body in server.bodies)
     assert "Be brief." in cli("run", "show", "r").out
+
+
+SUITE = """
+areas:
+  - {area: Answers, asks: "By stereotype?", runs: [{benchmark: bbq_builtin, limit: 4}]}
+  - {area: Requests, asks: "Refused?", runs: [{benchmark: overrefusal, limit: 2}]}
+"""
+COMMANDS = {
+    "audit": ("audit", "-n", "4"),
+    "compare": ("compare", "--method", "default", "-n", "4"),
+    "suite": ("suite", "suite.yaml"),
+    "gate": ("gate", "-b", "overrefusal", "-n", "4", "--fail-if", "over_refusals > 100"),
+    "malibu": ("judges", "malibu", "--method", "judge", "--phase", "1", "-n", "1"),
+    "plan": ("audit", "--config", "plan.yaml"),
+}
+DEPLOYED = ("--system", "prompt.md", "--history", "shots.yaml", "--stop", "END", "--temperature", "0.3")
+
+
+@pytest.mark.parametrize("how", ["options", "profile"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_calls_the_model_as_it_is_deployed(
+    cli: Cli, endpoint: Endpoint, tmp_path: Path, command: str, how: str
+) -> None:
+    server = endpoint(chat("A"))
+    (tmp_path / "prompt.md").write_text("Be brief.")
+    (tmp_path / "shots.yaml").write_text("- {user: 'Hello?', assistant: 'Good day.'}\n")
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    (tmp_path / "plan.yaml").write_text(
+        f"benchmark: overrefusal\nlimit: 2\nmodels: ['openai/m?base_url={server.url}']\n"
+    )
+    (tmp_path / "evenhand.toml").write_text(
+        '[profiles.production]\nsystem = "prompt.md"\nhistory = "shots.yaml"\nstop = "END"\ntemperature = 0.3\n'
+    )
+    arguments, model = COMMANDS[command], ("-m", f"openai/m?base_url={server.url}")
+    deployed = DEPLOYED if how == "options" else ("--profile", "production")
+
+    found = cli(*arguments, *(model if command != "plan" else ()), *deployed, "-o", "r")
+
+    assert server.bodies, found
+    expected = [("system", "Be brief."), ("user", "Hello?"), ("assistant", "Good day.")]
+    for body in server.bodies:
+        first, *turns = [(each["role"], each["content"]) for each in body["messages"][:3]]
+        assert (first[0], first[1].split("\n\n")[0], turns) == (*expected[0], expected[1:])
+        assert body["stop"] == ["END"]
+    if command in ("suite", "gate", "plan"):  # these write text; letters and scores are read greedily
+        assert server.bodies[-1]["temperature"] == 0.3
+
+
+def test_python_functions_call_the_model_as_it_is_deployed(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    (tmp_path / "shots.yaml").write_text("- {user: 'Hello?', assistant: 'Good day.'}\n")
+    server = endpoint(chat("A kind answer."))
+    model, deployed = f"openai/m?base_url={server.url}", {"system": "Be brief.", "history": "shots.yaml"}
+
+    evenhand.audit(model, out="a", benchmark="overrefusal", limit=1, stop=["END"], **deployed)
+    plan = {"models": [model], "benchmark": "overrefusal", "limit": 1, "stop": ["END"]}
+    evenhand.run({**plan, **deployed}, "b", Settings(cache=None))
+    with evenhand.guard(model, policy="flag", **deployed) as guarded:
+        guarded.sync([{"role": "user", "content": "Why?"}])
+
+    for body in server.bodies:
+        assert [each["content"] for each in body["messages"][:3]] == ["Be brief.", "Hello?", "Good day."]
+    asked = [body.get("stop") for body in server.bodies]
+    assert set(map(str, asked[:-1])) == {"['END']"} and asked[-1] is None  # a guard takes it from the request
 
 
 async def heard(kind: Any, role: str) -> str:

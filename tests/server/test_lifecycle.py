@@ -97,6 +97,29 @@ async def test_flags_make_a_route_and_the_greeting_teaches(start: Start, serve: 
     assert "guarded: openai/behind through stardtox, policy revise" in server.greeting
 
 
+async def test_a_profile_is_what_a_route_is_deployed_with(start: Start, serve: Serve, tmp_path: Path):
+    behind = await serve(chat(CLEAN))
+    (tmp_path / "shots.yaml").write_text("- {user: 'Hello?', assistant: 'Good day.'}\n")
+    (tmp_path / "evenhand.toml").write_text(
+        '[profiles.production]\nsystem = "Be brief."\nhistory = "shots.yaml"\n'
+        'stop = "END"\ntemperature = 0.3\nmax_tokens = 77\n'
+    )
+    flags = ("--model", "openai/behind", "--base-url", behind.url, "--name", "guarded")
+    server = await start(*flags, "--profile", "production", "--system", "Be kind.")
+    messages = [{"role": "user", "content": "Hi?"}]
+
+    async with aiohttp.ClientSession() as session:
+        await ask(session, server)
+        own = {"model": "guarded", "messages": messages, "temperature": 1, "max_completion_tokens": 5}
+        async with session.post(f"{server.url}/v1/chat/completions", json=own) as reply:
+            assert reply.status == 200
+
+    first, second = behind.bodies
+    assert [each["content"] for each in first["messages"]][:3] == ["Be kind.", "Hello?", "Good day."]
+    assert (first["temperature"], first["stop"], first["max_tokens"]) == (0.3, ["END"], 77)
+    assert (second["temperature"], second["stop"], "max_tokens" in second) == (1, ["END"], False)
+
+
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.processes)])
 async def test_sigterm_under_load_loses_nothing(start: Start, serve: Serve, workers: int):
     waiting = asyncio.Event()

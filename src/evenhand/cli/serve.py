@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 from pydantic import TypeAdapter, ValidationError
@@ -16,8 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from evenhand.cli.groups import Command, Group
 from evenhand.cli.options import declared
 from evenhand.core import aio
+from evenhand.core.config import read_config as read_project
 from evenhand.core.errors import UsageError
-from evenhand.core.fields import DeploymentFields
+from evenhand.core.fields import ALL_ROLES, ProfileField
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
@@ -295,7 +296,7 @@ LOST = 1
 """Exit code of a server that had to end before all requests in flight were answered."""
 
 
-class RouteFields(DeploymentFields):
+class RouteFields(ProfileField):
     """The one route, where there is no config."""
 
     model: str | None = option(
@@ -415,10 +416,12 @@ def _run(options: ServeOptions, workers: int) -> bool:
 def _config(request: ServeCommand) -> ServeConfig:
     """The file's, or one route out of flags."""
     fields = {name: value for name, value in request.given(RouteFields).items() if value not in (None, ())}
-    if len(request.system) > 1:
+    fields = {**_of_profile(request.profile), **fields}
+    fields.pop("profile", None)
+    if len(systems := fields.pop("system", ())) > 1:
         raise UsageError("A route has one system prompt; name one with --system.")
-    fields |= {"system": request.system[0]} if request.system else {}
-    fields |= {"history": str(request.history)} if request.history else {}
+    fields |= {"system": systems[0]} if systems else {}
+    fields |= {"history": str(fields["history"])} if "history" in fields else {}
     if request.evaluators:
         fields["evaluators"] = tuple(dict.fromkeys(("toxicity", *request.evaluators)))
     if request.input:
@@ -430,6 +433,17 @@ def _config(request: ServeCommand) -> ServeConfig:
     if request.model is None:
         raise UsageError("Say what to serve: --model SPEC, e.g. --model openai/gpt-4o-mini, or --config FILE.")
     return make_config({"routes": {request.name or _route_name(request.model): fields}})
+
+
+def _of_profile(name: str | None) -> dict[str, Any]:
+    """Return what a route takes of a profile: the prompt and the generation settings."""
+    found = read_project().profile(name)
+    taken = {each: found[each] for each in ("system", "history", "temperature", "stop") if found.get(each)}
+    limit: Any = found.get("max_tokens")
+    if isinstance(limit, dict):
+        limits = cast("dict[str, int]", limit)
+        limit = limits.get("base", limits.get(ALL_ROLES))
+    return {**taken, **({} if limit is None else {"max_tokens": limit})}
 
 
 def _route_name(spec: str) -> str:

@@ -73,6 +73,12 @@ class Config:
     sources: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Field → the file that sets it."""
 
+    def profile(self, name: str | None) -> Mapping[str, Any]:
+        """Return the options of a profile; of none, none."""
+        if name is not None and name not in self.profiles:
+            raise UnknownNameError("profile of evenhand.toml", name, self.profiles)
+        return self.profiles.get(name or "", {})
+
 
 def read_config() -> Config:
     """Read both files; each may be missing."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, cast
 
 from evenhand.core import aio
@@ -53,8 +53,9 @@ class Guard:
         seed: int = 0,
         templates: str | Path | None = None,
         preamble: Preamble | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self._preamble = preamble
+        self._preamble, self._settings = preamble, settings or {}
         self.templates = read_templates(templates)
         policy = policy or GuardPolicy()
         options = options or OPTIONS
@@ -170,7 +171,7 @@ class Guard:
         modalities: Any = body.get("modalities")
         if self._setup.method.evaluators and modalities and modalities != ["text"]:
             raise BadRequest("The guard checks words: ask for text alone.", "modalities")
-        return deployed(body, self._preamble)
+        return deployed(body, self._preamble, self._settings)
 
     def _scorer(self, spec: str) -> Scorer:
         if spec not in self._scorers:
@@ -179,8 +180,15 @@ class Guard:
         return self._scorers[spec]
 
 
-def deployed(body: Mapping[str, Any], preamble: Preamble | None) -> Mapping[str, Any]:
-    """Return the request after the preamble; a system prompt of its own follows ours, in one message if it is text."""
+def deployed(
+    body: Mapping[str, Any], preamble: Preamble | None, settings: Mapping[str, Any] = MappingProxyType({})
+) -> Mapping[str, Any]:
+    """Return the request after the preamble, with the settings that it does not set itself.
+
+    A system prompt of its own follows ours, in one message if it is text.
+    """
+    given = {*body, *(("max_tokens",) if "max_completion_tokens" in body else ())}
+    body = {**{name: value for name, value in settings.items() if name not in given}, **body}
     messages: Any = body.get("messages")
     if preamble is None or not isinstance(messages, list) or not messages or not isinstance(messages[0], Mapping):
         return body  # refused later, with a reason

@@ -155,12 +155,10 @@ class CallRequest(CallFields, RayFields):
     def configured(self, config: Config) -> dict[str, Any]:
         """Return the defaults in config files of options that were not given; a command's own options have none."""
         kind = type(self)
-        profile = self.profile if isinstance(self, ProfileField) else None
-        if profile is not None and profile not in config.profiles:
-            raise UnknownNameError("profile of evenhand.toml", profile, config.profiles)
+        profile = config.profile(self.profile if isinstance(self, ProfileField) else None)
         return {
             name: value
-            for name, value in {**config.defaults, **config.profiles.get(profile or "", {})}.items()
+            for name, value in {**config.defaults, **profile}.items()
             if name in kind.offered()
             and kind.owner(name) in ProfileFields.__mro__
             and name not in self.model_fields_set

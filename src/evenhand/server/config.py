@@ -190,6 +190,10 @@ class RouteConfig(BaseModel):
     """A file or a text that stands before the system prompt of every request."""
     history: str | None = None
     """A file with turns that stand before the first turn of every request."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    stop: str | tuple[str, ...] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """These three are the settings of requests that do not set them."""
     templates: str | None = None
     """A folder of prompt files of your own."""
     evaluators: tuple[str, ...] = ("toxicity",)
@@ -219,6 +223,10 @@ class RouteConfig(BaseModel):
     judge_price: PriceConfig | None = None
     extra: dict[str, Any] = {}
     """Options of the model, e.g. {slots: 4} for local/ models."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the generation settings of requests that do not set them."""
+        return self.model_dump(include={"temperature", "stop", "max_tokens"}, exclude_none=True, mode="json")
 
     @model_validator(mode="after")
     def _fields_of_a_judge_need_one(self) -> Self:

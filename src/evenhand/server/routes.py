@@ -146,18 +146,27 @@ class Answerer(Protocol):
 class Passthrough:
     """Answers with the upstream's own answers; `action` is recorded as the reason why they were not checked."""
 
-    def __init__(self, upstream: Upstream, price: Price | None, action: Any, preamble: Preamble | None) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        price: Price | None,
+        action: Any,
+        preamble: Preamble | None,
+        settings: Mapping[str, Any],
+    ) -> None:
         self._upstream = upstream
-        self._preamble = preamble
+        self._preamble, self._settings = preamble, settings
         self._price = price or (FREE if upstream.model.free else None)
         self._action = action
         prices = {upstream.spec: self._price} if self._price else {}
         policy = GuardPolicy("flag", evaluators=())
-        self._guard = Guard(upstream, method="default", policy=policy, prices=prices, preamble=preamble)
+        self._guard = Guard(
+            upstream, method="default", policy=policy, prices=prices, preamble=preamble, settings=settings
+        )
 
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         began = perf_counter()
-        body = deployed(body, self._preamble)
+        body = deployed(body, self._preamble, self._settings)
         call = ModelCall(self._upstream.spec, ANSWER)
         try:
             with call.running():
@@ -213,12 +222,12 @@ class Route:
         preamble = next(iter(read_preambles([config.system] if config.system else [], config.history)), None)
         self._guard = _guard(config, self.upstreams, preamble)
         price = self._guard.prices.get(self._guard.upstream.spec)
-        self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED, preamble)
+        self.passthrough = Passthrough(self._guard.upstream, price, BYPASSED, preamble, config.settings())
         """For keys that may switch the method off."""
         self.guard: Answerer = self._guard
         if self.method == "default" and not config.evaluators and config.latency is None and not config.input:
             action = "passed" if config.policy == "flag" else "unchecked"
-            self.guard = Passthrough(self._guard.upstream, price, action, preamble)
+            self.guard = Passthrough(self._guard.upstream, price, action, preamble, config.settings())
         self._users = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -369,6 +378,7 @@ def _guard(config: RouteConfig, upstreams: RouteUpstreams, preamble: Preamble | 
         prices=_prices(config),
         templates=config.templates,
         preamble=preamble,
+        settings=config.settings(),
     )
 
 
