@@ -438,7 +438,7 @@ def _config(request: ServeCommand) -> ServeConfig:
 def _of_profile(name: str | None) -> dict[str, Any]:
     """Return what a route takes of a profile: the prompt and the generation settings."""
     found = read_project().profile(name)
-    taken = {each: found[each] for each in ("system", "history", "temperature", "stop") if found.get(each)}
+    taken = {each: found[each] for each in ("system", "history", "temperature", "stop") if each in found}
     limit: Any = found.get("max_tokens")
     if isinstance(limit, dict):
         limits = cast("dict[str, int]", limit)
