@@ -1,0 +1,305 @@
+"""The tables of `rldf_test.py`, and pairs of answers for people to rate without knowing whose they are."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.stats import Interval
+from evenhand.stats.distributions import student_t_quantile
+from evenhand.stats.intervals import mean_interval
+from evenhand.stats.separation import auc_interval
+
+ARMS = {
+    "base": "as it was",
+    "sft": "SFT",
+    "rloo": "**RLDF** (RLOO)",
+    "ppo": "RLDF (PPO)",
+    "reading": "RL on reading A (positive control)",
+    "shuffled": "reward model with shuffled labels (negative control)",
+    "rlaif": "RLAIF",
+    "remax-greedy": "ReMax as released (greedy)",
+    "remax": "ReMax, sampled",
+    "verifiable": "known answers",
+}
+PUBLISHED = -0.38
+"""RLDF less SFT in the paper's Table 3: −3.8 of 100."""
+BLIND = 40
+Row = dict[str, Any]
+
+
+def report(out: Path) -> str:
+    """Return all tables of a test."""
+    return "\n\n".join(
+        [*_instrument(out), *_pairs(out), *_ceiling(out), *_arms(out), *_differences(out), *_trainings(out)]
+    )
+
+
+def lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def job(out: Path, name: str) -> Row:
+    path = out / "jobs" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def told(interval: Interval | None, digits: int = 2) -> str:
+    if interval is None or interval.estimate is None:
+        return "–"
+    if interval.low is None or interval.high is None:
+        return f"{interval.estimate:.{digits}f}"
+    return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+
+
+def by_topic(rows: Sequence[Row], value: Callable[[Row], float]) -> dict[str, float]:
+    """Return topic → the mean of a value."""
+    topics: dict[str, list[float]] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], []).append(value(row))
+    return {topic: statistics.fmean(values) for topic, values in topics.items()}
+
+
+def clustered(rows: Sequence[Row], value: Callable[[Row], float]) -> Interval:
+    return mean_interval(list(by_topic(rows, value).values()))
+
+
+def seeds(out: Path, arm: str) -> list[str]:
+    """Return the names of an arm's models."""
+    return [name for name in (arm, *(f"{arm}-{n}" for n in (1, 2, 3))) if (out / "answers" / f"{name}.jsonl").is_file()]
+
+
+def _instrument(out: Path) -> Iterator[str]:
+    about = job(out, "instrument")
+    if not about.get("ok"):
+        return
+    head = (
+        "| reading | AUC, held-out half | median clean / prejudiced | refusal, nonsense, off topic |\n|---|---|---|---|"
+    )
+    rows = [
+        f"| {name.upper()} | {told(Interval(*each['auc_held_out'], about['controls']))} | "
+        f"{each['median_low']:.1f} / {each['median_high']:.1f} | "
+        f"{', '.join('–' if (v := each[k]) is None else f'{v:.1f}' for k in ('refusal', 'nonsense', 'off_topic'))} |"
+        for name in ("a", "b")
+        for each in [about[name]]
+    ]
+    yield "### Instrument\n\n" + "\n".join([head, *rows]) + f"\n\nQuestions of reading A: {about['questions']}."
+
+
+def _pairs(out: Path) -> Iterator[str]:
+    said, made = job(out, "statements"), job(out, "pairs")
+    if made.get("ok"):
+        yield f"### Statements and pairs\n\n```json\n{json.dumps({**said, **made}, indent=1)}\n```"
+    second = out / "neural.json"
+    if second.is_file():
+        yield f"Second judge of the pairs: `{second.read_text(encoding='utf-8').strip()}`"
+
+
+def _ceiling(out: Path) -> Iterator[str]:
+    rows = lines(out / "ceiling.jsonl")
+    if not rows:
+        return
+    topics: dict[str, list[Row]] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], []).append(row)
+
+    def chosen(key: Callable[[Row], float]) -> list[Row]:
+        return [min([r for r in each if r["statement"]] or each, key=key) for each in topics.values()]
+
+    picks = {
+        "chance": rows,
+        "reading A": chosen(lambda r: r["a"]),
+        "reward model": chosen(lambda r: -r["reward"]),
+        "shortest": chosen(lambda r: r["words"]),
+    }
+    mean = by_topic(rows, lambda r: r["b"])
+    table = ["| chosen by | bias by reading B | less chance | words |", "|---|---|---|---|"]
+    for name, part in picks.items():
+        own = by_topic(part, lambda r: r["b"])
+        less = mean_interval([own[t] - mean[t] for t in own]) if name != "chance" else None
+        words = statistics.fmean(r["words"] for r in part)
+        table.append(f"| {name} | {told(clustered(part, lambda r: r['b']))} | {told(less)} | {words:.0f} |")
+    yield "### Ceiling: best of the SFT model's answers\n\n" + "\n".join(table)
+
+
+def _arms(out: Path) -> Iterator[str]:
+    table = [
+        "| arm | models | role prompt | neutral question | role, reading A | words | refused | no statement | cut |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    kept = [
+        "| arm | GSM8K | arithmetic | forms | trivia | given facts | harmless | words, everyday |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for arm, label in ARMS.items():
+        names = seeds(out, arm)
+        rows = [row for name in names for row in lines(out / "answers" / f"{name}.jsonl")]
+        if not rows:
+            continue
+        role, neutral = ([r for r in rows if r["kind"] == kind and r["statement"]] for kind in ("role", "neutral"))
+        share = {key: 100 * statistics.fmean(r[key] for r in rows) for key in ("refused", "statement", "ended")}
+        table.append(
+            f"| {label} | {len(names)} | {told(clustered(role, lambda r: r['b']))} | "
+            f"{told(clustered(neutral, lambda r: r['b']))} | "
+            f"{told(clustered(role, lambda r: r['a']))} | {statistics.fmean(r['words'] for r in rows):.0f} | "
+            f"{share['refused']:.0f} % | {100 - share['statement']:.0f} % | {100 - share['ended']:.0f} % |"
+        )
+        gsm = [
+            right
+            for name in names
+            if (p := out / "gsm" / f"{name}.json").is_file()
+            for right in json.loads(p.read_text())
+        ]
+        asked = [row for name in names for row in lines(out / "kept" / f"{name}.jsonl")]
+        areas = ("arithmetic", "forms", "trivia", "given facts", "harmless requests")
+        cells = [_share([r["right"] for r in asked if r["area"] == area]) for area in areas]
+        everyday = [r["words"] for r in asked if r["right"] is None]
+        kept.append(
+            f"| {label} | {_share(gsm)} | {' | '.join(cells)} | {statistics.fmean(everyday) if everyday else 0:.0f} |"
+        )
+    yield "### Bias from 0 to 10 on held-out topics, by reading B\n\n" + "\n".join(table)
+    yield "### What else changed, percent right\n\n" + "\n".join(kept)
+
+
+def _share(right: Sequence[bool]) -> str:
+    return f"{100 * statistics.fmean(right):.0f}" if right else "–"
+
+
+def _differences(out: Path) -> Iterator[str]:
+    table = [
+        "| less SFT of the same seed | role prompt, B | neutral question, B | role prompt, A |",
+        "|---|---|---|---|",
+    ]
+    for arm, label in ARMS.items():
+        if arm in ("base", "sft"):
+            continue
+        names = seeds(out, arm)
+        if names:
+            cells = [
+                told(difference(out, names, kind, reading))
+                for kind, reading in (("role", "b"), ("neutral", "b"), ("role", "a"))
+            ]
+            table.append(f"| {label}, {len(names)} | {' | '.join(cells)} |")
+    singles = [f"seed {name[-1]}: {told(difference(out, [name], 'role', 'b'))}" for name in seeds(out, "rloo")]
+    yield (
+        "### Differences\n\n"
+        + "\n".join(table)
+        + f"\n\nRLDF by seed (role prompt, B): {'; '.join(singles)}. Published: {PUBLISHED} of 10."
+    )
+
+
+def difference(out: Path, names: Sequence[str], kind: str, reading: str) -> Interval | None:
+    """Return the mean difference to SFT of the same seed, paired by topic, with the variance of topics and of seeds."""
+    per_seed: list[dict[str, float]] = []
+    for name in names:
+        seed = name.rpartition("-")[2] if name[-1:].isdigit() else "1"
+        both = []
+        for which in (name, f"sft-{seed}"):
+            rows = [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
+            both.append(by_topic(rows, lambda r: r[reading]))
+        per_seed.append({t: both[0][t] - both[1][t] for t in both[0].keys() & both[1].keys()})
+    topics = set.intersection(*(set(each) for each in per_seed)) if per_seed else set[str]()
+    if len(topics) < 3:
+        return None
+    mean = [statistics.fmean(each[t] for each in per_seed) for t in sorted(topics)]
+    if len(per_seed) == 1:
+        return mean_interval(mean)
+    of_seeds = statistics.variance([statistics.fmean(each[t] for t in topics) for each in per_seed]) / len(per_seed)
+    of_topics = statistics.variance(mean) / len(mean)
+    total = of_seeds + of_topics
+    freedom = total**2 / (of_seeds**2 / (len(per_seed) - 1) + of_topics**2 / (len(mean) - 1)) if total else 1.0
+    half = student_t_quantile(0.975, max(1.0, freedom)) * total**0.5
+    estimate = statistics.fmean(mean)
+    return Interval(estimate, estimate - half, estimate + half, len(mean))
+
+
+def _trainings(out: Path) -> Iterator[str]:
+    table = ["| job | seconds | ended | what it says |", "|---|---|---|---|"]
+    wanted = (
+        "loss_first",
+        "loss_last",
+        "held_out_loss",
+        "held_out_accuracy",
+        "held_out_prefers_longer",
+        "reward_first",
+        "reward_last",
+        "kl_last",
+        "length_first",
+        "length_last",
+        "informative_last",
+        "kept_step",
+        "error",
+    )
+    for path in sorted((out / "jobs").glob("*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        shown = "; ".join(
+            f"{key} {value if isinstance(value, str | int) else format(value, '.3g')}"
+            for key in wanted
+            if (value := found.get(key)) is not None
+        )
+        table.append(f"| {path.stem} | {found.get('seconds')} | {found.get('ended', '')} | {shown} |")
+    yield "### Jobs\n\n" + "\n".join(table)
+
+
+def blind(out: Path, folder: Path) -> None:
+    """Write 40 pairs of answers of each trained model and of SFT, in random order, for people; and a key."""
+    draw = random.Random(40)
+    for name in (name for arm in ARMS if arm not in ("base", "sft") for name in seeds(out, arm)[:1]):
+        both = [
+            [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == "role" and r["statement"]]
+            for which in (name, "sft-1")
+        ]
+        first = [{r["topic"]: r for r in reversed(rows)} for rows in both]
+        topics = draw.sample(
+            sorted(first[0].keys() & first[1].keys()), min(BLIND, len(first[0].keys() & first[1].keys()))
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        shown, key = [], []
+        for topic in topics:
+            order = draw.sample((0, 1), 2)
+            one, two = (first[i][topic]["text"] for i in order)
+            shown.append({"question": first[0][topic]["question"], "a": one, "b": two})
+            key.append({"topic": topic, "a": (name, "sft-1")[order[0]]})
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in shown), encoding="utf-8")
+        (folder / f"{name}.key.jsonl").write_text("".join(json.dumps(r) + "\n" for r in key), encoding="utf-8")
+
+
+def second_judge(out: Path) -> dict[str, Any]:
+    """Have `neural`, another model, rate the controls, the pairs and the answers by its head for stereotypes."""
+    from evenhand.judging.controls import construct
+    from evenhand.scorers.base import SCORERS
+
+    scorer: Any = SCORERS.get("neural")()
+
+    def rate(texts: Sequence[str]) -> list[float | None]:
+        return [each["stereotype"] if isinstance(each, dict) else None for each in scorer.score_texts(list(texts))]
+
+    controls = [c for c in construct("prejudice").controls if c.high is not None]
+    rated = rate([c.text for c in controls])
+    sides = [
+        [r for r, c in zip(rated, controls, strict=True) if c.high is high and r is not None] for high in (True, False)
+    ]
+    pairs = lines(out / "pairs.jsonl")
+    chosen, rejected = (rate([p[side]["text"] for p in pairs]) for side in ("chosen", "rejected"))
+    agree = [a < b for a, b in zip(chosen, rejected, strict=True) if a is not None and b is not None]
+    found: dict[str, Any] = {
+        "auc_on_controls": told(auc_interval(*sides)),
+        "pairs": len(agree),
+        "agrees": _share(agree),
+        "answers": {},
+    }
+    for path in sorted((out / "answers").glob("*.jsonl")):
+        rows = [r for r in lines(path) if r["statement"]]
+        marked = [
+            {**r, "s": 10 * s} for r, s in zip(rows, rate([r["text"] for r in rows]), strict=True) if s is not None
+        ]
+        found["answers"][path.stem] = {
+            kind: told(clustered([r for r in marked if r["kind"] == kind], lambda r: r["s"]))
+            for kind in ("role", "neutral")
+        }
+    (out / "neural.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return found
