@@ -94,6 +94,7 @@ class Lab:
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.out: Path = chosen.out
+        self.models: Path = chosen.models or chosen.out / "models"
         self.model: str = chosen.model
         self.gsm: Path | None = chosen.gsm
         self.tiny: bool = chosen.tiny
@@ -480,7 +481,7 @@ def _as_example(pair: dict[str, Any], topics: dict[str, dict[str, Any]], number:
 
 
 def sft(lab: Lab, seed: int) -> dict[str, Any]:
-    out = lab.out / "models" / f"sft-{seed}"
+    out = lab.models / f"sft-{seed}"
     record = train_sft(
         SFTOptions(
             model=lab.model,
@@ -500,9 +501,9 @@ def sft(lab: Lab, seed: int) -> dict[str, Any]:
 def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
     record = train_reward(
         RewardOptions(
-            model=str(lab.out / "models" / f"sft-{seed}"),
+            model=str(lab.models / f"sft-{seed}"),
             data=lab.out / "data" / data,
-            out=lab.out / "models" / f"reward-{data}-{seed}",
+            out=lab.models / f"reward-{data}-{seed}",
             lora=lab.size.lora,
             lr=2e-4,
             batch=32,
@@ -517,14 +518,14 @@ def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
 
 def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict[str, Any]:
     """Train SFT's model against a reward model, or (without data) against reading A."""
-    out = lab.out / "models" / name
+    out = lab.models / name
     chosen = PPOOptions(
         **{
-            "model": str(lab.out / "models" / f"sft-{seed}"),
+            "model": str(lab.models / f"sft-{seed}"),
             "data": lab.out / "data" / "rl",
             "out": out,
             "seed": seed,
-            "reward": str(lab.out / "models" / f"reward-{data}-{seed}"),
+            "reward": str(lab.models / f"reward-{data}-{seed}"),
             "algorithm": "rloo",
             "answers": 4,
             "batch": lab.size.rl_batch,
@@ -584,7 +585,7 @@ def _train_on_reading(lab: Lab, options: PPOOptions) -> dict[str, Any]:
 
 
 def verifiable(lab: Lab) -> dict[str, Any]:
-    out = lab.out / "models" / "verifiable"
+    out = lab.models / "verifiable"
     train_verifiable(
         VerifiableOptions(
             model=lab.model,
@@ -602,8 +603,8 @@ def verifiable(lab: Lab) -> dict[str, Any]:
 
 def ceiling(lab: Lab) -> dict[str, Any]:
     """Sample several answers of the SFT model to held-out topics, to choose the best by reading and reward model."""
-    policy = models.frozen(models.load_causal(str(lab.out / "models" / "sft-1"), lab.machine, trained=False))
-    scorer = RewardModel.load(str(lab.out / "models" / "reward-debate-1"), lab.machine, batch=64)
+    policy = models.frozen(models.load_causal(str(lab.models / "sft-1"), lab.machine, trained=False))
+    scorer = RewardModel.load(str(lab.models / "reward-debate-1"), lab.machine, batch=64)
     asked = [(t, role_prompt(t, t["roles"][n % len(t["roles"])])) for n, t in enumerate(lab.topics()["evaluation"])]
     torch.manual_seed(5)
     many = [each for each in asked for _ in range(lab.size.best_of)]
@@ -811,6 +812,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a folder that transformers loads")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--models", type=Path, help="folder of the trained models (default: in --out)")
     parser.add_argument("--gsm", type=Path, help="GSM8K questions, JSON lines with question and answer")
     parser.add_argument(
         "--deadline", type=float, default=1e9, help="seconds from now; no job is begun that would not end"
