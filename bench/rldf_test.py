@@ -86,7 +86,7 @@ class Size:
     verifiable_rows: int = 2400
 
 
-TINY = Size(6, 4, 5, 2, 2, 2, 12, 4, 16, 16, 2, 4, 2, 1, 2, 4, 4, 40)
+TINY = Size(6, 4, 5, 2, 2, 2, 12, 4, 16, 16, 2, 4, 2, 1, 2, 4, 4, 100)
 
 
 class Lab:
