@@ -83,7 +83,7 @@ def test_an_option_that_is_one_line_is_in_all_six_places(folder: Path):
     assert "PYTHON sharpness: int = 3" in said
     for name, value in (("by_config", 5), ("by_plan", 7), ("by_flag", 8), ("by_python", 9)):
         assert f"STORED {name} {value}" in said
-    row = "- `--sharpness`° (a whole number from 1 to 9, `3`): How sharp the questions are."
+    row = "- `--sharpness`° (int 1–9, `3`): How sharp the questions are."
     assert row in said
 
 
