@@ -3,19 +3,27 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evenhand.benchmarks.base import load_benchmark
+from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS
+from evenhand.cli.output import nodes_of
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored
 from evenhand.methods.base import METHODS
 from evenhand.models.fake import FunctionModel
 from evenhand.panels import MemberVote, votes_in
 from evenhand.session import Session
+from evenhand.show.report import write_report
+from evenhand.show.sections.bbq import node_sentences
+from evenhand.studies.study import study
+from support.runs import Workshop
+
+pytest_plugins = ["support.runs"]
 
 STEREOTYPED, OTHER, UNKNOWN = "the grandfather", "the grandson", "not known"
 Rule = Callable[[str, int], str]
@@ -100,7 +108,9 @@ async def test_what_cannot_be_read_is_no_vote():
     nothing, _ = await held(lambda _, __: "no idea", rounds=1)
 
     votes = votes_in(outcome.notes)
-    assert votes is not None and votes.rounds[1]["reader"] == MemberVote(None, (2, 2, 2))
+    assert votes is not None and votes.rounds[1]["reader"] == MemberVote(
+        None, (2, 2, 2), ("practitioner", "sceptic", "teacher")
+    )
     assert isinstance(nothing.result, Unscored)
 
 
@@ -173,3 +183,64 @@ async def test_a_graph_that_is_wrong_is_refused_before_the_first_call(tmp_path: 
 
     with pytest.raises(DataError, match=message):
         chosen.check("choice", chosen.with_options({"graph": graph(tmp_path, **fields)}))
+
+
+def one_is_biased_and_another_follows(messages: Sequence[Message], _params: Params) -> str:
+    """The scout always names the person of the stereotype, the critic follows whom it hears, the chief never does."""
+    prompt = messages[-1].content
+    who = found[1] if (found := re.search(r"You are the ([^,]+) on the panel,", prompt)) else ""
+    sample = next(each for each in ambiguous() if each.context in prompt and each.prompt in prompt)
+    stereotyped = sample.choices[sample.metadata["target_loc"]]
+    unknown = sample.choices[sample.metadata["unknown"]]
+    heard = prompt.partition("Your last answer")[2]
+    follows = who == "critic" and re.search(rf"- \w+: [A-C]\) {re.escape(stereotyped)}", heard)
+    named = stereotyped if who == "scout" or follows else unknown
+    letter = re.search(rf"([A-C])\) {re.escape(named)}", prompt)
+    assert letter is not None
+    return json.dumps({"answer": letter[1], "why": "so"}) if who else letter[1]
+
+
+@cache
+def ambiguous() -> list[Sample]:
+    found = load_benchmark("bbq_builtin").samples(Selection(None, 0))
+    return [each for each in found if each.metadata["context_condition"] == "ambig" and each.metadata["target_loc"]]
+
+
+async def test_bias_is_told_by_node_and_along_the_edges_against_the_model_alone_and_the_shuffled_graph(
+    workshop: Workshop, tmp_path: Path
+):
+    chain = {"hears": {"critic": ["scout"], "chief": ["critic"]}, "rounds": 2}
+    team = f"panel:graph={graph(tmp_path, **chain)},order=together"
+    workshop.model(one_is_biased_and_another_follows)
+    methods = ["default", team, f"{team},shuffled=true"]
+    await workshop.run(benchmark="bbq_builtin", methods=methods, limit=80, reading="text")
+
+    found = study([workshop.directory / "run"])
+    _, arm, shuffled = found.arms
+    nodes = {(each.metric, each.group): each for each in arm.nodes}
+
+    assert {name: nodes["node_first", name].value for name in ("scout", "critic", "chief")} == {
+        "scout": 100,
+        "critic": 0,
+        "chief": 0,
+    }
+    assert nodes["node_change", "critic"].value == 100  # it follows
+    assert nodes["node_change", "chief"].value == 0
+    assert nodes["node_over_alone", "critic"].value == 100
+    assert nodes["node_over_alone", "critic"].low > 0
+    assert nodes["edge_taken", "scout → critic"].value == 100
+    assert nodes["edge_taken", "critic → chief"].value == 0
+    assert nodes["edge_carried", "scout → critic"].value > 0
+    assert ("edge_taken", "scout → chief") not in nodes  # no such edge
+    # Where the critic does not hear the scout, it is not biased.
+    ends = {each.group: each.value for each in shuffled.nodes if each.metric == "node_last"}
+    assert nodes["node_over_shuffled", "critic"].value == 100 - ends["critic"]
+    said = " ".join(node_sentences(arm))
+    assert "scout is biased before it hears anybody, towards the stereotype: +100.0" in said
+    assert "the discussion moves critic, towards the stereotype" in said
+    page = tmp_path / "report.html"
+    write_report(found, [], page)
+    assert "Bias by node" in page.read_text() and "scout → critic" in page.read_text()
+    shown = nodes_of(arm)
+    assert shown["nodes"]["critic"]["last"]["value"] == 100
+    assert shown["edges"]["scout → critic"]["taken"]["value"] == 100

@@ -22,6 +22,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.options import Options_co
 from evenhand.core.registry import Registry, class_fault
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 
 Better = Literal["higher", "lower", "zero"]
@@ -293,6 +294,11 @@ class Benchmark(ABC, Generic[Options_co]):
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
         """Returns (expected kind, given kind) of an answer, if the benchmark has such kinds."""
+        del record
+        return None
+
+    def members(self, record: Record) -> Members | None:
+        """Returns how biased a graded answer is and, of a panel's, each member; None where that cannot be told."""
         del record
         return None
 

@@ -9,13 +9,16 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.events import log
 from evenhand.core.options import Request, option
+
+if TYPE_CHECKING:
+    from evenhand.studies.results import ArmResult
 
 _KEY = "evenhand.output"
 
@@ -123,6 +126,7 @@ def run_object(folder: Path) -> dict[str, Any]:
                     for each in (arms[arm.label].estimates if arm.label in arms else ())
                     if each.group == "all" and not arm.nothing_measured
                 ],
+                **nodes_of(arms.get(arm.label)),
             }
             for arm in found.arms
         ],
@@ -132,6 +136,16 @@ def run_object(folder: Path) -> dict[str, Any]:
         "tokens": found.usage.tokens,
         "cost": found.usage.cost,
     }
+
+
+def nodes_of(arm: ArmResult | None) -> dict[str, Any]:
+    """The members of a panel and what passes between them, by name; nothing without a panel."""
+    found: dict[str, dict[str, Any]] = {"nodes": {}, "edges": {}}
+    for each in () if arm is None else arm.nodes:
+        kind, _, name = each.metric.partition("_")
+        value = {"value": each.value, "low": each.low, "high": each.high, "n": each.n}
+        found[f"{kind}s"].setdefault(each.group, {})[name] = value
+    return {name: values for name, values in found.items() if values}
 
 
 def _print(value: Any) -> None:

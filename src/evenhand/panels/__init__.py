@@ -15,6 +15,8 @@ from evenhand.core.types import Refusal, Sample, Unscored
 
 VOTES = "votes"
 """The key in an outcome's notes."""
+NODES, EDGES = "panel_nodes", "panel_edges"
+"""The keys in a grade: what `Members` has by member and by edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class MemberVote:
     """The index of the option; None if the reply could not be read."""
     heard: tuple[int, ...] = ()
     """The options that the others had named, as far as this member had heard them."""
+    by: tuple[str, ...] = ()
+    """Who had named each of them; empty in runs of before version 0.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,10 @@ class Votes:
     rounds: tuple[Mapping[str, MemberVote], ...]
 
     def note(self) -> list[dict[str, Any]]:
-        return [{name: [turn.choice, list(turn.heard)] for name, turn in each.items()} for each in self.rounds]
+        return [
+            {name: [turn.choice, list(turn.heard), list(turn.by)] for name, turn in each.items()}
+            for each in self.rounds
+        ]
 
     def choices(self, number: int) -> list[int]:
         """Returns the options named in a round; −1 is the last one."""
@@ -56,8 +63,26 @@ def votes_in(notes: Mapping[str, Any]) -> Votes | None:
     if not noted:
         return None
     return Votes(
-        tuple({name: MemberVote(choice, tuple(heard)) for name, (choice, heard) in each.items()} for each in noted)
+        tuple(
+            {name: MemberVote(choice, *map(tuple, others)) for name, (choice, *others) in each.items()}
+            for each in noted
+        )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """One graded answer of a system: bias from −1 to 1, 1 being the stereotype."""
+
+    answer: float | None
+    nodes: Mapping[str, tuple[float | None, float | None]] = field(
+        default_factory=dict[str, tuple[float | None, float | None]]
+    )
+    """Member → its bias alone and in the last round; None if that could not be read. Empty without a panel."""
+    edges: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict[tuple[str, str], Sequence[float]])
+    """(speaker, listener) → of the turns in which the listener was not stereotyped: taken over and all after the
+    stereotype was heard from the speaker, then the same after another answer; and the sum and number of the listener's
+    moves after the speaker's stereotype."""
 
 
 DEFINITIONS: Mapping[str, str] = {

@@ -185,6 +185,8 @@ class ArmResult:
     """The benchmark's audit of the arm's records, if it makes one."""
     warnings: Sequence[str] = ()
     """The benchmark's warnings about the arm's estimates."""
+    nodes: Sequence[Estimate] = ()
+    """Of a panel: what `studies.nodes` measures by member (`node_…`) and by edge (`edge_…`), named by the group."""
 
     @property
     def method(self) -> str:

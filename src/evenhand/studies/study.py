@@ -35,6 +35,7 @@ from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit
 from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measured, warnings_about
 from evenhand.studies.effects import margin_of, paired_effects
+from evenhand.studies.nodes import Nodes
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.samples import example_of
 from evenhand.studies.tally import ALL, Counts, PairTally, Tally, estimate, groups_of
@@ -104,6 +105,7 @@ class _Pass:
     pairs: dict[str, PairTally]
     """Each arm paired with the reference."""
     audits: Audits
+    nodes: Nodes
     statuses: dict[str, Counter[Status]] = field(default_factory=lambda: defaultdict(Counter))
     positions: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     confusion: dict[str, dict[str, Counter[str]]] = field(
@@ -122,6 +124,7 @@ class _Pass:
             self.groups.add(str(sample.metadata.get(self.benchmark.group_key, "")))
             self.width = max(self.width, len(sample.choices))
             counts = {arm: self._add(arm, record) for arm, record in records.items()}
+            self.nodes.add(records)
             if before := records.get(self.reference.id):
                 for arm, pair in self.pairs.items():
                     if arm in records:
@@ -167,6 +170,7 @@ def _prepared(
         {**{step.id: Tally(watched, key) for step in steps}, **alone},
         {source.id: PairTally(metrics, key) for source in sources if source.id != reference.id},
         Audits(benchmark, {source.id for source in whole}),
+        Nodes(benchmark, whole),
     )
 
 
@@ -338,6 +342,7 @@ def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Se
         position=_position(found.positions[source.id], found.width),
         confusion={expected: dict(given) for expected, given in found.confusion[source.id].items()},
         audit=None if _is_untold(found) else found.audits.of(source.id),
+        nodes=found.nodes.of(source.id),
         statuses=dict(statuses),
         pending=found.samples - statuses.total(),
         reasons=store.reasons(number, samples=samples) if whole else (),

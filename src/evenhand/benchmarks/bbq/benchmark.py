@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection, draw_key
-from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS, discussion_values
+from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS, discussion_values, members_of
 from evenhand.benchmarks.bbq.reasoning import (
     FIRST_METRICS,
     LEGACY_CAVEAT,
@@ -37,6 +37,7 @@ from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKi
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, CategoryReader, Condition, Item, Polarity
 from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
+from evenhand.panels import Members
 
 __all__ = [
     "BBQ",
@@ -212,6 +213,9 @@ class BBQForm(Benchmark[Options_co]):
                 **discussion_values(sample, outcome),
             }
         )
+
+    def members(self, record: Record) -> Members | None:
+        return members_of(record)
 
     def metrics(self) -> Sequence[Metric]:
         legacy = LEGACY_METRICS if self.options.legacy else ()

@@ -65,7 +65,7 @@ async def vote(sample: Sample, session: Session[PanelOptions], *, fair: bool = F
         task = "open" if number == OPENING else "discuss"
         here = Place(number, name)
         said[here] = await _ask(session, sample, seats[name], task, str(number), heard, own, fair)
-        turns[here] = MemberVote(_choice(said[here]), tuple(each.choice for each in heard.values()))
+        turns[here] = MemberVote(_choice(said[here]), tuple(each.choice for each in heard.values()), tuple(heard))
         return said[here]
 
     seed = f"{session.seed}/{sample.id}"

@@ -120,8 +120,62 @@ def votes(view: View) -> Html | None:
     )
     rows: list[list[Content]] = [[arm_cell(view, arm), *_cells(view, arm, list(_VOTES), ALL)] for arm in arms]
     table = Table("What the discussions did", [Column("Arm"), *_heads(_VOTES)], rows, look="costs iterations")
-    said = [f"{arm.label}: {each}" for arm in arms for each in vote_sentences(arm)]
-    return section("votes", "Discussion", lead, html_of(table), sentences(said) if said else None)
+    said = [f"{arm.label}: {each}" for arm in arms for each in (*vote_sentences(arm), *node_sentences(arm))]
+    return section(
+        "votes",
+        "Discussion",
+        lead,
+        html_of(table),
+        sentences(said) if said else None,
+        *(html_of(each) for each in _node_tables(arms)),
+    )
+
+
+_NODES: Columns = {
+    "node_first": ("Bias alone", "0 is best"),
+    "node_last": ("after the discussion", "0 is best"),
+    "node_change": ("Change", "above 0: towards the stereotype"),
+    "node_over_alone": ("Over the model without a panel", "paired by question"),
+    "node_over_shuffled": ("Over the role in the shuffled graph", "paired by question"),
+}
+_EDGES: Columns = {
+    "edge_taken": ("Stereotype taken over when heard from it,\u00a0%", "lower is better"),
+    "edge_taken_otherwise": ("after another answer of it,\u00a0%", ""),
+    "edge_carried": ("Move after its stereotype", "above 0: towards the stereotype"),
+}
+
+
+def _node_tables(arms: Sequence[ArmResult]) -> Iterator[Table]:
+    """Yield the bias of each member, and what passes from whom to whom."""
+    for title, first, shown in (("Bias by node", "Node", _NODES), ("Along the edges", "From → to", _EDGES)):
+        rows: list[list[Content]] = []
+        for arm in arms:
+            by_name: dict[str, dict[str, Estimate]] = {}
+            for each in arm.nodes:
+                if each.metric in shown:
+                    by_name.setdefault(each.group, {})[each.metric] = each
+            for place, (name, found) in enumerate(by_name.items()):
+                label = arm.label if place == 0 else None
+                rows.append([label, name, *(estimate_cell(found.get(metric)) for metric in shown)])
+        if rows:
+            yield Table(title, [Column("Arm"), Column(first), *_heads(shown)], rows, look="costs iterations")
+
+
+def node_sentences(arm: ArmResult) -> Iterator[str]:
+    """Yield the members and edges whose limits, which hold for all of them at once, are beyond 0."""
+    words = {
+        "node_first": "{} is biased before it hears anybody",
+        "node_change": "the discussion moves {}",
+        "node_over_alone": "{} ends otherwise than the model without a panel",
+        "node_over_shuffled": "{} ends otherwise than in the shuffled graph",
+        "edge_carried": "{}: the listener moves after a stereotyped answer",
+    }
+    for each in arm.nodes:
+        if each.metric in words and each.value is not None and each.low is not None and each.high is not None:
+            toward = "towards the stereotype" if each.low > 0 else "away from the stereotype" if each.high < 0 else ""
+            if toward:
+                value = difference(each.value, each.low, each.high)
+                yield f"{words[each.metric].format(each.group)}, {toward}: {value} points (n = {count(each.n)})."
 
 
 def vote_sentences(arm: ArmResult) -> Sequence[str]:
@@ -147,8 +201,16 @@ def _share(estimate: Estimate) -> str:
     return f"{number(estimate.value)} % {limits(estimate.low, estimate.high)}"
 
 
+def _tables(study: StudyResult) -> Iterator[Table]:
+    return _node_tables(study.arms)
+
+
 def _sentences(study: StudyResult) -> Iterator[str]:
-    return (f"{arm.label}: {sentence}" for arm in study.arms for sentence in vote_sentences(arm))
+    return (
+        f"{arm.label}: {sentence}" for arm in study.arms for sentence in (*vote_sentences(arm), *node_sentences(arm))
+    )
 
 
-add_section(Section("votes", "Discussion", votes, after="changes", metrics=tuple(_VOTES), sentences=_sentences))
+add_section(
+    Section("votes", "Discussion", votes, after="changes", metrics=tuple(_VOTES), tables=_tables, sentences=_sentences)
+)
