@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from html import unescape
+from importlib import resources
 from pathlib import Path
 
 import orjson
@@ -172,3 +173,81 @@ def test_one_case_is_told_as_a_story(system: System):
     told = system("run", "show", "whole", orjson.loads(rows(Path("whole")).splitlines()[0])["sample"], "--turns")
 
     assert ("read_ticket" if system.benchmark == "agents" else "Tell me more about you.") in told
+
+
+ODD = ("", "<html><body>502</body></html>", "{never ends")
+
+
+def failing(body: Body) -> Reply:
+    """A server that fails some cases in every way: no reply, a web page, a loop, arguments that are no JSON."""
+    heard = " ".join(str(each.get("content")) for each in body["messages"])
+    if "Black" in heard:
+        return chat(ODD[1])
+    if "Asian" in heard:
+        return chat(ODD[0])
+    if "Hispanic" in heard and "tools" in body:  # the same broken call for ever
+        call = {"id": "c", "type": "function", "function": {"name": "decide", "arguments": ODD[2]}}
+        return chat(None, finish="tool_calls", tool_calls=[call])
+    return biased(body)
+
+
+def test_what_fails_is_named_and_the_rest_is_kept(system: System):
+    bad = System(system.benchmark, system.endpoint(answer=failing), system.cli, system.endpoint)
+    found = bad.cli("audit", *bad.arguments, "--out", "r")
+
+    assert found.code in (0, 4), found
+    by_reason: dict[str, int] = {}
+    for line in rows(Path("r")).splitlines():
+        row = orjson.loads(line)
+        by_reason[row["reason"] or ""] = by_reason.get(row["reason"] or "", 0) + 1
+    assert sum(by_reason.values()) == CASES  # nothing is lost
+    graded = 20 if system.benchmark == "conversations" else 10
+    assert by_reason.pop("") == graded, by_reason
+    reasons = " ".join(by_reason)
+    assert "web page" in reasons and "empty" in reasons
+    assert ("did not come to an end within 8 steps" in reasons) is (system.benchmark == "agents")
+
+
+TALK = {key: value for key, value in TALKS[0].items() if key != "ask"}
+WRONG = {
+    "a talk without a field": ("conversations", "data", json.dumps([TALK]), "ask: field required"),
+    "a file that is no YAML": ("conversations", "data", "- [", "mine.yaml"),
+    "a world without tools": ("agents", "data", '{"title": "T", "system": "S", "task": "T"}', "field required"),
+    "a world that is a list": ("agents", "data", "[]", "mine.yaml"),
+    "tools that cannot be imported": ("agents", "tools", "import nothing_like_it", "nothing_like_it"),
+    "an unknown node": ("bbq_builtin", "graph", '{"roles": {"a": "x"}, "hears": {"a": ["b"]}}', "hears names 'b'"),
+    "a graph without roles": ("bbq_builtin", "graph", '{"hears": {}}', "roles"),
+    "a circle for ever": ("bbq_builtin", "graph", '{"roles": {"a": "x"}, "rounds": 1000000}', "rounds"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_is_wrong_is_one_sentence_before_the_first_call(cli: Cli, tmp_path: Path, name: str):
+    benchmark, option, text, said = WRONG[name]
+    file = "mine.py" if option == "tools" else "mine.yaml"
+    (tmp_path / file).write_text(text)
+    (tmp_path / "world.yaml").write_text(
+        (resources.files("evenhand.benchmarks.agents") / "worlds/refunds.yaml").read_text()
+    )
+    given = ["--method", f"panel:graph={file}"] if option == "graph" else ["--set", f"{option}={file}"]
+    given += ["--set", "data=world.yaml"] if option == "tools" else []
+
+    found = cli("audit", "fake/A", "-b", benchmark, "-n", "1", *given, "--out", "r")
+
+    assert found.code == 2 and said in found.err, found
+    assert len(found.err.strip().splitlines()) == 1
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_circle_ends_after_its_rounds(cli: Cli, endpoint: Endpoint, tmp_path: Path):
+    roles = {"a": "asks", "b": "answers"}
+    (tmp_path / "team.yaml").write_text(json.dumps({"roles": roles, "hears": {"a": ["b"], "b": ["a"]}, "rounds": 3}))
+    server = endpoint(chat('{"answer": "A", "why": "so"}'))
+
+    found = cli(
+        *("audit", "openai/m", "--base-url", server.url, "-n", "2", "--no-cache"),
+        *("--method", "panel:graph=team.yaml", "--out", "r"),
+    )
+
+    assert found.code == 0, found
+    assert len(server.requests) == 2 * len(roles) * (1 + 3)
