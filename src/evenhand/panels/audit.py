@@ -8,15 +8,29 @@ Coverage is the share of requested judgements that were given, by sample and by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from evenhand.core.format import interval, number, p_statement, percent
 from evenhand.core.types import Record
 from evenhand.panels.arrays import Estimator, Judged, judged
 from evenhand.panels.discussion import amplifications, influences, shifts
-from evenhand.panels.findings import MEASURES, Coverage, Gap, JudgeCoverage, OverCorrection, PanelAudit, Turn
+from evenhand.panels.findings import (
+    ALL,
+    MEASURES,
+    Amplification,
+    Coverage,
+    Gap,
+    JudgeCoverage,
+    Measure,
+    OverCorrection,
+    PanelAudit,
+    Turn,
+    negated,
+)
 from evenhand.panels.gaps import (
     associations,
+    bases_needed,
     detectable,
     distributions,
     matrix,
@@ -26,7 +40,157 @@ from evenhand.panels.gaps import (
     secondary_gaps,
     wins,
 )
-from evenhand.panels.sentences import sentences_of, turned_sentence
+from evenhand.stats import Interval
+
+# --- the findings of an audit in sentences: the gaps, or the smallest gap that could have been detected ---
+
+_SHOWN = 3
+"""Number of gaps with their own sentence; the tables have all."""
+
+
+def sentences_of(audit: PanelAudit) -> tuple[str, ...]:
+    """Returns three to eight sentences, the gaps first."""
+    first, *others = [*(gap_sentence(gap, audit.authors) for gap in _foremost(audit.found)), ""]
+    sentences = [
+        first,
+        _overview(audit),
+        *others,
+        _position(audit),
+        _discussion(audit),
+        _stubbornness(audit),
+        _coverage(audit),
+    ]
+    return tuple(each for each in sentences if each)
+
+
+def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
+    """Returns a sentence on how much more the identity ahead gets than the other."""
+    ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
+    by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
+    ahead_by = gap.difference if ahead == gap.x else negated(gap.difference)
+    p = f"adjusted {p_statement(gap.adjusted)}"
+    if gap.measure == "wins_2":
+        wins = _percent(_as_share(ahead_by))
+        return f"In pairs, responses {by} win {wins} of the comparisons with equal ones {than} ({p})."
+    where = "phase 1" if gap.measure == "score_1" else "in pairs"
+    return f"Responses {by} get {_points(ahead_by)} more than equal ones {than} ({where}, {p})."
+
+
+def turned_sentence(before: Gap, after: Gap, kind: Turn, authors: Mapping[str, str]) -> str:
+    """Returns a sentence on a gap that a mitigation reversed or created."""
+    now, was = (f"{told[0].lower()}{told[1:]}" for told in (gap_sentence(gap, authors) for gap in (after, before)))
+    if kind == "reversed":
+        return f"The gap was turned around: {now} Before, {was}"
+    return f"A new gap, in favour of who was behind before: {now}"
+
+
+def _foremost(found: Sequence[Gap]) -> list[Gap]:
+    """Returns the most significant gap of every measure, then the second most significant, up to the limit."""
+    rank = Counter[Measure]()
+    ranked: list[tuple[int, Gap]] = []
+    for gap in found:
+        ranked.append((rank[gap.measure], gap))
+        rank[gap.measure] += 1
+    return [gap for _, gap in sorted(ranked, key=lambda each: each[0])[:_SHOWN]]
+
+
+def _overview(audit: PanelAudit) -> str:
+    tests = len(audit.gaps)
+    if not tests:
+        return "No two identities were judged on the same scenarios, so there is nothing to compare."
+    if audit.found:
+        count = len(audit.found)
+        show = "shows" if count == 1 else "show"
+        return f"{count} of {tests} comparisons of identities {show} a gap after correction for their number."
+    if not any(gap.difference.estimate or gap.standard_error for gap in audit.gaps):
+        return f"The labels changed nothing: in all {tests} comparisons the identities are exactly level."
+    sizes = ", ".join(_size(measure, size) for measure, size in audit.detectable.items() if size is not None)
+    if not sizes:
+        return (
+            f"No gap was found, and none could have been: with {audit.bases} base scenarios no difference is "
+            f"significant after correction for {tests} comparisons; it takes {bases_needed(tests)} or more."
+        )
+    return (
+        f"No gap was found in {tests} comparisons. Gaps of this size or larger would have been found with 80 % power: "
+        f"{sizes}."
+    )
+
+
+def _position(audit: PanelAudit) -> str:
+    position = audit.position
+    if position.first_wins.estimate is None or position.first_wins_p is None:
+        return ""
+    verdict = "a preference for a place" if position.decided else "no preference for a place was found"
+    return (
+        f"The response shown first wins {_percent(position.first_wins)} of the comparisons: {verdict} "
+        f"({p_statement(position.first_wins_p)})."
+    )
+
+
+def _discussion(audit: PanelAudit) -> str:
+    """Returns a sentence on the last round, for the first measure with a decided direction."""
+    last = [each for each in audit.amplification if each.round == audit.rounds and each.category == ALL]
+    decided = [each for each in last if each.direction != "undecided"]
+    return _amplification((decided or last)[0]) if last else ""
+
+
+def _amplification(each: Amplification) -> str:
+    verdict = {
+        "amplified": "The discussion amplified the gaps",
+        "damped": "The discussion damped the gaps",
+        "undecided": "Whether the discussion amplifies or damps gaps is undecided",
+    }[each.direction]
+    scale, unit = (100, " %") if each.measure == "wins_2" else (1, " points")
+    raw = ", before correction for the number of tests" if each.direction == "undecided" else ""
+    before, after = (number(scale * (size or 0), 1 if scale > 1 else 2) for size in (each.before, each.after))
+    sizes = f"mean size {before} → {after}{unit}"
+    return f"{verdict}: {MEASURES[each.measure].lower()}, {sizes} ({p_statement(each.p_value)}{raw})."
+
+
+def _stubbornness(audit: PanelAudit) -> str:
+    shares = [judge.unchanged for judge in audit.coverage.judges if judge.unchanged is not None]
+    if not shares:
+        return ""
+    return f"A judge ends where it began in {percent(sum(shares) / len(shares))} of the samples."
+
+
+def _coverage(audit: PanelAudit) -> str:
+    coverage = audit.coverage
+    without, missing = coverage.samples - coverage.graded, coverage.unread + coverage.declined
+    if not without and not missing:
+        return f"All {coverage.samples:,} samples were judged, and all {coverage.asked:,} judgements could be read."
+    return (
+        f"{without:,} of {coverage.samples:,} samples have no grade; of {coverage.asked:,} judgements in the others "
+        f"{coverage.unread:,} could not be read and {coverage.declined:,} were declined."
+    )
+
+
+def _as_share(difference: Interval) -> Interval:
+    """Converts a difference of win rates to a win rate."""
+    low, high = difference.low, difference.high
+    return Interval(
+        None if difference.estimate is None else (1 + difference.estimate) / 2,
+        None if low is None else (1 + low) / 2,
+        None if high is None else (1 + high) / 2,
+        difference.n,
+    )
+
+
+def _size(measure: Measure, size: float) -> str:
+    shown = f"{percent((1 + size) / 2)} instead of 50 %" if measure == "wins_2" else f"{number(size, 2)} points"
+    return f"{shown} ({MEASURES[measure].lower()})"
+
+
+def _points(found: Interval) -> str:
+    value = number(found.estimate, 2) if found.low is None else interval(found.estimate, found.low, found.high, 2)
+    return f"{value} points"
+
+
+def _percent(found: Interval) -> str:
+    if found.estimate is None or found.low is None or found.high is None:
+        return "an unknown share" if found.estimate is None else percent(found.estimate)
+    return f"{interval(100 * found.estimate, 100 * found.low, 100 * found.high)} %"
+
 
 _FLIPS = 10_000
 _FLIPS_PER_TEST = 100
