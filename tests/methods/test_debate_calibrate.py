@@ -10,8 +10,8 @@ from evenhand.data.debates import BIASES
 from evenhand.judging.card import Calibration, calibrate
 from evenhand.judging.controls import construct
 from evenhand.methods.base import METHODS
+from evenhand.methods.debate import contrasts, suggested_options, suggested_threshold
 from evenhand.methods.debate.agents import judge
-from evenhand.methods.debate.calibrate import contrasts, suggested_options, suggested_threshold
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.referees import contrasting, referee, shown, verdict
