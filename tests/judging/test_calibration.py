@@ -9,7 +9,7 @@ from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
 from evenhand.judging.instruments import check_method
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.mabrf import calibrate as mabrf
-from evenhand.methods.stardtox.calibrate import CALIBRATION, contrasts
+from evenhand.methods.stardtox import CALIBRATION, contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing
