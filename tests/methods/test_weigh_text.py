@@ -11,7 +11,7 @@ from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy
 from evenhand.judging.card import Curve, JudgeCard, calibrate, curve_of, save_card
 from evenhand.methods.base import METHODS
-from evenhand.methods.weigh.text import NOT_TOLD, contrasts
+from evenhand.methods.weigh import NOT_TOLD, contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 
