@@ -15,8 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from evenhand.benchmarks.base import Metric, Selection, load_benchmark
-from evenhand.benchmarks.squad import BuiltinSquad, Question, Squad, exact_match, f1, normalised, sample_of
-from evenhand.benchmarks.squad.predictions import score_predictions
+from evenhand.benchmarks.squad import (
+    BuiltinSquad,
+    Question,
+    Squad,
+    exact_match,
+    f1,
+    normalised,
+    sample_of,
+    score_predictions,
+)
 from evenhand.cli.metrics import metrics
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Refusal, Sample, Unscored

@@ -113,7 +113,7 @@ def squad(request: SquadCommand) -> None:
     import orjson
     from rich.console import Console
 
-    from evenhand.benchmarks.squad.predictions import score_predictions
+    from evenhand.benchmarks.squad import score_predictions
     from evenhand.show.table import Table, columns
     from evenhand.show.terminal import print_table
 
