@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.malibu.score import grade_of
+from evenhand.benchmarks.malibu import grade_of
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample
 from evenhand.panels import DELIBERATION, HIGHEST, METRICS, Deliberation, Judgement, candidates_of
 
