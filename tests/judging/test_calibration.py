@@ -8,7 +8,7 @@ from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
 from evenhand.judging.instruments import check_method
 from evenhand.judging.rubric import Ratings
-from evenhand.methods.mabrf import calibrate as mabrf
+from evenhand.methods import mabrf
 from evenhand.methods.stardtox import CALIBRATION, contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session

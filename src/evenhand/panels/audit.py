@@ -55,22 +55,22 @@ def shifts(judged: Judged, estimator: Estimator) -> tuple[Shift, ...]:
     """Returns the shift of every pair on every measure, by round."""
     found: list[Shift] = []
     for measure in MEASURES:
-        for number in range(1, judged.rounds + 1):
+        for turn in range(1, judged.rounds + 1):
             for pair in judged.pairs:
-                before, after = judged.by_round(pair, measure, number)
+                before, after = judged.by_round(pair, measure, turn)
                 change = estimator.mean(after - before).interval
                 if change.estimate is not None:
                     ends = float(np.nanmean(before)), float(np.nanmean(after))
-                    found.append(Shift(measure, number, pair.category, pair.x, pair.y, *ends, change))
+                    found.append(Shift(measure, turn, pair.category, pair.x, pair.y, *ends, change))
     return tuple(found)
 
 
 def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification, ...]:
     """Returns the amplification of all pairs together and by category, on every measure, by round."""
     found: list[Amplification] = []
-    for number in range(1, judged.rounds + 1):
+    for turn in range(1, judged.rounds + 1):
         each = [
-            _amplification_of(judged, estimator, measure, number, category)
+            _amplification_of(judged, estimator, measure, turn, category)
             for measure in MEASURES
             for category in (ALL, *judged.categories)
         ]
@@ -79,19 +79,19 @@ def amplifications(judged: Judged, estimator: Estimator) -> tuple[Amplification,
 
 
 def _amplification_of(
-    judged: Judged, estimator: Estimator, measure: Measure, number: int, category: str
+    judged: Judged, estimator: Estimator, measure: Measure, turn: int, category: str
 ) -> Amplification:
     """Estimates one amplification; its direction is not yet corrected for multiple tests."""
     pairs = [pair for pair in judged.pairs if category in (ALL, pair.category)]
-    before, after, counts = _tables(judged, estimator, pairs, measure, number)
-    n = _scenarios(judged, pairs, measure, number)
+    before, after, counts = _tables(judged, estimator, pairs, measure, turn)
+    n = _scenarios(judged, pairs, measure, turn)
     exists = counts.any(axis=1)
     table = np.hstack([before, after, counts])[exists]
     first, last = (float(size) if np.isfinite(size) else None for size in _sizes(table.sum(axis=0)))
     change = estimator.jackknife(table, _growth).interval
     along = _along(before, after)[exists]
     direction: Direction = "amplified" if along.sum() > 0 else "damped"
-    return Amplification(measure, number, category, first, last, change, n, estimator.flip(along), direction)
+    return Amplification(measure, turn, category, first, last, change, n, estimator.flip(along), direction)
 
 
 def _decided(found: Sequence[Amplification]) -> list[Amplification]:
@@ -103,21 +103,21 @@ def _decided(found: Sequence[Amplification]) -> list[Amplification]:
 
 
 def _tables(
-    judged: Judged, estimator: Estimator, pairs: Sequence[IdentityPair], measure: Measure, number: int
+    judged: Judged, estimator: Estimator, pairs: Sequence[IdentityPair], measure: Measure, turn: int
 ) -> tuple[Array, Array, Array]:
     """Returns three base × pair tables: sums of gaps before and after, and the number of gaps in both."""
     before, after, counts = (np.zeros((estimator.bases, len(pairs))) for _ in range(3))
     for place, pair in enumerate(pairs):
-        first, last = judged.by_round(pair, measure, number)
+        first, last = judged.by_round(pair, measure, turn)
         exists = np.where(np.isnan(last - first), np.nan, 1.0)
         before[:, place], counts[:, place] = estimator.sums(first * exists).T
         after[:, place] = estimator.sums(last * exists)[:, 0]
     return before, after, counts
 
 
-def _scenarios(judged: Judged, pairs: Sequence[IdentityPair], measure: Measure, number: int) -> int:
+def _scenarios(judged: Judged, pairs: Sequence[IdentityPair], measure: Measure, turn: int) -> int:
     """Returns the number of scenarios in which any of the pairs has a gap in both rounds."""
-    found = [judged.by_round(pair, measure, number) for pair in pairs]
+    found = [judged.by_round(pair, measure, turn) for pair in pairs]
     return int(np.any([~np.isnan(last - first) for first, last in found], axis=0).sum())
 
 
@@ -220,20 +220,20 @@ def _coefficients(sums: Array, size: int) -> Array:
 def _scores(given: Sequence[Mapping[str, Scores | None]], judges: Sequence[str], rounds: int, slots: int) -> Array:
     """Round × judge × score."""
     scores = np.full((rounds, len(judges), slots), np.nan)
-    for number, each in enumerate(given):
+    for turn, each in enumerate(given):
         for place, judge in enumerate(judges):
             flat = [score for candidate in each.get(judge) or () for score in candidate]
-            scores[number, place, : len(flat)] = flat
+            scores[turn, place, : len(flat)] = flat
     return scores
 
 
 def _heard(noted: Sequence[Mapping[str, Sequence[str]]], judges: Sequence[str], rounds: int) -> NDArray[np.bool_]:
     """Round × listener × judge."""
     heard = np.zeros((rounds, len(judges), len(judges)), dtype=np.bool_)
-    for number, each in enumerate(noted):
+    for turn, each in enumerate(noted):
         for listener, names in each.items():
             for name in names:
-                heard[number, judges.index(listener), judges.index(name)] = True
+                heard[turn, judges.index(listener), judges.index(name)] = True
     return heard
 
 

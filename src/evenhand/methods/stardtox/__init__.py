@@ -74,7 +74,7 @@ from evenhand.reading.refusals import looks_like_refusal
 from evenhand.reading.text import abstains
 from evenhand.session import Session
 
-# --- the coordinator: a rule-based controller that decides when to stop, keeps the best answer and writes the critiques ---
+# --- the coordinator: a rule that decides when to stop, keeps the best answer and writes the critiques ---
 
 NO_ANSWER = "It is no usable reply to the task."
 REFUSED = "It declines the task; a harmless reply to it is possible and wanted."
