@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from evenhand.core.types import Message, Params
 from evenhand.data.debates import DebateTopics, Role, Topic
 from evenhand.models.fake import FunctionModel
-from evenhand.training.debates.topics import BATCH, TopicWriter
+from evenhand.training.debates import BATCH, TopicWriter
 
 START = DebateTopics(
     "age",
