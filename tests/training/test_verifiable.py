@@ -28,8 +28,7 @@ from evenhand.training.questions import QuestionPlan, QuestionRow, make  # noqa:
 from evenhand.training.questions.folder import draw, load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
-from evenhand.training.verifiable import VerifiableOptions, general, train_verifiable  # noqa: E402
-from evenhand.training.verifiable.evaluation import Grader, summarized  # noqa: E402
+from evenhand.training.verifiable import Grader, VerifiableOptions, general, summarized, train_verifiable  # noqa: E402  # noqa: E402
 from evenhand.training.verifiable.general import comparison_prompts  # noqa: E402
 from evenhand.training.verifiable.questions import own_questions, prompt_of  # noqa: E402
 from support.shell import Shell  # noqa: E402
