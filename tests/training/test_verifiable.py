@@ -28,9 +28,16 @@ from evenhand.training.questions import QuestionPlan, QuestionRow, make  # noqa:
 from evenhand.training.questions.folder import draw, load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
-from evenhand.training.verifiable import Grader, VerifiableOptions, general, summarized, train_verifiable  # noqa: E402  # noqa: E402
+from evenhand.training.verifiable import (  # noqa: E402  # noqa: E402  # noqa: E402
+    Grader,
+    VerifiableOptions,
+    general,
+    own_questions,
+    prompt_of,
+    summarized,
+    train_verifiable,
+)
 from evenhand.training.verifiable.general import comparison_prompts  # noqa: E402
-from evenhand.training.verifiable.questions import own_questions, prompt_of  # noqa: E402
 from support.shell import Shell  # noqa: E402
 from support.tiny import make_byte_model, make_model  # noqa: E402
 from support.toy_training import Interruption, tensors_of  # noqa: E402
