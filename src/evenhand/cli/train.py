@@ -26,7 +26,6 @@ from evenhand.show.terminal import print_table
 from evenhand.studies.gate import difference
 from evenhand.training.card import cautions, flat, shown
 from evenhand.training.cluster import Workers, placed
-from evenhand.training.evaluation import Evaluation, evaluate
 from evenhand.training.launch import (
     make_recipe,
     make_verifiable,
@@ -46,6 +45,7 @@ from evenhand.training.options import (
     read_stage_settings,
 )
 from evenhand.training.parallel import is_main
+from evenhand.training.recipe import Evaluation, evaluate
 
 if TYPE_CHECKING:
     from evenhand.training.forgetting import Forgetting
