@@ -10,7 +10,7 @@ import pytest
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.types import Answer, Outcome, Sample
 from evenhand.studies.study import study
-from evenhand.training.questions.fresh import fresh_questions
+from evenhand.training.questions.folder import fresh_questions
 from evenhand.training.questions.generate import QuestionPlan, make
 from evenhand.training.questions.language import load
 

@@ -278,7 +278,7 @@ def fresh(request: FreshCommand) -> int:
     the test is used up. Questions that repeat BBQ, or that evenhand train generates, are dropped. The exit code of
     --check is 7 if the questions are others.
     """
-    from evenhand.training.questions.fresh import fresh_questions, read_seed
+    from evenhand.training.questions.folder import fresh_questions, read_seed
     from evenhand.training.questions.language import LANGUAGES
 
     stated = json_object(read_bytes(request.check), request.check, None) if request.check else {}
