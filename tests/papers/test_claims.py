@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from evenhand.core.types import Record
-from evenhand.papers.base import PaperPage
-from evenhand.papers.claims import PaperClaim, all_of, counted, kept, moves, unless
+from evenhand.papers.base import PaperClaim, PaperPage, all_of, counted, kept, moves, unless
 from evenhand.papers.page import claims_of, main_variants, paper_page, printed, write_csv_files
 from evenhand.papers.reading import PairedDifference, first_of
 from evenhand.show.terminal import print_table

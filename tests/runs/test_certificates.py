@@ -11,7 +11,7 @@ from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
-from evenhand.papers.claims import moves
+from evenhand.papers.base import moves
 from evenhand.papers.reading import read_paired_arms
 from evenhand.papers.stardtox.tables import steering_fault
 from evenhand.runs.dry import forecast

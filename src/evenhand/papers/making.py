@@ -22,11 +22,11 @@ from evenhand.papers.base import (
     PAPERS,
     Grid,
     Paper,
+    PaperClaim,
     PaperOptions,
     PaperPage,
     PlannedPaper,
 )
-from evenhand.papers.claims import PaperClaim
 from evenhand.papers.page import grid_table, paper_page, write_csv_files
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.file import leaving_out_damaged

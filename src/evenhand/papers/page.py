@@ -10,8 +10,18 @@ from pathlib import Path
 from evenhand.core.format import count, finite, number, plural
 from evenhand.core.presets import DEFAULT_PRESET, Element
 from evenhand.papers import base
-from evenhand.papers.base import REPRODUCIBLE, Bar, Figure, Grid, PaperPage, PaperRow
-from evenhand.papers.claims import VERDICTS, PaperClaim, Verdict, counted
+from evenhand.papers.base import (
+    REPRODUCIBLE,
+    VERDICTS,
+    Bar,
+    Figure,
+    Grid,
+    PaperClaim,
+    PaperPage,
+    PaperRow,
+    Verdict,
+    counted,
+)
 from evenhand.show.chart import (
     AxisSegment,
     Lane,

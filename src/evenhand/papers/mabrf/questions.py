@@ -9,8 +9,21 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.data.bbq import CATEGORIES
-from evenhand.papers.base import RELEASED, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
-from evenhand.papers.claims import Finding, PaperClaim, kept, moves, unless, untold
+from evenhand.papers.base import (
+    RELEASED,
+    Finding,
+    Grid,
+    PaperCell,
+    PaperClaim,
+    PaperColumn,
+    PaperRow,
+    PaperTable,
+    kept,
+    moves,
+    published,
+    unless,
+    untold,
+)
 from evenhand.papers.mabrf.arms import (
     CLOSED,
     OPEN,

@@ -9,8 +9,7 @@ from itertools import combinations, product
 from evenhand.core.format import interval, number, plural
 from evenhand.panels import METRICS
 from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit
-from evenhand.papers.base import PAPER_PRESET, published
-from evenhand.papers.claims import Finding, PaperClaim, undecided, untold
+from evenhand.papers.base import PAPER_PRESET, Finding, PaperClaim, published, undecided, untold
 from evenhand.papers.malibu.tables import NAME
 
 Finder = Callable[[PanelAudit], Finding]

@@ -11,8 +11,7 @@ from pathlib import Path
 from evenhand.benchmarks.opinions import PAIRS_FILE
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperRow, PaperTable
-from evenhand.papers.claims import PaperClaim, untold
+from evenhand.papers.base import Grid, PaperCell, PaperClaim, PaperColumn, PaperRow, PaperTable, untold
 from evenhand.papers.rldf.arms import BASE, DEFAULT, UNSAID, Arms, opinions_run, read_arms
 from evenhand.papers.rldf.claims import ahead
 from evenhand.papers.rldf.options import PARAMETERS, AblatedValues, RLDFOptions

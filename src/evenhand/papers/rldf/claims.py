@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.data.debates import BIASES
-from evenhand.papers.claims import ALPHA, MARGIN, NOT_RUN, Finding, PaperClaim, untold
+from evenhand.papers.base import ALPHA, MARGIN, NOT_RUN, Finding, PaperClaim, untold
 from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, STOPPED, TEACHER, TITLES, Arms, Contrast
 from evenhand.papers.rldf.tables import CATEGORIES, METRICS
 from evenhand.stats import holm

@@ -9,7 +9,7 @@ from typing import Literal
 
 from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.core.format import limits, number
-from evenhand.papers.claims import NOT_RUN, Finding, PaperClaim, all_of, kept, moves, unless, untold
+from evenhand.papers.base import NOT_RUN, Finding, PaperClaim, all_of, kept, moves, unless, untold
 from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_arms
 from evenhand.papers.stardtox.tables import (
     CHOICES,
