@@ -16,13 +16,16 @@ from evenhand.methods.base import METHODS
 from evenhand.methods.mabrf.agents import MabrfOptions
 from evenhand.methods.search import SearchOptions
 from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
-from evenhand.papers.mabrf.arms import NAME, PooledArm, models_in, pooled_arms
 from evenhand.papers.mabrf.itself import itself
 from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
+    NAME,
+    PooledArm,
     bin_metrics,
     figure_four,
+    models_in,
+    pooled_arms,
     search_warnings,
     table_five,
     table_four,

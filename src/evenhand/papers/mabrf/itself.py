@@ -6,7 +6,7 @@ from statistics import fmean
 
 from evenhand.core.format import number, signed
 from evenhand.papers.base import published
-from evenhand.papers.mabrf.arms import NAME, SEARCHED
+from evenhand.papers.mabrf.tables import NAME, SEARCHED
 
 _QUESTIONS = 55
 """Questions of each context, and 10 of each category."""

@@ -24,7 +24,8 @@ from evenhand.papers.base import (
     unless,
     untold,
 )
-from evenhand.papers.mabrf.arms import (
+from evenhand.papers.mabrf.tables import (
+    ACCURACIES,
     CLOSED,
     OPEN,
     WITH,
@@ -37,7 +38,6 @@ from evenhand.papers.mabrf.arms import (
     searches_in,
     sides,
 )
-from evenhand.papers.mabrf.tables import ACCURACIES
 from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
 from evenhand.stats import spearman, student_t_quantile
 from evenhand.studies.results import Estimate, estimate_text
