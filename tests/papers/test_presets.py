@@ -9,7 +9,7 @@ from evenhand.benchmarks.malibu import MalibuOptions
 from evenhand.core.errors import UsageError
 from evenhand.papers.base import PAPERS, PRESETS, PresetField
 from evenhand.papers.page import element_rows
-from evenhand.papers.rldf.options import DECLARED, stages_of
+from evenhand.papers.rldf.arms import DECLARED, stages_of
 from evenhand.papers.rldf.steps import STAGES
 from support.papers import options_of
 

@@ -14,9 +14,8 @@ from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, publishe
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, stopped_arms, training_warnings
 from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, series
-from evenhand.papers.rldf.arms import Arms, Contrast, Training, arm_name, own_arm, widened
+from evenhand.papers.rldf.arms import Arms, Contrast, RLDFOptions, Training, arm_name, own_arm, read_values, widened
 from evenhand.papers.rldf.claims import ahead, claims_of
-from evenhand.papers.rldf.options import RLDFOptions, read_values
 from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
 from evenhand.papers.rldf.tables import CATEGORIES, people_tables, table_four, table_one, table_three
 from evenhand.runs.execute import SeriesRun

@@ -22,17 +22,18 @@ from evenhand.papers.rldf.arms import (
     METHODS,
     NAME,
     OPINIONS,
+    SCORER,
     SELF,
     TEACHER,
     UNSAID,
     Arms,
+    RLDFOptions,
     Training,
     read_arms,
     runs_of,
 )
 from evenhand.papers.rldf.claims import claims_of
 from evenhand.papers.rldf.itself import itself
-from evenhand.papers.rldf.options import SCORER, RLDFOptions
 from evenhand.papers.rldf.tables import (
     FILE,
     figure_five,

@@ -12,9 +12,18 @@ from evenhand.benchmarks.opinions import PAIRS_FILE
 from evenhand.core.errors import UsageError
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import Grid, PaperCell, PaperClaim, PaperColumn, PaperRow, PaperTable, untold
-from evenhand.papers.rldf.arms import BASE, DEFAULT, UNSAID, Arms, opinions_run, read_arms
+from evenhand.papers.rldf.arms import (
+    BASE,
+    DEFAULT,
+    PARAMETERS,
+    UNSAID,
+    AblatedValues,
+    Arms,
+    RLDFOptions,
+    opinions_run,
+    read_arms,
+)
 from evenhand.papers.rldf.claims import ahead
-from evenhand.papers.rldf.options import PARAMETERS, AblatedValues, RLDFOptions
 from evenhand.papers.rldf.steps import ROLES, ROUNDS, Lesson, Making, about_pairs, debates_run
 from evenhand.papers.rldf.tables import METRICS
 from evenhand.runs.execute import SeriesRun

@@ -17,8 +17,16 @@ from evenhand.models.budget import Price
 from evenhand.papers.base import PAPERS
 from evenhand.papers.making import PaperResult, check_roles, write_page
 from evenhand.papers.rldf.ablation import AblationPoint, ablation, ablation_runs
-from evenhand.papers.rldf.arms import NAME, Training, runs_of
-from evenhand.papers.rldf.options import DECLARED, AblatedValues, RLDFOptions, checked_values, stages_of
+from evenhand.papers.rldf.arms import (
+    DECLARED,
+    NAME,
+    AblatedValues,
+    RLDFOptions,
+    Training,
+    checked_values,
+    runs_of,
+    stages_of,
+)
 from evenhand.papers.rldf.steps import (
     TOPICS_FOLDER,
     Lesson,

@@ -23,8 +23,7 @@ from evenhand.core.progress import Announce
 from evenhand.core.types import Sample
 from evenhand.data.debates import BIASES
 from evenhand.methods.base import METHODS
-from evenhand.papers.rldf.arms import SELF, TEACHER, Training, check_biases, teacher_arm
-from evenhand.papers.rldf.options import RLDFOptions
+from evenhand.papers.rldf.arms import SELF, TEACHER, RLDFOptions, Training, check_biases, teacher_arm
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan, ModelPlan
 from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions, StageOptions
