@@ -12,11 +12,12 @@ from evenhand.methods.panel.judges import case_of, rubric_for
 from evenhand.panels.findings import Association, PanelAudit
 from evenhand.papers.base import PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
-from evenhand.papers.malibu.claims import claim_checks, claims_of
 from evenhand.papers.malibu.tables import (
     NAME,
     AuditedModel,
     chi_square_table,
+    claim_checks,
+    claims_of,
     discussion_table,
     figure_four,
     figure_nine,

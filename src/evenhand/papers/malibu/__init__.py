@@ -24,7 +24,6 @@ from evenhand.papers.base import (
     PresetField,
     published,
 )
-from evenhand.papers.malibu.claims import claims_of
 from evenhand.papers.malibu.itself import itself
 from evenhand.papers.malibu.tables import (
     NAME,
@@ -32,6 +31,7 @@ from evenhand.papers.malibu.tables import (
     AuditedModel,
     appendix_sums,
     chi_square_table,
+    claims_of,
     discussion_table,
     figure_four,
     figure_nine,
