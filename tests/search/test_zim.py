@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
-from evenhand.search.corpus import zim
-from evenhand.search.corpus.zim import zim_pages
+from evenhand.search.corpus import zim, zim_pages
 from support.zim_writer import HEADER, Entry, cluster, extended, plain, write_zim, xz
 
 ENTRIES = (
@@ -38,7 +37,7 @@ def test_articles_are_read_and_nothing_else(file: Path, pack):
 
 def test_zstd_needs_a_package_that_is_named(file: Path, monkeypatch: pytest.MonkeyPatch):
     write_zim(file, ENTRIES, body=b"\x05packed")
-    monkeypatch.setattr("evenhand.search.corpus.zim.find_spec", lambda _name: None)
+    monkeypatch.setattr("evenhand.search.corpus.find_spec", lambda _name: None)
 
     with pytest.raises(UsageError, match="pip install zstandard"):
         list(zim_pages(file))
