@@ -5,8 +5,7 @@ import pytest
 
 from evenhand.core.errors import DataError
 from evenhand.data.identities import load_identities, load_names
-from evenhand.data.identities.grammar import article, with_pronouns
-from evenhand.data.identities.inflect import LANGUAGES, grammar_of
+from evenhand.data.identities.grammar import LANGUAGES, article, grammar_of, with_pronouns
 from evenhand.data.identities.substitute import check_slots, neutral, variants
 
 GROUPS = load_identities()

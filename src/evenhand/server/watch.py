@@ -27,7 +27,7 @@ from evenhand.core.errors import EvenhandError, MissingExtraError, UsageError
 from evenhand.core.files import write_json
 from evenhand.core.language import language_of
 from evenhand.data.identities import Group, choose_attributes, load_identities
-from evenhand.data.identities.inflect import SLOT
+from evenhand.data.identities.grammar import SLOT
 from evenhand.data.identities.substitute import Variant, neutral, variants
 from evenhand.guards.meter import Meter
 from evenhand.guards.request import content_words

@@ -26,7 +26,7 @@ from evenhand.core.language import language_of
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
-from evenhand.data.identities.inflect import LANGUAGES as INFLECTED
+from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
 from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants, without_slots
 from evenhand.data.texts import TextFile
 

@@ -21,7 +21,7 @@ from evenhand.benchmarks.base import NOT_NEGATIVE, Meaning, Metric, ratio, share
 from evenhand.core.format import limits, number, p_statement, plural, signed
 from evenhand.core.language import unsupported
 from evenhand.core.types import Record
-from evenhand.data.identities.inflect import grammar_of
+from evenhand.data.identities.grammar import grammar_of
 from evenhand.data.identities.substitute import MASKED
 from evenhand.scorers.base import ATTRIBUTES
 from evenhand.stats import FEW_CLUSTERS, Interval

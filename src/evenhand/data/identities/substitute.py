@@ -19,16 +19,20 @@ from evenhand.data.identities.grammar import (
     FORMS,
     FUNCTION_WORDS,
     GENDERED,
+    GENDERS,
+    SLOT,
     agreeing,
     article,
     capitalised,
+    filled,
     gendered_noun,
     genders_of_pronouns,
+    grammar_of,
+    needs_gender,
     with_article,
     with_pronouns,
 )
-from evenhand.data.identities.inflect import GENDERS, SLOT, filled, grammar_of, needs_gender
-from evenhand.data.identities.inflect import LANGUAGES as INFLECTED
+from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
 from evenhand.data.identities.nouns import ADJECTIVES, COMPOUNDS, NOT_PERSONS_BEFORE, PERSONS
 
 SLOTS = ("person", "name", "pronoun", *(f"pronoun.{case}" for case in CASES[1:]))
