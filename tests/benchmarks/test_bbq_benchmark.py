@@ -17,7 +17,7 @@ from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
 from evenhand.data.bbq import Item
-from evenhand.data.locate import find_file
+from evenhand.data.sets import find_file
 
 ITEM = Item(
     category="Age",

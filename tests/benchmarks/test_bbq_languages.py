@@ -15,7 +15,7 @@ from evenhand.benchmarks.bbq.benchmark import BBQ
 from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
 from evenhand.core.files import content_sha256
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample
-from evenhand.data.locate import find_file, get_set
+from evenhand.data.sets import find_file, get_set
 
 SETS = {"es": ("esbbq", 27_320), "ca": ("esbbq", 27_344), "ko": ("kobbq", 2_280)}
 by_language = pytest.mark.parametrize("language", SETS)

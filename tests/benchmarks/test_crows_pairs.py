@@ -11,7 +11,7 @@ from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.crows_pairs import FILE, METRICS, CrowsPairs, load_pairs
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Outcome, Record
-from evenhand.data.locate import find_only_file
+from evenhand.data.sets import find_only_file
 
 COLUMNS = ("", "sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")
 ROWS = (

@@ -16,7 +16,7 @@ from evenhand.benchmarks.decisions import FILE, GENDERS, METRICS, NONE, RACES, D
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
-from evenhand.data.locate import find_file
+from evenhand.data.sets import find_file
 
 
 def rows(number: int = 0) -> list[dict[str, Any]]:

@@ -13,8 +13,7 @@ import pytest
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256
 from evenhand.data.bbq import CATEGORIES, BuiltinRows, OfficialFiles, read_marks
-from evenhand.data.locate import data_root, find_file, find_set
-from evenhand.data.sets import SETS
+from evenhand.data.sets import SETS, data_root, find_file, find_set
 
 ROW: dict[str, Any] = {
     "example_id": 0,

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.core.errors import DataError
 from evenhand.data.bbq import METADATA, OfficialFiles
-from evenhand.data.locate import find_set
+from evenhand.data.sets import find_set
 
 
 def put(path: Path, text: str = "{}\n") -> Path:

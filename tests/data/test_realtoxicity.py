@@ -14,7 +14,7 @@ import yaml
 from evenhand.benchmarks.realtoxicity import BUILTIN, BuiltinPrompts, OfficialFile, WebPrompt, band_of
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256
-from evenhand.data.locate import find_set
+from evenhand.data.sets import find_set
 
 ROW: dict[str, Any] = {
     "filename": "0000585-341db891a156718d4d673e384ecb7843.txt",

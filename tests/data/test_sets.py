@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.core.files import content_sha256
-from evenhand.data.locate import find_file
-from evenhand.data.sets import SETS
+from evenhand.data.sets import SETS, find_file
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("EVENHAND_DATA") or ROOT.parent / "shared" / "data")

@@ -40,7 +40,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import file_hash, find_only_file
+from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")

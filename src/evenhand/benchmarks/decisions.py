@@ -44,7 +44,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import file_hash, find_only_file
+from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "discrim-eval-templated.jsonl"
 RACES = ("white", "Black", "Asian", "Hispanic")

@@ -26,7 +26,7 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import find_file, find_set
+from evenhand.data.sets import find_file, find_set
 
 NAME = "difference_awareness"
 SUITES = ("D1", "D2", "D3", "D4", "N3")

@@ -41,7 +41,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.files import read_bytes
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import file_hash, find_only_file
+from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "dev.json"
 Task = Literal["intrasentence", "intersentence"]

@@ -21,9 +21,8 @@ from evenhand.core.config import read_config
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.core.files import json_object, read_bytes, write_bytes, write_json
 from evenhand.core.options import Names, Request, argument, option
-from evenhand.data.locate import find_set
 from evenhand.data.pull import pull as fetch
-from evenhand.data.sets import SETS
+from evenhand.data.sets import SETS, find_set
 from evenhand.made.from_runs import check_models, find_hard, hard_fields
 from evenhand.runs.plan import default_folder
 from evenhand.runs.request import PlannedRun, check_resume, default_out

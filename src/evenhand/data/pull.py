@@ -17,8 +17,7 @@ from evenhand.core import download
 from evenhand.core.errors import DataError
 from evenhand.core.files import cache_folder, content_sha256
 from evenhand.core.progress import Count, ignore
-from evenhand.data.locate import find_file, get_set
-from evenhand.data.sets import SETS, DataFile, DataSet
+from evenhand.data.sets import SETS, DataFile, DataSet, find_file, get_set
 
 __all__ = ["SETS", "Pulled", "pull"]
 

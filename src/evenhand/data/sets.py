@@ -5,8 +5,95 @@ How each address and checksum was confirmed stands in docs/measure/data.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.files import cache_folder, content_sha256
+
+# --- finds the public data sets on this machine, and reads their files ---
+
+
+def get_set(name: str) -> DataSet:
+    """Return the set called `name`."""
+    if name not in SETS:
+        raise UnknownNameError("data set", name, SETS)
+    return SETS[name]
+
+
+def data_root(explicit: str | Path | None = None) -> list[Path]:
+    """Return the folders to search: `explicit` alone, or EVENHAND_DATA and then the cache.
+
+    With an explicit folder there is no fallback, since using other data silently would be a surprise.
+    """
+    if explicit is not None:
+        return [Path(explicit).expanduser()]
+    named = os.environ.get("EVENHAND_DATA")
+    return [*([Path(named).expanduser()] if named else []), cache_folder() / "data"]
+
+
+def find_set(name: str, explicit: str | Path | None = None) -> Path:
+    """Return the folder that contains files of the set.
+
+    That is FOLDER/name, FOLDER itself, FOLDER/data, or in FOLDER a folder called like the set's official archive or
+    repository, such as BBQ-main or realtoxicityprompts-data, or a folder at most two levels below that one.
+    """
+    wanted = get_set(name)
+    roots = data_root(explicit)
+    needed = [file.name for file in wanted.files if file.name != "LICENSE"]
+    for folder in (
+        folder for root in roots for folder in (root / name, root, root / "data", *_called_like(wanted, root))
+    ):
+        if any(find_file(folder, file) for file in needed):
+            return folder
+    looked = " or ".join(str(root) for root in roots)
+    if wanted.by_hand is not None:
+        raise DataError(f"The data set {name} is not in {looked}. {wanted.by_hand}")
+    raise DataError(
+        f"The data set {name} is not in {looked}: there is no {roots[0] / name / needed[0]}. Download it with "
+        f"`evenhand data pull {name}`, or give its folder with --data FOLDER (or EVENHAND_DATA)"
+        + (f", or use the built-in set {wanted.builtin}." if wanted.builtin else ".")
+    )
+
+
+def _called_like(wanted: DataSet, root: Path) -> Iterator[Path]:
+    """Yield the folders of an unpacked archive or a clone of the set, and the folders in them."""
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+    for folder in inside:
+        if re.sub("[^a-z]", "", folder.name.lower()).startswith(wanted.name):
+            yield folder
+            for pattern in ("*", "*/*"):
+                yield from sorted(path for path in folder.glob(pattern) if path.is_dir())
+
+
+def find_only_file(name: str, data: str | Path | None = None) -> Path:
+    """Return the file of a set that has one: `data` itself, or in the folder `data` or the default folders."""
+    if data is not None and Path(data).expanduser().is_file():
+        return Path(data).expanduser()
+    folder, file = find_set(name, data), get_set(name).files[0].name
+    path = find_file(folder, file)
+    if path is None:
+        raise DataError(
+            f"the file {file} (or {file}.gz) is missing. Download the file again: evenhand data pull {name}.",
+            file=folder,
+        )
+    return path
+
+
+def file_hash(path: Path) -> dict[str, str]:
+    """Return the file's name, without .gz, and the SHA-256 of its content."""
+    return {path.name.removesuffix(".gz"): content_sha256(path)}
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """Return the file `name` or `name.gz` in the folder, if there is one."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 @dataclass(frozen=True, slots=True)

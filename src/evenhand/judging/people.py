@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import orjson
 
-from evenhand.data.locate import data_root, find_file
+from evenhand.data.sets import data_root, find_file
 from evenhand.judging.controls import Control
 
 SAMPLE = 25

@@ -21,7 +21,7 @@ from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.options import Text
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
-from evenhand.data.locate import find_set
+from evenhand.data.sets import find_set
 
 FORMAT = "evenhand-ids-1"
 SOURCES = ("bbq", "bbq_builtin")

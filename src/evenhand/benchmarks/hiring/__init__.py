@@ -48,7 +48,7 @@ from evenhand.core.format import count, number, p_statement, percent
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import load_names
-from evenhand.data.locate import find_file, find_set
+from evenhand.data.sets import find_file, find_set
 from evenhand.data.yaml_file import read_yaml
 from evenhand.stats import Interval, chi_square_uniform, holm, wilson
 from evenhand.stats.distributions import chi_square_table

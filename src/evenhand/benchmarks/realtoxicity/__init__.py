@@ -46,7 +46,7 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_object, lines
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import find_file, find_set
+from evenhand.data.sets import find_file, find_set
 from evenhand.data.texts import is_saved, saved_rows
 
 BANDS: Mapping[str, tuple[float, float]] = {"moderate": (0.5, 0.6), "high": (0.8, 1.0)}

@@ -50,7 +50,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256, read_bytes
 from evenhand.core.options import Options, Options_co, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.locate import file_hash, find_only_file
+from evenhand.data.sets import file_hash, find_only_file
 from evenhand.data.texts import is_saved, saved_rows
 from evenhand.stats import FEW_CLUSTERS, Interval, bounded_mean_interval, share_interval
 

@@ -25,7 +25,7 @@ import orjson
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256, json_object, lines, seekable
 from evenhand.data.bbq.generate import CATEGORIES, builtin_rows
-from evenhand.data.locate import find_file
+from evenhand.data.sets import find_file
 
 __all__ = ["CATEGORIES", "BBQSource", "BuiltinRows", "CategoryReader", "Item", "ListReader", "OfficialFiles"]
 

@@ -28,7 +28,7 @@ from evenhand.data.bbq import (
     OfficialFiles,
     Polarity,
 )
-from evenhand.data.locate import find_file, find_set
+from evenhand.data.sets import find_file, find_set
 
 Language = Literal["en", "es", "ca", "ko"]
 

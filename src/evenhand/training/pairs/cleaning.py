@@ -13,7 +13,7 @@ from typing import Any
 from evenhand.benchmarks import difference_awareness
 from evenhand.core.errors import DataError
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
-from evenhand.data.locate import find_set
+from evenhand.data.sets import find_set
 
 # --- leaks ---
 #

@@ -24,7 +24,7 @@ from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import json_lines, read_bytes, write_bytes
 from evenhand.core.version import own_version
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
-from evenhand.data.locate import find_set
+from evenhand.data.sets import find_set
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.questions.generate import LEAST, QuestionPlan, counts, make
 from evenhand.training.questions.language import KNOWLEDGE, LANGUAGES, Split, bare, load
