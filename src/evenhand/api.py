@@ -322,7 +322,7 @@ def check_judges(
         progress: Called with how many verdicts are done, and of how many.
     """
     from evenhand.judging.pairs import findings
-    from evenhand.studies.judges import judged_pairs, read_pairs
+    from evenhand.studies.agreement import judged_pairs, read_pairs
 
     specs, settings = with_specs(list(judges), settings or Settings())
     plans = [each["base"] for each in make_plan({"models": specs}).models]
@@ -357,8 +357,8 @@ def judge_reliability(
         progress: Called with how many calls are done, and of about how many.
     """
     from evenhand.judging.reliability import PROBES
-    from evenhand.studies.judges import ReliabilityTest
-    from evenhand.studies.judges import judge_reliability as tested
+    from evenhand.studies.agreement import ReliabilityTest
+    from evenhand.studies.agreement import judge_reliability as tested
 
     specs, settings = with_specs([model, *others], settings or Settings())
     plan, *rest = [each["base"] for each in make_plan({"models": specs}).models]

@@ -285,7 +285,7 @@ def reliability(request: ReliabilityCommand) -> int:
     from evenhand.runs.parts import opened_model
     from evenhand.show.reliability import flips_table, judges_table, reliability_page
     from evenhand.show.terminal import print_table
-    from evenhand.studies.judges import ReliabilityTest, judge_reliability
+    from evenhand.studies.agreement import ReliabilityTest, judge_reliability
 
     target = html_file(request.out or Path("reliability.html"))
     settings = request.settings_for(read_config())
