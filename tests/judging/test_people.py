@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.core.types import Message, Params
+from evenhand.judging.card import labelled
 from evenhand.judging.instruments import Checked, check_scorer, with_people
-from evenhand.judging.people import labelled
 from evenhand.judging.scorers import OpinionScorer
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import Scorer, load_scorer

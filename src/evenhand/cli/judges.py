@@ -19,9 +19,8 @@ from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, UnknownNameError, UsageError
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
-from evenhand.judging.card import FITTED
+from evenhand.judging.card import FITTED, SAMPLE
 from evenhand.judging.instruments import USUAL, Checked
-from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import READINGS
 from evenhand.judging.reliability import PROBES, REPEATS, TEXTS
 from evenhand.models.budget import Budget

@@ -13,6 +13,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params, SampleKind
 from evenhand.judging.card import (
     NO_CARD,
+    SAMPLE,
     Calibrated,
     Calibration,
     Contrast,
@@ -36,7 +37,6 @@ from evenhand.judging.instruments import (
     with_repeats,
 )
 from evenhand.judging.judge import JudgeReading
-from evenhand.judging.people import SAMPLE
 from evenhand.judging.readings import Reading
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
