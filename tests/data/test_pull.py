@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.data import locate
+from evenhand.data import sets
 from evenhand.data.pull import SETS, pull
 from evenhand.data.sets import DataFile, DataSet
 
@@ -70,7 +70,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "SETS", {**SETS, "toy": TOY})
+    monkeypatch.setattr(sets, "SETS", {**SETS, "toy": TOY})
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_another_status_than_200_is_named(host: tuple[Host, str], tmp_path
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> None:
     files = tuple(replace(file, remote=f"moved/{file.name}") for file in TOY.files)
-    monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, files=files)})
+    monkeypatch.setattr(sets, "SETS", {"toy": replace(TOY, files=files)})
 
 
 @pytest.mark.usefixtures("moved")
@@ -244,7 +244,7 @@ class TestUnknownSum:
 
     @pytest.fixture(autouse=True)
     def unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, files=(DataFile("one.txt", "files/one.txt"),))})
+        monkeypatch.setattr(sets, "SETS", {"toy": replace(TOY, files=(DataFile("one.txt", "files/one.txt"),))})
 
     async def test_the_sum_that_was_found_is_told_and_kept(self, host: tuple[Host, str], tmp_path: Path) -> None:
         pulled = await pull("toy", tmp_path, base_url=host[1])
@@ -271,7 +271,7 @@ class TestUnknownSum:
 
 
 async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "SETS", SETS)
+    monkeypatch.setattr(sets, "SETS", SETS)
     row = b'{"prompt": {"text": "So he", "toxicity": 0.55}}\n'
 
     async def answer(_request: web.Request) -> web.Response:
@@ -293,7 +293,7 @@ async def test_realtoxicity_comes_from_its_official_path(tmp_path: Path, monkeyp
 async def test_squad_comes_from_its_official_path_and_only_with_its_own_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locate, "SETS", SETS)
+    monkeypatch.setattr(sets, "SETS", SETS)
 
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=b'{"data": []}')
@@ -315,7 +315,7 @@ class TestRegistry:
 
     @pytest.fixture(autouse=True)
     def package(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(locate, "SETS", {"toy": replace(TOY, package="toy-pack==1")})
+        monkeypatch.setattr(sets, "SETS", {"toy": replace(TOY, package="toy-pack==1")})
         stand_in = tmp_path / "pip" / "pip"
         stand_in.mkdir(parents=True)
         wheel = tmp_path / "made.whl"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
-from evenhand.search.corpus import zim, zim_pages
+from evenhand.search import corpus
+from evenhand.search.corpus import zim_pages
 from support.zim_writer import HEADER, Entry, cluster, extended, plain, write_zim, xz
 
 ENTRIES = (
@@ -81,7 +82,7 @@ def test_a_damaged_cluster_is_one_sentence(file: Path, body: bytes, sentence: st
 
 
 def test_a_small_cluster_that_unpacks_to_a_huge_one_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(zim, "LARGEST_CLUSTER", 100_000)
+    monkeypatch.setattr(corpus, "LARGEST_CLUSTER", 100_000)
     write_zim(file, ENTRIES, body=xz(bytes(1_000_000)))
 
     with pytest.raises(DataError, match="more than 100,000 bytes"):

@@ -19,10 +19,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.scorers.base import SCORERS, Scorer, Scores  # noqa: E402 - they need torch
 from evenhand.training import checkpoints  # noqa: E402
 from evenhand.training.loop import batches, read_metrics  # noqa: E402
-from evenhand.training.ppo import (
-    REFERENCE,  # noqa: E402
-    train_ppo,  # noqa: E402
-)
+from evenhand.training.ppo import REFERENCE, train_ppo  # noqa: E402
 from evenhand.training.reward import RewardModel  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after, tensors_of  # noqa: E402
 

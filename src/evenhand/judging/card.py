@@ -46,7 +46,7 @@ from evenhand.session import Session
 from evenhand.stats import auc
 from evenhand.stats.platt import log_odds, platt, sigmoid
 
-# --- texts that people have labelled, from public sets: whether a judge that passes the controls also agrees with people ---
+# --- texts that people have labelled, from public sets ---
 
 SAMPLE = 25
 """Texts of each label that are drawn from a set."""

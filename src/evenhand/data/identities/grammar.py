@@ -12,7 +12,7 @@ from evenhand.data.identities import FOLDER, Group, Name, Pronouns
 from evenhand.data.identities.nouns import words
 from evenhand.data.yaml_file import read_yaml
 
-# --- writes a group into a prompt in a language whose words agree: German, Spanish, French, Italian, Portuguese, Dutch ---
+# --- writes a group into a prompt in a language whose words agree ---
 
 LANGUAGES = ("de", "es", "fr", "it", "pt", "nl")
 SLOT = re.compile(r"(?<!\{)\{([A-Za-z][A-Za-z_.]*|[^{}|\n]*\|[^{}|\n]*)\}(?!\})")

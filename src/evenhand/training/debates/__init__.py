@@ -44,7 +44,7 @@ from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.request import PlannedRun, PlanRequest
 from evenhand.session import BASE, Session
 
-# --- writes debate topics with any model: in batches, checked, and without what is there already in these or other words ---
+# --- debate topics written by any model: in batches, checked, none twice ---
 
 BATCH = 20
 """Topics that one call asks for."""

@@ -92,7 +92,7 @@ from evenhand.training.rollout import Rollout, SampleLog
 if TYPE_CHECKING:
     from torch import Tensor
 
-# --- measures the reference before the first step of PPO, and the actor before every checkpoint, on the same prompts ---
+# --- measures the reference before the first step, and the actor before every checkpoint, on the same prompts ---
 
 _HIGHER_IS_BETTER = {*QUALITIES, *(scale.name for scale in opinion_scales() if scale.better == "higher")}
 
