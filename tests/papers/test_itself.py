@@ -8,11 +8,12 @@ from statistics import fmean, stdev
 import pytest
 
 from evenhand.papers.base import PAPERS, published
-from evenhand.papers.rldf.itself import below, chi_square, differences
+from support.paper_arithmetic import mabrf, malibu, rldf, stardtox
+from support.paper_arithmetic.rldf import below, chi_square, differences
 
 
 def said(paper: str, place: str) -> str:
-    return " ".join(text for where, text in PAPERS.get(paper).itself() if where.startswith(place))
+    return " ".join(text for where, text in published(paper).itself if where.startswith(place))
 
 
 FACTS = {
@@ -44,6 +45,14 @@ FACTS = {
 }  # fmt: skip
 
 
+COMPUTED = {"mabrf": mabrf.itself, "malibu": malibu.itself, "rldf": rldf.itself, "stardtox": stardtox.itself}
+
+
+@pytest.mark.parametrize("paper", COMPUTED)
+def test_every_sentence_is_the_arithmetic_of_the_published_numbers(paper: str):
+    assert published(paper).itself == COMPUTED[paper]()
+
+
 @pytest.mark.parametrize(("paper", "place"), FACTS)
 def test_the_page_says_it_with_its_arithmetic(paper: str, place: str):
     for fact in FACTS[paper, place]:
@@ -66,7 +75,7 @@ def test_a_small_tail_is_that_of_the_distribution():
 
 def test_every_statement_is_about_a_place_and_has_a_number():
     for name in PAPERS.names():
-        for place, text in PAPERS.get(name).itself():
+        for place, text in published(name).itself:
             assert place and any(letter.isdigit() for letter in text), name
 
 

@@ -505,10 +505,6 @@ class Paper(ABC, Generic[PaperOptionsT]):
         declared = self.Options.declared if issubclass(self.Options, PresetField) else ()
         return [element for each in declared for element in each.elements]
 
-    def itself(self) -> Sequence[tuple[str, str]]:
-        """Returns (place, what the published numbers say about themselves), computed from these numbers."""
-        return ()
-
     @abstractmethod
     def runs(self, options: PaperOptionsT) -> Sequence[SeriesRun]:
         """Returns the runs that the paper needs."""
@@ -540,6 +536,8 @@ class Published:
     notes: Sequence[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     reproducible: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Table → row or setting → whether it can be reproduced, and why not."""
+    itself: Sequence[tuple[str, str]] = ()
+    """(place, what the published numbers say about themselves); the tests compute it from these numbers."""
 
     def row(self, table: str, name: str) -> Mapping[str, float]:
         """Returns the numbers of a row; empty for rows that are not in the paper."""
@@ -557,6 +555,7 @@ def published(paper: str) -> Published:
         {name: _rows(table) for name, table in raw["tables"].items()},
         [(each["about"], each["text"]) for each in raw["notes"]],
         {name: table.get("reproducible", {}) for name, table in raw["tables"].items()},
+        [(each["about"], each["text"]) for each in raw["itself"]],
     )
 
 

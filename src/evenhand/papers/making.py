@@ -182,7 +182,7 @@ def write_page(
         page = paper.page({path.relative_to(folder).as_posix(): path for path in found}, scorers)
         reasons = _nothing_measured(found)
     warnings = [*([reasons] if reasons else []), *left_out(), *page.warnings]
-    page = replace(page, warnings=warnings, elements=paper.elements, itself=paper.itself())
+    page = replace(page, warnings=warnings, elements=paper.elements)
     written = write_csv_files(page, folder)
     paper_page(page).write(folder / "index.html")
     return PaperResult(page, folder / "index.html", written, nothing_measured=reasons is not None)

@@ -16,7 +16,6 @@ from evenhand.methods.base import METHODS
 from evenhand.methods.mabrf.agents import MabrfOptions
 from evenhand.methods.search import SearchOptions
 from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
-from evenhand.papers.mabrf.itself import itself
 from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
@@ -83,9 +82,6 @@ class MABRF(Paper[MABRFOptions]):
     folders = (CHOICES, ANSWERS)
     Options = MABRFOptions
 
-    def itself(self) -> list[tuple[str, str]]:
-        return itself()
-
     def runs(self, options: MABRFOptions) -> list[SeriesRun]:
         """Returns the runs: BBQ with four methods and SQuAD with three; the legacy bias is the paper's formula."""
         search = options.search or ("corpus:builtin" if options.builtin else "ddgs")
@@ -113,6 +109,7 @@ class MABRF(Paper[MABRFOptions]):
         return PaperPage(
             title=f"MABRF with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
+            itself=paper.itself,
             lead=_lead(studies),
             tables=[
                 table_of_questions(compared),

@@ -24,7 +24,6 @@ from evenhand.papers.base import (
     PresetField,
     published,
 )
-from evenhand.papers.malibu.itself import itself
 from evenhand.papers.malibu.tables import (
     NAME,
     PANEL,
@@ -89,9 +88,6 @@ class MALIBU(Paper[MALIBUOptions]):
     folders = tuple(VERSIONS)
     Options = MALIBUOptions
 
-    def itself(self) -> list[tuple[str, str]]:
-        return itself()
-
     def runs(self, options: MALIBUOptions) -> list[SeriesRun]:
         """Returns a judge, a panel, and the panel with a fairness instruction, for each preset.
 
@@ -129,6 +125,7 @@ class MALIBU(Paper[MALIBUOptions]):
         return PaperPage(
             title=f"MALIBU with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
+            itself=paper.itself,
             lead=_lead(studies, arms),
             tables=[table(arms) for table in tables],
             figures=[],

@@ -33,7 +33,6 @@ from evenhand.papers.rldf.arms import (
     runs_of,
 )
 from evenhand.papers.rldf.claims import claims_of
-from evenhand.papers.rldf.itself import itself
 from evenhand.papers.rldf.tables import (
     FILE,
     figure_five,
@@ -71,9 +70,6 @@ class RLDF(Paper[RLDFOptions]):
         "--model hf/PATH --judge openai/NAME --ablate rounds=1,3,5 --bias age --out rldf",
     )
 
-    def itself(self) -> list[tuple[str, str]]:
-        return itself()
-
     def runs(self, options: RLDFOptions) -> list[SeriesRun]:
         return runs_of(options)
 
@@ -106,6 +102,7 @@ class RLDF(Paper[RLDFOptions]):
         return PaperPage(
             title=f"RLDF with {', '.join(_models(bbq, opinions, *(each.arms for each in ablated)))}",
             source=paper.source,
+            itself=paper.itself,
             lead=_lead(studies),
             tables=[*(_tables(bbq, opinions, studies, _out(folders)) if whole else ()), *map(figure, ablated)],
             figures=[],

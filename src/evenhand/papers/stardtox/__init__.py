@@ -26,7 +26,6 @@ from evenhand.papers.base import (
 )
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
 from evenhand.papers.stardtox.claims import claims, read_tested
-from evenhand.papers.stardtox.itself import itself
 from evenhand.papers.stardtox.tables import (
     BASES,
     CHOICES,
@@ -89,9 +88,6 @@ class StarDTox(Paper[StarDToxOptions]):
     folders = (TEXTS, CHOICES, BASES)
     Options = StarDToxOptions
 
-    def itself(self) -> list[tuple[str, str]]:
-        return itself()
-
     def runs(self, options: StarDToxOptions) -> list[SeriesRun]:
         """Returns the runs: completions, questions, and completions of base models if some are named."""
         each = PER_KIND if options.limit is None else options.limit
@@ -136,6 +132,7 @@ class StarDTox(Paper[StarDToxOptions]):
         return PaperPage(
             title=f"StarDTox with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
+            itself=paper.itself,
             lead=_lead(studies, _measured(folders[TEXTS], scorers) if TEXTS in folders else []),
             tables=[
                 table_two(studies.get(TEXTS), studies.get(BASES), presets),
