@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import resources
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
@@ -26,6 +27,7 @@ from evenhand.core.errors import MissingExtraError, StoreError, UsageError
 from evenhand.core.files import draft, draft_folder, scratch_file
 from evenhand.core.format import plain_cell, plain_text
 from evenhand.core.version import versions
+from evenhand.data.yaml_file import read_yaml
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.results import StudyResult
@@ -44,93 +46,20 @@ class Column(NamedTuple):
     meaning: str
 
 
-_RUN = (
-    Column("benchmark", "string", "the benchmark of the run"),
-    Column("arm", "string", "the label of the arm, unique in the run"),
-    Column("model", "string", "the spec of the model in the role `base`"),
-    Column("method", "string", "the name of the method"),
-    Column("seed", "int64", "the seed of the arm"),
-)
-USAGE = (
-    Column("seconds", "double", "the time from the first call to the grade"),
-    Column("calls", "int64", "calls of models, without those from the cache"),
-    Column("cached_calls", "int64", "calls that the cache answered"),
-    Column("prompt_tokens", "int64", "tokens of the requests"),
-    Column("completion_tokens", "int64", "tokens of the replies"),
-    Column("cost", "double", "money in dollars; null if a price is unknown"),
-)
+_DECLARED: Mapping[str, Mapping[str, Sequence[Any]]] = read_yaml(resources.files(__package__ or "") / "tables.yaml")
+
+
+def _columns(declared: Sequence[str | Mapping[str, tuple[Type, str]]]) -> Iterator[Column]:
+    for each in declared:
+        if isinstance(each, str):
+            yield from _columns(_DECLARED["parts"][each])
+        else:
+            yield from (Column(name, *about) for name, about in each.items())
+
+
+USAGE = tuple(_columns(["usage"]))
 """Columns of outcomes with --usage only: they differ from run to run."""
-_INTERVAL = (
-    Column("low", "double", "the lower limit of the 95 % interval; null if undefined"),
-    Column("high", "double", "the upper limit; null if undefined"),
-)
-_SIZE = (
-    Column("clusters", "int64", "independent clusters (templates, topics) that these come from"),
-    Column("few_clusters", "bool", "whether there are too few clusters for the interval to be trusted"),
-)
-SCHEMAS: Mapping[str, tuple[Column, ...]] = {
-    "outcomes": (
-        Column("sample", "string", "the id of the sample"),
-        *_RUN,
-        Column("status", "string", "`graded`, `refused`, `cut`, `unscored` or `failed`"),
-        Column("reason", "string", "why it was not graded; null if it was"),
-        Column("answer", "string", "the final answer as text; null if there is none"),
-        Column("target", "string", "what is right, as text or JSON; null if nothing is"),
-        Column("cluster", "string", "samples with the same one are not independent"),
-        Column("stop", "string", "why the method stopped: `done`, `accepted`, `max_iterations`, …"),
-        *USAGE,
-    ),
-    "turns": (
-        Column("sample", "string", "the id of the sample"),
-        *_RUN,
-        Column("agent", "string", "who asked: `answer`, `judge`, …"),
-        Column("role", "string", "which of the run's models answered"),
-        Column("prompt_id", "string", "the name of the prompt"),
-        Column("prompt_hash", "string", "the hash of the prompt's words"),
-        Column("messages", "string", "the request's messages, JSON"),
-        Column("params", "string", "the request's parameters, JSON"),
-        Column("generation", "string", "the reply with its usage and latency, JSON; null if the call failed"),
-        Column("error", "string", "why the call failed; null if it did not"),
-    ),
-    "metrics": (
-        *_RUN,
-        Column("metric", "string", "the name of the metric"),
-        Column("group", "string", "`all`, or a group of the benchmark"),
-        Column("value", "double", "the metric as reports show it; null if undefined"),
-        *_INTERVAL,
-        Column("n", "int64", "samples that count"),
-        Column("successes", "int64", "of n, for shares of samples; null for other metrics"),
-        *_SIZE,
-    ),
-    "effects": (
-        *_RUN,
-        Column("before", "string", "the label of the arm that is compared with"),
-        Column("after", "string", "the label of the compared arm, as in `arm`"),
-        Column("metric", "string", "the name of the metric"),
-        Column("group", "string", "`all`, or a group of the benchmark"),
-        Column("difference", "double", "after − before; of distances from zero, if zero is best"),
-        *_INTERVAL,
-        Column("n", "int64", "samples graded in both arms"),
-        Column("p_value", "double", "of no difference; null if undefined"),
-        Column("p_adjusted", "double", "the same after the correction for several tests"),
-        Column("correction", "string", "`holm` or another correction"),
-        Column("test", "string", "`cluster permutation` or `exact McNemar`"),
-        Column("detectable", "double", "the difference that is decided with 80 % power; null if unknown or if none is"),
-        Column("direction", "string", "`fell`, `rose` or `undecided`"),
-        Column("first", "double", "the value of `before` on these samples"),
-        Column("last", "double", "the value of `after` on these samples"),
-        *_SIZE,
-        Column("margin", "double", "changes up to this size do not matter; null if nothing says so"),
-        Column("verdict", "string", "`worse`, `better`, `probably worse`, `no change`, `cannot tell`, …"),
-        Column("published", "double", "the difference that others published, if given"),
-    ),
-    "evidence": (
-        Column("query", "string", "what was searched for"),
-        Column("provider", "string", "the search provider"),
-        Column("time", "string", "when it was searched, in UTC"),
-        Column("hits", "string", "the results, JSON"),
-    ),
-}  # fmt: skip
+SCHEMAS = {table: tuple(_columns(declared)) for table, declared in _DECLARED["tables"].items()}
 OWN = ("meta_", "grade_")
 """Beginnings of columns that a benchmark defines: what its samples hold, and its grades."""
 
