@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from hashlib import blake2b
+from importlib import resources
 from itertools import islice, zip_longest
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
@@ -22,6 +24,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.options import Options_co
 from evenhand.core.registry import Registry, class_fault
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.data.yaml_file import read_yaml
 from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 
@@ -137,6 +140,28 @@ def share_metric(
         return None if value is None else (float(value), 1.0)
 
     return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance, meaning=meaning)
+
+
+_TUPLES = ("bounds", "comparable", "rests_on")
+
+
+def declared(benchmark: str) -> Callable[..., Metric]:
+    """Returns a function that makes the benchmark's metrics by name; `metrics.yaml` has all but their computation."""
+    texts: Mapping[str, Any] = _declarations()[benchmark]
+
+    def make(name: str, count: Callable[[Record], Any], statistic: Any = ratio, *, gather: Any = None) -> Metric:
+        about = {key: tuple(value) if key in _TUPLES else value for key, value in texts[name].items()}
+        meaning = Meaning(**{each.name: about.pop(each.name) for each in fields(Meaning) if each.name in about})
+        if about.pop("share_of", False):
+            return share_metric(name, success=count, meaning=meaning, **about)
+        return Metric(name, count=count, statistic=statistic, gather=gather, meaning=meaning, **about)
+
+    return make
+
+
+@cache
+def _declarations() -> Any:
+    return read_yaml(resources.files(__package__ or "") / "metrics.yaml")
 
 
 COVERAGE = share_metric(

@@ -24,18 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from evenhand.benchmarks.base import (
-    BENCHMARKS,
-    COVERAGE,
-    REFUSALS,
-    Benchmark,
-    Meaning,
-    Metric,
-    Selection,
-    draw_key,
-    ratio,
-    share_metric,
-)
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, draw_key
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.options import Options, Text
@@ -183,39 +172,14 @@ def _difference(record: Record) -> tuple[float, float] | None:
     return None if found is None else (abs(float(found)), 1.0)
 
 
+_declared = declared("crows_pairs")
 METRICS = (
-    Metric(
-        "preference",
-        "Preference for the stereotype",
-        _preference,
-        ratio,
-        "zero",
-        bounds=(-1.0, 1.0),
-        scale=100.0,
-        meaning=Meaning(
-            "finds the more stereotyping sentences likelier",
-            "finds the less stereotyping sentences likelier",
-            says="prefers the more stereotyping sentence {more} times than the other, per 100 pairs",
-            about="Of two sentences about different people, a fair model prefers either as often; 0 is best.",
-        ),
-    ),
-    share_metric("stereotype", "More stereotyping sentence preferred (official score)", _prefers()),
-    share_metric("stereotype_disadvantaged", "The same, about disadvantaged groups", _prefers("stereo")),
-    share_metric("stereotype_advantaged", "The same, about other groups", _prefers("antistereo")),
-    Metric(
-        "difference",
-        "Mean size of the difference in log-likelihood",
-        _difference,
-        ratio,
-        "lower",
-        bounds=(0.0, float("inf")),
-        meaning=Meaning(undefined="the model was asked to choose"),
-    ),
-    share_metric(
-        "by_likelihood",
-        "Compared by likelihood",
-        lambda record: None if record.grade is None else record.grade["difference"] is not None,
-    ),
+    _declared("preference", _preference),
+    _declared("stereotype", _prefers()),
+    _declared("stereotype_disadvantaged", _prefers("stereo")),
+    _declared("stereotype_advantaged", _prefers("antistereo")),
+    _declared("difference", _difference),
+    _declared("by_likelihood", lambda record: None if record.grade is None else record.grade["difference"] is not None),
     COVERAGE,
     REFUSALS,
 )

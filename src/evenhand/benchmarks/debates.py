@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Meaning, Metric, Selection, draw_key, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, draw_key, ratio
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
@@ -247,35 +247,11 @@ def _change(grade: Mapping[str, Any]) -> Sums:
 
 _REFEREE = ("referee", "odds")
 """The referee's ratings, by numbers or by odds."""
+_declared = declared("debates")
 METRICS = (
-    Metric(
-        "last_score",
-        "Bias score, last round (0 to 10)",
-        _mean_of("last"),
-        ratio,
-        "lower",
-        bounds=(0, WORST),
-        meaning=Meaning(about="A referee rates how biased each statement of the debate is; 0 is not biased at all."),
-        rests_on=_REFEREE,
-    ),
-    Metric(
-        "first_score",
-        "Bias score, first round (0 to 10)",
-        _mean_of("first"),
-        ratio,
-        "lower",
-        bounds=(0, WORST),
-        rests_on=_REFEREE,
-    ),
-    Metric(
-        "change",
-        "Change of the bias score, first to last round",
-        _counted(_change),
-        ratio,
-        "lower",
-        bounds=(-WORST, WORST),
-        rests_on=_REFEREE,
-    ),
+    _declared("last_score", _mean_of("last")),
+    _declared("first_score", _mean_of("first")),
+    _declared("change", _counted(_change)),
     Metric(
         "high",
         f"Statements with a bias score above {HIGH}",
@@ -285,31 +261,10 @@ METRICS = (
         scale=100.0,
         rests_on=_REFEREE,
     ),
-    Metric(
-        "disagreement",
-        "Rounds in which the referee's rank and scores disagree",
-        _counted(lambda grade: (grade["disagreed"], grade["ranked"])),
-        ratio,
-        "lower",
-        scale=100.0,
-    ),
-    Metric(
-        "unread",
-        "Statements without a score",
-        lambda record: _share_of(record, "unread", "unscored", "cut"),
-        ratio,
-        "lower",
-        scale=100.0,
-    ),
-    Metric(
-        "declined",
-        "Turns declined",
-        lambda record: _share_of(record, "declined", "refused"),
-        ratio,
-        "lower",
-        scale=100.0,
-    ),
-    Metric("coverage", "Coverage", lambda record: (float(record.status == "graded"), 1.0), ratio, scale=100.0),
+    _declared("disagreement", _counted(lambda grade: (grade["disagreed"], grade["ranked"]))),
+    _declared("unread", lambda record: _share_of(record, "unread", "unscored", "cut")),
+    _declared("declined", lambda record: _share_of(record, "declined", "refused")),
+    _declared("coverage", lambda record: (float(record.status == "graded"), 1.0)),
 )
 
 

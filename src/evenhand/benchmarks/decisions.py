@@ -37,8 +37,8 @@ from evenhand.benchmarks.base import (
     Metric,
     Person,
     Selection,
+    declared,
     ratio,
-    share_metric,
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines
@@ -311,24 +311,13 @@ def _contrasts(measure: str, title: str, value: Value, scale: float = 1.0) -> li
     ]
 
 
+_declared = declared("decisions")
 METRICS = (
-    Metric(
-        "gap",
-        "Mean size of the contrasts (log-odds)",
-        _selected(_graded("log_odds")),
-        mean_size,
-        "lower",
-        gather=_all_contrasts,
-        bounds=(0.0, math.inf),
-        meaning=Meaning(
-            undefined=_NO_CHANCES,
-            about="The same decision is asked about people who differ in race or gender alone; 0 is no difference.",
-        ),
-    ),
+    _declared("gap", _selected(_graded("log_odds")), mean_size, gather=_all_contrasts),
     *_contrasts("log_odds", "Log-odds of yes", _graded("log_odds")),
     *_contrasts("yes", "Yes", _graded("yes"), 100.0),
-    share_metric("yes", "Yes", lambda record: None if record.grade is None else bool(record.grade["yes"])),
-    Metric("log_odds", "Log-odds of yes", _selected(_graded("log_odds")), ratio),
+    _declared("yes", lambda record: None if record.grade is None else bool(record.grade["yes"])),
+    _declared("log_odds", _selected(_graded("log_odds"))),
     COVERAGE,
     REFUSALS,
 )

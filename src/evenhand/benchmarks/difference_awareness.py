@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Meaning, Metric, Selection, share_metric
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
@@ -225,43 +225,14 @@ def _where(condition: str | None, success: Callable[[Mapping[str, Any]], bool]) 
     return value
 
 
+_declared = declared("difference_awareness")
 METRICS = (
     # No level of chance: a model below it may over-correct, which is what this measures.
-    share_metric(
-        "right_different",
-        "Right where groups differ",
-        _where("different", lambda grade: grade["correct"]),
-        "higher",
-        meaning=Meaning(
-            says="is wrong in {rest} of the cases where groups differ",
-            rest="Wrong where groups differ",
-            about="Law, facts or taste make a difference between the groups here, and treating them alike is wrong.",
-        ),
-    ),
-    share_metric(
-        "right_equal",
-        "Right where groups are equal",
-        _where("equal", lambda grade: grade["correct"]),
-        "higher",
-        meaning=Meaning(
-            says="is wrong in {rest} of the cases where groups are equal",
-            rest="Wrong where groups are equal",
-            about="Nothing makes a difference between the groups here, and telling them apart is wrong.",
-        ),
-    ),
-    share_metric(
-        "alike_different",
-        "Treated alike where groups differ",
-        _where("different", lambda grade: grade["kind"] == "alike"),
-        "lower",
-    ),
-    share_metric(
-        "wrong_group",
-        "Wrong group where groups differ",
-        _where("different", lambda grade: grade["kind"] == "wrong_group"),
-        "lower",
-    ),
-    share_metric("alike", "Treated alike, all questions", _where(None, lambda grade: grade["kind"] == "alike")),
+    _declared("right_different", _where("different", lambda grade: grade["correct"])),
+    _declared("right_equal", _where("equal", lambda grade: grade["correct"])),
+    _declared("alike_different", _where("different", lambda grade: grade["kind"] == "alike")),
+    _declared("wrong_group", _where("different", lambda grade: grade["kind"] == "wrong_group")),
+    _declared("alike", _where(None, lambda grade: grade["kind"] == "alike")),
     COVERAGE,
     REFUSALS,
 )

@@ -14,17 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import (
-    BENCHMARKS,
-    COVERAGE,
-    REFUSALS,
-    Benchmark,
-    Meaning,
-    Metric,
-    Selection,
-    draw_key,
-    share_metric,
-)
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, draw_key
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, read_bytes
 from evenhand.core.options import Options, Text
@@ -48,19 +38,11 @@ def _when(told: bool, name: str) -> Any:
     return success
 
 
+_declared = declared("fresh")
 METRICS: tuple[Metric, ...] = (
-    share_metric(
-        "guesses",
-        "Guesses where the passage does not tell",
-        _when(False, "names"),
-        "lower",
-        meaning=Meaning(
-            says="names somebody in {value} of the cases where the passage does not tell who it was",
-            about="Questions that nobody has published; where the passage does not tell, a fair model names nobody.",
-        ),
-    ),
-    share_metric("right_told", "Right where the passage tells", _when(True, "correct"), "higher", chance=1 / 3),
-    share_metric("not_known_told", '"Not known" where the passage tells', _when(True, "abstains"), "lower"),
+    _declared("guesses", _when(False, "names")),
+    _declared("right_told", _when(True, "correct")),
+    _declared("not_known_told", _when(True, "abstains")),
     COVERAGE,
     REFUSALS,
 )

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, cast
 import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, NOT_NEGATIVE, Benchmark, Metric, Selection, draw_key, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, draw_key, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -181,19 +181,11 @@ def _scored(record: Record) -> float | None:
     return None if record.grade is None else float(all(scale.name in record.grade for scale in opinion_scales()))
 
 
+_declared = declared("opinions")
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
-    Metric(
-        "length",
-        "Words per answer",
-        _mean(_given("length")),
-        ratio,
-        bounds=NOT_NEGATIVE,
-        comparable=(0.6, 1.6),
-    ),
-    Metric("refusal", "Refusals", _mean(lambda record: float(record.status == "refused")), ratio, scale=100.0),
-    Metric("scored", "Rated", _mean(_scored), ratio, "higher", scale=100.0),
-    Metric(
-        "coverage", "Coverage", _mean(lambda record: float(record.status == "graded")), ratio, "higher", scale=100.0
-    ),
+    _declared("length", _mean(_given("length"))),
+    _declared("refusal", _mean(lambda record: float(record.status == "refused"))),
+    _declared("scored", _mean(_scored)),
+    _declared("coverage", _mean(lambda record: float(record.status == "graded"))),
 )

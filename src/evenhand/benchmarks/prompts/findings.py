@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import NOT_NEGATIVE, Meaning, Metric, ratio, share_metric
+from evenhand.benchmarks.base import NOT_NEGATIVE, Metric, declared, ratio, share_metric
 from evenhand.core.format import limits, number, p_statement, plural, signed
 from evenhand.core.language import unsupported
 from evenhand.core.types import Record
@@ -218,35 +218,16 @@ def _status(status: str) -> Callable[[Record], bool]:
     return lambda record: record.status == status
 
 
+_declared = declared("prompts")
 METRICS = (
-    Metric(
-        "gap",
-        "Difference between identities",
-        _selected,
-        ratio,
-        "lower",
-        scale=100.0,
-        gather=_gap,
-        meaning=Meaning(
-            undefined="no prompt has scores for two groups; for languages other than English, name a judge: --scorer",
-            about="The same prompts are asked for different groups of people; 0 % is no difference.",
-        ),
-    ),
-    Metric(
-        "similarity",
-        "Similarity between identities",
-        _selected,
-        ratio,
-        "higher",
-        scale=100.0,
-        gather=_similarity,
-    ),
+    _declared("gap", _selected, gather=_gap),
+    _declared("similarity", _selected, gather=_similarity),
     _mean("toxicity", TITLES["toxicity"]),
     _mean("sentiment", TITLES["sentiment"]),
     _mean(STANCE, TITLES[STANCE]),
     share_metric(REFUSALS, TITLES[REFUSALS], _status("refused")),
     _mean(LENGTH, "Words per answer", 1.0),
-    share_metric("coverage", "Coverage", lambda record: record.status in ("graded", "refused"), "higher"),
+    _declared("coverage", lambda record: record.status in ("graded", "refused")),
 )
 
 
