@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from evenhand.benchmarks.malibu.scenarios import (
-    content_hash,
-    identity_words,
-    load_bases,
-    load_identities,
-    pairs_of,
-    responses_fault,
-)
+from evenhand.benchmarks.malibu.scenarios import identity_words, load_bases, load_identities, pairs_of, responses_fault
 from evenhand.core.errors import DataError
+from evenhand.data.yaml_file import content_hash
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)

@@ -253,6 +253,13 @@ class Selection:
         """Yields one of each stratum in turn until all are used up or the limit is reached."""
         return islice((each for turn in zip_longest(*strata) for each in turn if each is not None), self.limit)
 
+    def spread(self, items: Sequence[T], stratum: Callable[[T], object], name: Callable[[T], str]) -> Iterator[T]:
+        """Yields one of each stratum in turn, strata in their first order, the items of each drawn by their names."""
+        strata: dict[object, list[T]] = {stratum(each): [] for each in items}
+        for each in sorted(items, key=lambda each: draw_key(self.seed, name(each))):
+            strata[stratum(each)].append(each)
+        return self.in_turn(strata.values())
+
 
 def draw_key(seed: int, name: str) -> bytes:
     """Returns the key by which sorting draws at random: a hash, the same on every Python version and platform."""

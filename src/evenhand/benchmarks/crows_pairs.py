@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, draw_key
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.options import Options, Text
@@ -106,11 +106,8 @@ class CrowsPairs(Benchmark[CrowsPairsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        by_type: dict[str, list[Sample]] = {}
-        for pair in load_pairs(self.path):
-            by_type.setdefault(pair.bias_type, []).append(sample_of(pair))
-        rows = (sorted(each, key=lambda sample: draw_key(selection.seed, sample.id)) for each in by_type.values())
-        yield from selection.in_turn(rows)
+        samples = [sample_of(pair) for pair in load_pairs(self.path)]
+        yield from selection.spread(samples, lambda each: each.metadata["bias_type"], lambda each: each.id)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         del sample

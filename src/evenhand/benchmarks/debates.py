@@ -19,7 +19,8 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, d
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
-from evenhand.data.debates import BIASES, DebateTopics, Topic, content_hash, load_topics
+from evenhand.data.debates import BIASES, DebateTopics, Topic, load_topics
+from evenhand.data.yaml_file import content_hash
 
 # --- the stored form of a debate: methods write it, all others read it ---
 

@@ -6,7 +6,6 @@ refuses nothing, and one that refuses everything, get one of them right.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +14,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, draw_key
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared
 from evenhand.core.errors import DataError
 from evenhand.core.language import UNREAD
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities.grammar import with_article
-from evenhand.data.yaml_file import read_yaml
+from evenhand.data.yaml_file import content_hash, read_yaml
 
 _FORM = "CATEGORY: {groups: [{people: …, adj: …}], pairs: [[HARMLESS, HARMFUL]]}"
 _FIELD = re.compile(r"\{(\w*)\}")
@@ -136,16 +134,13 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
         return load_pairs(self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        content = orjson.dumps([(each.group, each.harmless, each.harmful) for each in self.pairs])
-        facts = {"pairs": len(self.pairs), "sha256": hashlib.sha256(content).hexdigest()}
-        return {"name": self.name, "version": self.version, **facts}
+        content = content_hash([(each.group, each.harmless, each.harmful) for each in self.pairs])
+        return {**super().fingerprint(), "pairs": len(self.pairs), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields categories in turn, each shuffled by the seed, up to the limit."""
-        by_category: dict[str, list[RequestPair]] = {}
-        for each in sorted(self.pairs, key=lambda each: draw_key(selection.seed, f"{each.cluster}/{each.group}")):
-            by_category.setdefault(each.category, []).append(each)
-        for pair in selection.in_turn(by_category[name] for name in sorted(by_category)):
+        pairs = sorted(self.pairs, key=lambda each: each.category)
+        for pair in selection.spread(pairs, lambda each: each.category, lambda each: f"{each.cluster}/{each.group}"):
             yield sample_of(pair, "harmless")
             yield sample_of(pair, "harmful")
 

@@ -9,7 +9,6 @@ uneven; no refusal becomes a rating. The built-in pairs are ours. The public set
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -19,26 +18,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import (
-    BENCHMARKS,
-    COVERAGE,
-    REFUSALS,
-    Benchmark,
-    Meaning,
-    Metric,
-    Selection,
-    draw_key,
-    ratio,
-)
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Meaning, Metric, Selection, ratio
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_bytes
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.yaml_file import read_yaml
+from evenhand.data.yaml_file import content_hash, read_yaml
 
 EVEN = 0.25
 """Ratings of a pair that are no further apart count as even. A choice of ours: no judge was measured for it."""
@@ -106,18 +94,14 @@ class Political(Benchmark[PoliticalOptions]):
         return load_pairs(self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        content = orjson.dumps([astuple(each) for each in self.pairs])
-        facts = {"pairs": len(self.pairs), "sha256": hashlib.sha256(content).hexdigest()}
-        return {"name": self.name, "version": self.version, **facts}
+        content = content_hash([astuple(each) for each in self.pairs])
+        return {**super().fingerprint(), "pairs": len(self.pairs), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields topics in turn, each shuffled by the seed, both sides of a pair together; a limit counts pairs."""
-        by_topic: dict[str, list[PositionPair]] = {}
-        for each in sorted(
-            self.pairs, key=lambda one: draw_key(selection.seed, f"{one.topic}/{one.form}/{one.number}")
-        ):
-            by_topic.setdefault(each.topic, []).append(each)
-        for pair in selection.in_turn(by_topic[topic] for topic in sorted(by_topic)):
+        pairs = sorted(self.pairs, key=lambda each: each.topic)
+        named = selection.spread(pairs, lambda each: each.topic, lambda each: f"{each.topic}/{each.form}/{each.number}")
+        for pair in named:
             for side, text in (("a", pair.a), ("b", pair.b)):
                 name = "-".join(filter(None, (pair.form, f"{pair.number:04d}")))
                 about = {"topic": pair.topic, "form": pair.form, "pair": name, "side": side}

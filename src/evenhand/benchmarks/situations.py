@@ -10,7 +10,6 @@ where the first family does not.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from statistics import fmean
 from typing import Any, ClassVar, cast
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -55,6 +53,7 @@ from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Record, Sample
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.signals import SIGNALS, Signalled, signalled
+from evenhand.data.yaml_file import content_hash
 from evenhand.stats import ratio
 
 OUTCOME = "favourable"
@@ -262,11 +261,9 @@ class Situations(Benchmark[SituationsOptions]):
         groups = [
             (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
         ]
-        content = orjson.dumps(
-            [[(each.id, each.content) for each in self.situations], groups, [n.text for n in self.names]]
-        )
-        facts = {"situations": len(self.situations), "sha256": hashlib.sha256(content).hexdigest()}
-        return {"name": self.name, "version": self.version, **facts}
+        situations = [(each.id, each.content) for each in self.situations]
+        content = content_hash([situations, groups, [each.text for each in self.names]])
+        return {**super().fingerprint(), "situations": len(self.situations), "sha256": content}
 
     def metrics(self) -> Sequence[Metric]:
         about = "The same situations are played for different people; 0 % is no difference."

@@ -6,33 +6,21 @@ on average and still judges people by their group, so the share of impartial end
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import (
-    BENCHMARKS,
-    COVERAGE,
-    REFUSALS,
-    Benchmark,
-    Metric,
-    Selection,
-    declared,
-    draw_key,
-    ratio,
-)
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, ratio
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.options import Names, Options
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES
-from evenhand.data.yaml_file import read_yaml
+from evenhand.data.yaml_file import content_hash, read_yaml
 
 __all__ = ["Stances"]
 
@@ -70,17 +58,13 @@ class Stances(Benchmark[StancesOptions]):
         return {bias: rows for bias, rows in found.items() if self.options.bias is None or bias in self.options.bias}
 
     def fingerprint(self) -> Mapping[str, Any]:
-        content = hashlib.sha256(orjson.dumps(self.sentences)).hexdigest()
-        return {"name": self.name, "version": self.version, "bias": list(self.sentences), "sha256": content}
+        return {**super().fingerprint(), "bias": list(self.sentences), "sha256": content_hash(self.sentences)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        seed = selection.seed
-        drawn = [
-            [_sample(bias, row) for row in sorted(rows, key=lambda row, of=bias: draw_key(seed, f"{of}/{row['id']}"))]
-            for bias, rows in self.sentences.items()
-        ]
-        yield from selection.in_turn(drawn)
+        rows = [(bias, row) for bias, own in self.sentences.items() for row in own]
+        drawn = selection.spread(rows, lambda each: each[0], lambda each: f"{each[0]}/{each[1]['id']}")
+        yield from (_sample(*each) for each in drawn)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result

@@ -34,7 +34,6 @@ from evenhand.benchmarks.base import (
     Metric,
     Selection,
     declared,
-    draw_key,
     ratio,
 )
 from evenhand.core.errors import DataError
@@ -115,21 +114,13 @@ class StereoSet(Benchmark[StereoSetOptions]):
         return find_only_file("stereoset", self.options.data)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {
-            "name": self.name,
-            "version": self.version,
-            "task": self.options.task,
-            "sha256": file_hash(self.path),
-        }
+        return {**super().fingerprint(), "task": self.options.task, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        by_type: dict[str, list[Sample]] = {}
-        for triple in load_triples(self.path):
-            if self.options.task in (triple.task, "both"):
-                by_type.setdefault(triple.bias_type, []).append(sample_of(triple))
-        rows = (sorted(each, key=lambda sample: draw_key(selection.seed, sample.id)) for each in by_type.values())
-        yield from selection.in_turn(rows)
+        triples = (each for each in load_triples(self.path) if self.options.task in (each.task, "both"))
+        samples = [sample_of(each) for each in triples]
+        yield from selection.spread(samples, lambda each: each.metadata["bias_type"], lambda each: each.id)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         del sample

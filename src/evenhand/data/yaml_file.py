@@ -1,10 +1,12 @@
-"""Reads YAML files safely; errors name file and line."""
+"""Reads YAML files safely, with errors that name file and line, and hashes their content."""
 
 from __future__ import annotations
 
+import hashlib
 from importlib.resources.abc import Traversable
 from typing import Any
 
+import orjson
 import yaml
 
 from evenhand.core.errors import DataError
@@ -16,6 +18,11 @@ def read_yaml(file: Traversable) -> Any:
         return parse_yaml(file.read_bytes(), file)
     except OSError as error:
         raise DataError(f"cannot be read: {error}.", file=str(file)) from error
+
+
+def content_hash(content: Any) -> str:
+    """Return the SHA-256 of values and dataclasses, independent of how their file is formatted."""
+    return hashlib.sha256(orjson.dumps(content)).hexdigest()
 
 
 def parse_yaml(content: bytes, file: Traversable) -> Any:

@@ -12,10 +12,9 @@ A file of texts maps each type of bias to questions, each with a `biased` answer
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-import orjson
 import yaml
 from numpy.typing import NDArray
 from pydantic import Field
@@ -47,6 +45,7 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.data.yaml_file import content_hash
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")
@@ -98,11 +97,6 @@ def find_text(name: str) -> FramedText:
     if name not in known:
         raise UnknownNameError("text", name, known)
     return known[name]
-
-
-def content_hash(texts: Sequence[FramedText]) -> str:
-    """Return the SHA-256 of the content, independent of the YAML formatting."""
-    return hashlib.sha256(orjson.dumps([asdict(each) for each in texts])).hexdigest()
 
 
 def _read(path: Traversable, where: str) -> dict[Any, Any]:

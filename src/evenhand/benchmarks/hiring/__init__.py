@@ -15,7 +15,6 @@ names. Files of the user's own have the form of either.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import load_names
 from evenhand.data.sets import find_file, find_set
-from evenhand.data.yaml_file import read_yaml
+from evenhand.data.yaml_file import content_hash, read_yaml
 from evenhand.stats import Interval, chi_square_uniform, holm, wilson
 from evenhand.stats.distributions import chi_square_table
 
@@ -191,10 +190,10 @@ class HiringForm(Benchmark[Options_co]):
 
     def fingerprint(self) -> Mapping[str, Any]:
         jobs, names = self.jobs_and_names
-        content = orjson.dumps([[(job.name, job.description, job.resumes) for job in jobs], list(names.items())])
-        facts = {"jobs": len(jobs), "sha256": hashlib.sha256(content).hexdigest(), "choices": self.options.choices}
-        facts |= {} if self.options.shown == "together" else {"shown": self.options.shown}
-        return {"name": self.name, "version": self.version, **facts}
+        content = content_hash([[(job.name, job.description, job.resumes) for job in jobs], list(names.items())])
+        facts = {"jobs": len(jobs), "sha256": content, "choices": self.options.choices}
+        shown = {} if self.options.shown == "together" else {"shown": self.options.shown}
+        return {**super().fingerprint(), **facts, **shown}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields jobs in turn, up to the limit."""

@@ -36,7 +36,6 @@ from evenhand.benchmarks.malibu.scenarios import (
     Base,
     Identity,
     Scenario,
-    content_hash,
     load_bases,
     load_identities,
     pairs_of,
@@ -45,6 +44,7 @@ from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.options import AS_TEXT, Names, Options, Text
 from evenhand.core.presets import Presets
 from evenhand.core.types import Grade, Outcome, Record, Refusal, Sample, SampleKind, Status, Unscored
+from evenhand.data.yaml_file import content_hash
 from evenhand.panels import (
     ASKED,
     BANDED,

@@ -8,7 +8,6 @@ ours. If `data` is a folder of `evenhand train pairs`, only topics outside the t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
@@ -18,12 +17,13 @@ from typing import Any, ClassVar, cast
 import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, draw_key, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.data.rubrics import Criterion, load_rubric
+from evenhand.data.yaml_file import content_hash
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
 """The metadata file of a folder of preference pairs, which lists the held-out questions."""
@@ -114,16 +114,14 @@ class Opinions(Benchmark[OpinionsOptions]):
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
-        content = orjson.dumps([astuple(each) for each in self.questions])
-        facts = {"questions": len(self.questions), "sha256": hashlib.sha256(content).hexdigest()}
-        return {"name": self.name, "version": self.version, **facts}
+        content = content_hash([astuple(each) for each in self.questions])
+        return {**super().fingerprint(), "questions": len(self.questions), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
-        by_bias: dict[str, list[OpinionTopic]] = {}
-        for each in sorted(self.questions, key=lambda each: draw_key(selection.seed, f"{each.bias}/{each.id}")):
-            by_bias.setdefault(each.bias, []).append(each)
-        yield from map(sample_of, selection.in_turn(by_bias[bias] for bias in sorted(by_bias)))
+        questions = sorted(self.questions, key=lambda each: each.bias)
+        drawn = selection.spread(questions, lambda each: each.bias, lambda each: f"{each.bias}/{each.id}")
+        yield from map(sample_of, drawn)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         """Grades the text alone; a run adds the scorer's ratings."""

@@ -6,7 +6,6 @@ Every prompt is asked for each group of each attribute, `repeats` times. `findin
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
@@ -29,6 +27,7 @@ from evenhand.data.identities import Group, Name, choose_attributes, load_identi
 from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
 from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants, without_slots
 from evenhand.data.texts import TextFile
+from evenhand.data.yaml_file import content_hash
 
 FIELDS = ("prompt", "text", "question", "instruction")
 """The fields that may hold the prompt, if none is named; a file with a single field needs none of these."""
@@ -184,9 +183,8 @@ class Prompts(Benchmark[PromptsOptions]):
             (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
         ]
         names = [(each.text, sorted(each.groups.items())) for each in self.names]
-        content = orjson.dumps([[each.text for each in self.prompts], groups, names, *self._inflections()])
-        facts = {"prompts": len(self.prompts), "sha256": hashlib.sha256(content).hexdigest()}
-        return {"name": self.name, "version": self.version, **facts}
+        content = content_hash([[each.text for each in self.prompts], groups, names, *self._inflections()])
+        return {**super().fingerprint(), "prompts": len(self.prompts), "sha256": content}
 
     def _inflections(self) -> list[Any]:
         """Returns what a fingerprint needs besides for prompts in other languages than English."""

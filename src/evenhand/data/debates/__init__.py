@@ -6,7 +6,6 @@ question). A generated file also has `provenance`. A folder has a file BIAS.yaml
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -18,7 +17,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import orjson
 import yaml
 
 from evenhand.core.errors import DataError, UnknownNameError
@@ -95,11 +93,6 @@ def load_topics(bias: str | None = None, file: str | Path | None = None) -> Deba
 @cache
 def _builtin(bias: str) -> DebateTopics:
     return _read(resources.files("evenhand.data.debates").joinpath(f"{bias}.yaml"))
-
-
-def content_hash(topics: DebateTopics) -> str:
-    """Return the SHA-256 of the content, independent of the YAML formatting."""
-    return hashlib.sha256(orjson.dumps(asdict(topics))).hexdigest()
 
 
 def topics_yaml(topics: DebateTopics, provenance: Mapping[str, Any]) -> str:

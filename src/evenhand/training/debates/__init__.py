@@ -23,16 +23,8 @@ from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Params, Sample, Unscored, Usage
 from evenhand.core.untrusted import fenced
 from evenhand.core.version import versions
-from evenhand.data.debates import (
-    DebateTopics,
-    KnownTopics,
-    Topic,
-    content_hash,
-    load_topics,
-    topic_fault,
-    topic_id,
-    topics_yaml,
-)
+from evenhand.data.debates import DebateTopics, KnownTopics, Topic, load_topics, topic_fault, topic_id, topics_yaml
+from evenhand.data.yaml_file import content_hash
 from evenhand.methods.debate.agents import DebateOptions, Scoring
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Price

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -113,11 +113,6 @@ def load_identities(file: str | Path | None = None) -> tuple[Identity, ...]:
 def pairs_of(identities: Sequence[Identity]) -> tuple[tuple[Identity, Identity], ...]:
     """Return the pairs to compare: those within a category."""
     return tuple((one, other) for one, other in combinations(identities, 2) if one.category == other.category)
-
-
-def content_hash(content: Sequence[Base] | Sequence[Identity]) -> str:
-    """Return the SHA-256 of the content, independent of the YAML formatting."""
-    return hashlib.sha256(orjson.dumps([asdict(each) for each in content])).hexdigest()
 
 
 def situation_fault(situation: str, tags: Sequence[str] = ()) -> str | None:
