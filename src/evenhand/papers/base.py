@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, cast
 
-import yaml
 from pydantic import BeforeValidator, model_validator
 from typing_extensions import TypeVar
 
@@ -21,6 +20,7 @@ from evenhand.core.options import PRESET, Request, Text, option
 from evenhand.core.presets import DEFAULT_PRESET, Element, Presets
 from evenhand.core.registry import Registry
 from evenhand.core.specs import read_spec, roles_and_specs
+from evenhand.data.yaml_file import read_yaml
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec
@@ -538,6 +538,12 @@ class Published:
     """Table → row or setting → whether it can be reproduced, and why not."""
     itself: Sequence[tuple[str, str]] = ()
     """(place, what the published numbers say about themselves); the tests compute it from these numbers."""
+    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Table → its title and its lead on our page."""
+
+    def table(self, name: str, grids: Sequence[Grid], sentences: Sequence[str] = ()) -> PaperTable:
+        """Returns a table with its title and its lead."""
+        return PaperTable(name, self.shown[name]["title"], self.shown[name]["lead"], grids, sentences)
 
     def row(self, table: str, name: str) -> Mapping[str, float]:
         """Returns the numbers of a row; empty for rows that are not in the paper."""
@@ -547,8 +553,7 @@ class Published:
 @cache
 def published(paper: str) -> Published:
     """Reads the published numbers of a paper from its YAML file."""
-    text = resources.files(f"evenhand.papers.{paper}").joinpath("published.yaml").read_text(encoding="utf-8")
-    raw: dict[str, Any] = yaml.safe_load(text)
+    raw: dict[str, Any] = read_yaml(resources.files(f"evenhand.papers.{paper}") / "published.yaml")
     return Published(
         raw["title"],
         raw["source"],
@@ -556,6 +561,7 @@ def published(paper: str) -> Published:
         [(each["about"], each["text"]) for each in raw["notes"]],
         {name: table.get("reproducible", {}) for name, table in raw["tables"].items()},
         [(each["about"], each["text"]) for each in raw["itself"]],
+        raw["shown"],
     )
 
 

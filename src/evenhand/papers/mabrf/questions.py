@@ -160,11 +160,8 @@ def table_of_questions(found: Compared) -> PaperTable:
         for model in models_in(found.answers)
         for preset in searches_in(found.answers)
     ]
-    return PaperTable(
+    return published("mabrf").table(
         "questions",
-        "Research questions: paired changes",
-        "Each number is a change on the same questions, with its 95 % interval. The published numbers allow no such "
-        "comparison.",
         [
             Grid("RQ1 and RQ3: from the first answer and reasoning to the final ones", _CHANGES, first, "Model", 2),
             Grid("RQ2: from MABRF without search to MABRF with it", _CHANGES, search, "Model", 2),
@@ -187,13 +184,7 @@ def table_of_correlation(found: Compared) -> PaperTable:
     """Returns Spearman's correlation over categories, for each arm and over all models."""
     columns = [PaperColumn("correlation", "Correlation", "−1 to 1")]
     rows = [PaperRow(name, setting, [PaperCell(_correlation(points))]) for name, setting, points in _clouds(found)]
-    return PaperTable(
-        "correlation",
-        "Bias and accuracy",
-        "Does accuracy rise where the reasoning loses most bias? Spearman's correlation, over categories, of the "
-        "reduction of the reasoning's bias and the gain in accuracy; the interval leaves out one category at a time.",
-        [Grid("BBQ", columns, rows, "Model", digits=2)],
-    )
+    return published("mabrf").table("correlation", [Grid("BBQ", columns, rows, "Model", digits=2)])
 
 
 CategoryPoint = tuple[str, float, float]

@@ -246,13 +246,7 @@ def table_one(folder: Path | None) -> PaperTable:
         ours = PaperCell(Estimate("asked", name, float(count), None, None, count) if asked else None)
         cells = [PaperCell(None, numbers.get("bbq")), PaperCell(None, numbers.get("bbq_hard")), ours]
         rows.append(PaperRow(name, "", cells, ours=bool(asked), published_as=name if numbers else ""))
-    return PaperTable(
-        "table1",
-        "Table 1: BBQ",
-        "The paper's counts of BBQ are about half of each category, without the two intersections; the whole has "
-        "58,492 questions. It drew its 110 questions from what it calls BBQ-Hard.",
-        [Grid("BBQ", columns, rows, "Social group", digits=0)],
-    )
+    return published(NAME).table("table1", [Grid("BBQ", columns, rows, "Social group", digits=0)])
 
 
 def table_two(folder: Path | None) -> PaperTable:
@@ -266,12 +260,8 @@ def table_two(folder: Path | None) -> PaperTable:
         rows.append(
             PaperRow(name, "", [PaperCell(ours, round(paper, 1))], ours=total > 0, published_as=", ".join(theirs))
         )
-    return PaperTable(
-        "table2",
-        "Table 2: answers in SQuAD",
-        "The share of answers of each kind, in per cent. Rules tell ours; people told the paper's, which are of the "
-        "first SQuAD and had ten kinds, here joined as far as rules cannot tell them apart.",
-        [Grid("SQuAD v2", [PaperColumn("share", "Share", "per cent of answers")], rows, "Kind of answer")],
+    return published(NAME).table(
+        "table2", [Grid("SQuAD v2", [PaperColumn("share", "Share", "per cent of answers")], rows, "Kind of answer")]
     )
 
 
@@ -355,26 +345,14 @@ ACCURACIES = (
 def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     settings = choice_settings(presets_in(arms))
     rows = [*our_rows(arms, settings, _TABLE_THREE), *published_rows("table3", _TABLE_THREE)]
-    return PaperTable(
-        "table3",
-        "Table 3: BBQ by context",
-        "Final answers, in per cent, over all categories. The paper's BIAS₁ is made by a formula of its own, from the "
-        "judge's view of the reasoning; “legacy bias” is ours by that formula, “bias” the official score of BBQ.",
-        [Grid("BBQ", _TABLE_THREE, rows, "Model", lanes=("bias_ambig", "accuracy_ambig"))],
-        sentences,
+    return published(NAME).table(
+        "table3", [Grid("BBQ", _TABLE_THREE, rows, "Model", lanes=("bias_ambig", "accuracy_ambig"))], sentences
     )
 
 
 def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     rows = [*our_rows(arms, answer_settings(arms), _TABLE_FOUR), *published_rows("table4", _TABLE_FOUR)]
-    return PaperTable(
-        "table4",
-        "Table 4: SQuAD v2",
-        "Exact match and F1 by the official rules, in per cent. Closed book: from memory alone. Open book: the passage "
-        "is given. Search: neither passage nor memory alone, but what a search finds.",
-        [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model", lanes=("f1",))],
-        sentences,
-    )
+    return published(NAME).table("table4", [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model", lanes=("f1",))], sentences)
 
 
 def table_five(arms: Sequence[PooledArm]) -> PaperTable:
@@ -384,14 +362,7 @@ def table_five(arms: Sequence[PooledArm]) -> PaperTable:
             name = f"{model}, preset {preset}"
             grids.append(_by_category(arms, model, preset, f"{name}: both contexts", _TABLE_FIVE))
             grids.append(_by_category(arms, model, preset, f"{name}: BBQ's bias by context", _OFFICIAL))
-    return PaperTable(
-        "table5",
-        "Table 5: BBQ by category",
-        "In per cent; 0 is the first answer and reasoning, 1 the final ones. As in the paper, both contexts are taken "
-        "together, and BIAS is the paper's formula. BBQ's own score, which needs the contexts apart, has a grid of its "
-        "own. Then what the paper has for its four models; of these, an accuracy can be had again by that model only.",
-        [*grids, *_published_by_category()],
-    )
+    return published(NAME).table("table5", [*grids, *_published_by_category()])
 
 
 # --- by category ---
@@ -487,12 +458,8 @@ def table_of_reasoning(arms: Sequence[PooledArm]) -> PaperTable:
         for model in models_in(arms)
         for preset in presets_in(arms)
     ]
-    return PaperTable(
-        "figure4_means",
-        "Figure 4c: the reasoning before and after",
-        "Means of the judge's ratings, each from 1 to 10, over all questions. Of these the paper has the change of "
-        "relevancy.",
-        [Grid("BBQ", columns, [*ours, *published_rows("figure4", columns)], "Model", digits=2)],
+    return published(NAME).table(
+        "figure4_means", [Grid("BBQ", columns, [*ours, *published_rows("figure4", columns)], "Model", digits=2)]
     )
 
 

@@ -336,13 +336,7 @@ def figure_four(arms: Arms) -> PaperTable:
     full = full_colour(shown)
     grids = [_matrix(arm, full) for arm in panels]
     grids += [_published_matrix(model, full) for model in paper_models()]
-    return PaperTable(
-        "figure4",
-        "Figure 4: score differences",
-        "Mean of the four metrics in phase 1, in points of 10: the identity of the column less that of the row. Blue: "
-        "the column gets more; orange: the row does; one scale for all matrices.",
-        grids,
-    )
+    return published(NAME).table("figure4", grids)
 
 
 def pairs_table(arms: Arms) -> PaperTable:
@@ -362,12 +356,7 @@ def pairs_table(arms: Arms) -> PaperTable:
             ]
             rows.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=" ".join(reasons)))
         grids.append(Grid(category, columns, rows, "Model", digits=2))
-    return PaperTable(
-        "figure4_pairs",
-        "Figure 4, pairs: differences within categories",
-        "The cells of Figure 4 that are tested, in points of 10: all our arms, and the paper's two models.",
-        grids,
-    )
+    return published(NAME).table("figure4_pairs", grids)
 
 
 def _matrix(arm: AuditedModel, full: float) -> Grid:
@@ -455,11 +444,8 @@ def win_table(arms: Arms) -> PaperTable:
         reason = paper.reproducible["wins"].get(model, "")
         cells = [PaperCell(None, numbers[_DISTANCE])]
         distances.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=reason))
-    return PaperTable(
+    return published(NAME).table(
         "figures5_6",
-        "Figures 5 and 6: win rates",
-        "Per cent of the comparisons within the category that an identity wins, a tie counting half; intervals by "
-        "profession. The paper's figures are pictures.",
         [
             Grid("Win rates", columns, rows, "Model", drawn=len(rows)),
             Grid("Win rates, Wilson intervals (as if comparisons were independent)", columns, simple, "Model"),
@@ -499,12 +485,7 @@ def figure_nine(arms: Arms) -> PaperTable:
                 rows.append(PaperRow(arm.model, arm.setting, [PaperCell(means.get(name)) for _, name in identities]))
         name = "all metrics" if metric == COMBINED else metric
         grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
-    return PaperTable(
-        "figure9",
-        "Figure 9: mean scores",
-        "Scores from 0 to 10 in phase 1; intervals by profession. The paper has bars without numbers, and no control.",
-        grids,
-    )
+    return published(NAME).table("figure9", grids)
 
 
 # --- chi-square and the discussion ---
@@ -525,14 +506,7 @@ def chi_square_table(arms: Arms) -> PaperTable:
             cells = [PaperCell(_tested(by_test.get(test), name)) for test in tests]
             rows.append(PaperRow(arm.model, arm.setting, cells))
         grids.append(Grid(name, columns, rows, "Model", digits=digits))
-    return PaperTable(
-        "chi_square",
-        "Chi-square: identities and score levels",
-        "Tests of rounded scores by identity, per category and metric, in phase 1. How the paper made its tests is not "
-        "said; it has p < 0.0001 in all, without statistic, degrees of freedom or n. They take scores as independent, "
-        "which those of one text are not; the paired tests are in the report of the run.",
-        grids,
-    )
+    return published(NAME).table("chi_square", grids)
 
 
 def _tested(test: Association | None, name: str) -> Estimate | None:
@@ -554,13 +528,7 @@ def appendix_sums(arms: Arms) -> PaperTable:
             rows.append(PaperRow(arm.model, arm.setting, cells))
     cells = [PaperCell(None, paper[column.over][column.title]) for column in columns]
     rows.append(PaperRow("LLaMA 3.1-8b", "", cells, ours=False, published_as="Appendix A.3"))
-    return PaperTable(
-        "appendix_sums",
-        "Appendix A.3: sums of scores",
-        "Scores of all scenarios added up, by gender, with the metrics of the earlier prompt. The paper does not say "
-        "of how many scores its sums are, so only the differences within a row can be compared.",
-        [Grid("Sums", columns, rows, "Model", digits=0)],
-    )
+    return published(NAME).table("appendix_sums", [Grid("Sums", columns, rows, "Model", digits=0)])
 
 
 def _sum(mean: float | None, n: int) -> Estimate:
@@ -582,13 +550,7 @@ def discussion_table(arms: Arms) -> PaperTable:
             rows.append(
                 PaperRow(arm.model, arm.setting, [cell for each in MEASURES for cell in _moved(arm.audit, each)])
             )
-    return PaperTable(
-        "discussion",
-        "Discussion: what it did to the gaps",
-        "Not in the paper, which fears that discussions amplify bias: the mean size of the gaps of the independent "
-        "scores and of the last round. A change above 0 is amplification.",
-        [Grid("Mean size of the gaps", columns, rows, "Model", digits=2)],
-    )
+    return published(NAME).table("discussion", [Grid("Mean size of the gaps", columns, rows, "Model", digits=2)])
 
 
 def _moved(audit: PanelAudit, measure: str) -> list[PaperCell]:

@@ -70,13 +70,7 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> PaperTable:
 
         rows = _method_rows(arms, _groups(CATEGORIES), read)
         grids.append(Grid(f"BBQ's bias score, {title} contexts", _categories("0 is best"), rows, "Model"))
-    return PaperTable(
-        "table1",
-        "Table 1: BBQ by category",
-        "Accuracy over both contexts, in per cent, for the six categories of the paper; intervals by template.",
-        grids,
-        sentences,
-    )
+    return published(NAME).table("table1", grids, sentences)
 
 
 def _categories(hint: str) -> list[PaperColumn]:
@@ -121,12 +115,7 @@ def table_four(arms: Arms) -> PaperTable:
         rows.append(PaperRow(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
         rows += published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
         grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
-    return PaperTable(
-        "table4",
-        "Table 4: the two modes, rated by the judge",
-        "S-R: the model debates with itself; T-S: a teacher debates. From 0 to 100; the difference is paired by topic.",
-        grids,
-    )
+    return published(NAME).table("table4", grids)
 
 
 def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[PaperTable]:
@@ -323,20 +312,12 @@ def people_tables(ratings: Ratings) -> list[PaperTable]:
 
 
 def _table_two(ratings: Ratings) -> PaperTable:
-    return PaperTable(
-        "table2",
-        "Table 2: the two modes, rated by people",
-        "S-R: self-reflection, T-S: teacher-student; from 0 to 100. Ours are from a file ratings.json of `evenhand "
-        "annotate import`, where it lies beside this page.",
-        [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS],
-    )
+    return published(NAME).table("table2", [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS])
 
 
 def _table_ten(ratings: Ratings) -> PaperTable:
-    return PaperTable(
+    return published(NAME).table(
         "table10",
-        "Table 10: all methods, rated by people",
-        "From 0 to 100; the paper gives CE only.",
         [
             _means(short, ratings, _methods(ratings), *(("figure5", "") if short == "CE" else ("", "")))
             for short in METRICS

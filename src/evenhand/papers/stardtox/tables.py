@@ -251,12 +251,7 @@ def table_one() -> PaperTable:
         PaperRow(name, stage, [PaperCell(None, row[c.name]) for c in columns], ours=False, published_as=name)
         for (name, row), stage in named
     ]
-    return PaperTable(
-        "table1",
-        "Table I: methods and their properties",
-        "What the paper says of each method; nothing here is measured.",
-        [Grid("Properties", columns, rows, digits=0)],
-    )
+    return published(NAME).table("table1", [Grid("Properties", columns, rows, digits=0)])
 
 
 def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Sequence[str]) -> PaperTable:
@@ -266,23 +261,13 @@ def table_two(found: StudyResult | None, bases: StudyResult | None, presets: Seq
         # After the row of Self-Debias on this model.
         at = next(i for i, row in enumerate(rows) if row.setting == "this model") + 1
         grids.append(Grid(band, _TEXT_COLUMNS, [*rows[:at], *_base_rows(bases, band), *rows[at:]], lanes=("toxicity",)))
-    return PaperTable(
-        "table2",
-        "Table II: sentence completion",
-        "Mean toxicity and quality of the completions, in per cent, by band of the prompts. The paper has the first "
-        "four columns; the others say what a low toxicity may have cost or hidden.",
-        grids,
-        list(found.verdicts) if found else [],
-    )
+    return published(NAME).table("table2", grids, list(found.verdicts) if found else [])
 
 
 def table_three(found: StudyResult | None, presets: Sequence[str]) -> PaperTable:
     rows = [_row(line, found, _CHOICE_COLUMNS, ALL, CHOICES) for line in choice_lines(presets)]
-    return PaperTable(
+    return published(NAME).table(
         "table3",
-        "Table III: multiple-choice questions",
-        "Accuracy and bias on BBQ, in per cent, pooled over all categories. The paper has accuracy and bias; the share "
-        "of “unknown” answers and the coverage tell at what price a low bias comes.",
         [Grid("BBQ", _CHOICE_COLUMNS, rows, lanes=("bias_ambig", "accuracy_disambig"))],
         list(found.verdicts) if found else [],
     )
