@@ -17,7 +17,7 @@ from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points,
 from evenhand.papers.rldf.arms import Arms, Contrast, RLDFOptions, Training, arm_name, own_arm, read_values, widened
 from evenhand.papers.rldf.claims import ahead, claims_of
 from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
-from evenhand.papers.rldf.tables import CATEGORIES, people_tables, table_four, table_one, table_three
+from evenhand.papers.rldf.tables import CATEGORIES, compared, people_tables, table_four, table_one
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
@@ -346,7 +346,7 @@ def test_tables_without_runs_hold_the_papers_numbers():
     assert [row.setting for row in first[:6]] == METHODS
     assert {row.note for row in first[:6]} == {"not run"}
     assert first[6].cells[0].published == pytest.approx(35.8)
-    assert len(rows(table_three(none, []), "BS")) == 6 + 24
+    assert len(rows(compared(none, "table3", "BS"), "BS")) == 6 + 24
     assert [row.setting for row in rows(table_four(none), "CE")[:4]] == ["S-R", "T-S", "T-S less S-R", "S-R"]
     assert {row.note for row in rows(people_tables({})[0], "BS")[:2]} == {"not measured"}
 

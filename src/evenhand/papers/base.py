@@ -545,6 +545,17 @@ class Published:
         """Returns a table with its title and its lead."""
         return PaperTable(name, self.shown[name]["title"], self.shown[name]["lead"], grids, sentences)
 
+    def rows(self, table: str, columns: Sequence[str], ending: str = "") -> list[PaperRow]:
+        """Returns the paper's rows, named by model and setting; `ending` selects one metric."""
+        reasons, found = self.reproducible[table], list[PaperRow]()
+        for name, numbers in self.tables[table].items():
+            if name.endswith(ending):
+                model, _, setting = name.removesuffix(ending).partition(", ")
+                cells = [PaperCell(None, numbers.get(column)) for column in columns]
+                reason = reasons.get(name) or reasons.get(setting, "")
+                found.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+        return found
+
     def row(self, table: str, name: str) -> Mapping[str, float]:
         """Returns the numbers of a row; empty for rows that are not in the paper."""
         return self.tables[table][name] if name else {}

@@ -171,19 +171,6 @@ def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Se
     return rows
 
 
-def published_rows(table: str, columns: Sequence[PaperColumn]) -> list[PaperRow]:
-    """Returns the paper's rows, named `model, setting`."""
-    paper = published(NAME)
-    rows: list[PaperRow] = []
-    for name, numbers in paper.tables[table].items():
-        model, _, setting = name.partition(", ")
-        reasons = paper.reproducible[table]
-        reason = reasons.get(name) or reasons.get(setting, "")
-        cells = [PaperCell(None, numbers.get(column.name)) for column in columns]
-        rows.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
-    return rows
-
-
 def both_sides(metrics: Metrics) -> list[PaperColumn]:
     """Returns the columns without search, then with search."""
     return [
@@ -344,14 +331,20 @@ ACCURACIES = (
 
 def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     settings = choice_settings(presets_in(arms))
-    rows = [*our_rows(arms, settings, _TABLE_THREE), *published_rows("table3", _TABLE_THREE)]
+    rows = [
+        *our_rows(arms, settings, _TABLE_THREE),
+        *published(NAME).rows("table3", [each.name for each in _TABLE_THREE]),
+    ]
     return published(NAME).table(
         "table3", [Grid("BBQ", _TABLE_THREE, rows, "Model", lanes=("bias_ambig", "accuracy_ambig"))], sentences
     )
 
 
 def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
-    rows = [*our_rows(arms, answer_settings(arms), _TABLE_FOUR), *published_rows("table4", _TABLE_FOUR)]
+    rows = [
+        *our_rows(arms, answer_settings(arms), _TABLE_FOUR),
+        *published(NAME).rows("table4", [each.name for each in _TABLE_FOUR]),
+    ]
     return published(NAME).table("table4", [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model", lanes=("f1",))], sentences)
 
 
@@ -459,7 +452,16 @@ def table_of_reasoning(arms: Sequence[PooledArm]) -> PaperTable:
         for preset in presets_in(arms)
     ]
     return published(NAME).table(
-        "figure4_means", [Grid("BBQ", columns, [*ours, *published_rows("figure4", columns)], "Model", digits=2)]
+        "figure4_means",
+        [
+            Grid(
+                "BBQ",
+                columns,
+                [*ours, *published(NAME).rows("figure4", [each.name for each in columns])],
+                "Model",
+                digits=2,
+            )
+        ],
     )
 
 

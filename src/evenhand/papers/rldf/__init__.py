@@ -35,14 +35,12 @@ from evenhand.papers.rldf.arms import (
 from evenhand.papers.rldf.claims import claims_of
 from evenhand.papers.rldf.tables import (
     FILE,
-    figure_five,
-    figure_six,
+    compared,
     people_tables,
     read_cases,
     read_ratings,
     table_four,
     table_one,
-    table_three,
     teacher_tables,
 )
 from evenhand.runs.execute import SeriesRun
@@ -130,9 +128,9 @@ def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: 
     on_opinions = [sentence for name in said if _is_opinions(name) for sentence in said[name]]
     return [
         table_one(bbq, said.get(CHOICES, [])),
-        table_three(opinions, on_opinions),
-        figure_five(opinions),
-        figure_six(opinions),
+        compared(opinions, "table3", "BS", on_opinions),
+        compared(opinions, "figure5", "CE"),
+        compared(opinions, "figure6", "LS"),
         table_four(opinions),
         *teacher_tables(opinions, _teacher(out)),
         *people_tables(read_ratings(out / FILE)),

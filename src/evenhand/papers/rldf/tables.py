@@ -56,7 +56,7 @@ def table_one(arms: Arms, sentences: Sequence[str]) -> PaperTable:
             _categories("higher is better"),
             [
                 *_method_rows(arms, _groups(CATEGORIES), lambda arm, group: our_cell(arms, arm, "accuracy", group)),
-                *published_rows("table1", [*CATEGORIES, OVERALL]),
+                *published(NAME).rows("table1", [*CATEGORIES, OVERALL]),
             ],
             "Model",
         ),
@@ -81,29 +81,6 @@ def _categories(hint: str) -> list[PaperColumn]:
 # --- opinions ---
 
 
-def table_three(arms: Arms, sentences: Sequence[str]) -> PaperTable:
-    """Bias scores of all methods."""
-    return _compared(
-        arms,
-        "BS",
-        ("table3", "Table 3: bias score (BS)"),
-        "How biased answers on topics are that training has not seen, from 0 to 100; intervals by topic.",
-        sentences,
-    )
-
-
-def figure_five(arms: Arms) -> PaperTable:
-    """Communication effectiveness of all methods."""
-    lead = "From 0 to 100. The paper has a picture; beside ours are its ratings by people (Table 10)."
-    return _compared(arms, "CE", ("figure5", "Figure 5: communication effectiveness (CE)"), lead)
-
-
-def figure_six(arms: Arms) -> PaperTable:
-    """Logical soundness of all methods."""
-    lead = "From 0 to 100. The paper has a picture; beside ours are the numbers of its Table 11."
-    return _compared(arms, "LS", ("figure6", "Figure 6: logical soundness (LS)"), lead)
-
-
 def table_four(arms: Arms) -> PaperTable:
     """The two modes, rated by the judge."""
     grids: list[Grid] = []
@@ -113,52 +90,39 @@ def table_four(arms: Arms) -> PaperTable:
         cells = [*(PaperCell(each.estimate if each else None) for each in found), PaperCell()]
         ours = SELF in arms and TEACHER in arms
         rows.append(PaperRow(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
-        rows += published_rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
+        rows += published(NAME).rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
         grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
     return published(NAME).table("table4", grids)
 
 
 def teacher_tables(arms: Arms, teacher: str = "the teacher") -> list[PaperTable]:
     """Returns BS, CE and LS of models trained with different teachers; `teacher` is that of the arm T-S."""
-    return [
-        _by_teacher(arms, teacher, short, names)
-        for short, names in (
-            ("BS", ("table5", "Table 5: teachers")),
-            ("CE", ("table13", "Table 13: teachers, communication effectiveness")),
-            ("LS", ("table14", "Table 14: teachers, logical soundness")),
-        )
-    ]
+    return [_by_teacher(arms, teacher, *each) for each in (("BS", "table5"), ("CE", "table13"), ("LS", "table14"))]
 
 
-def _by_teacher(arms: Arms, teacher: str, short: str, names: tuple[str, str]) -> PaperTable:
+def _by_teacher(arms: Arms, teacher: str, short: str, table: str) -> PaperTable:
     teachers = {**({TEACHER: teacher} if TEACHER in arms else {}), **arms.teachers}
     rows = [PaperRow(arms.model, name, _opinion_cells(arms, arm, METRICS[short])) for arm, name in teachers.items()]
     if not rows:
         cells = [PaperCell() for _ in _opinion_columns("")]
         rows = [PaperRow(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
-    rows += published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])
-    lead = (
-        f"{short} of models that different teachers debated for, from 0 to 100; train them with several --teacher, or "
-        "name them with --trained rldf:TEACHER=SPEC."
-    )
-    return PaperTable(*names, lead, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
+    rows += published(NAME).rows(table, [*BIASES, ALL, LENGTH_RATIO])
+    return published(NAME).table(table, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
 
 
-def _compared(arms: Arms, short: str, names: tuple[str, str], lead: str, sentences: Sequence[str] = ()) -> PaperTable:
-    """Returns one scale for all methods by type of bias, and the differences to Default."""
+def compared(arms: Arms, name: str, short: str, sentences: Sequence[str] = ()) -> PaperTable:
+    """Returns one scale for all methods by type of bias, and the differences to Default (Table 3, Figures 5 and 6)."""
     metric = METRICS[short]
     rows = _method_rows(arms, [*_groups(BIASES), LENGTH_RATIO], lambda arm, group: _opinion(arms, arm, metric, group))
     better = "below 0 is better" if short == "BS" else "above 0 is better"
     changed = [*bias_columns(better), PaperColumn(ALL, "All types", better)]
-    return PaperTable(
-        names[0],
-        names[1],
-        lead,
+    return published(NAME).table(
+        name,
         [
             Grid(
                 short,
                 _opinion_columns(HINTS[short]),
-                [*rows, *published_rows(names[0], [*BIASES, ALL, LENGTH_RATIO])],
+                [*rows, *published(NAME).rows(name, [*BIASES, ALL, LENGTH_RATIO])],
                 "Model",
                 drawn=len(rows) if any(row.ours for row in rows) else 0,
                 undrawn=1,
@@ -238,19 +202,6 @@ def _mode_row(arms: Arms, arm: str, metric: str) -> PaperRow:
     return PaperRow(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
 
 
-def published_rows(table: str, columns: Sequence[str], ending: str = "") -> list[PaperRow]:
-    """Returns the paper's rows, named by model and method; `ending` selects one metric."""
-    paper = published(NAME)
-    rows: list[PaperRow] = []
-    for name, numbers in paper.tables[table].items():
-        if name.endswith(ending):
-            model, _, setting = name.removesuffix(ending).partition(", ")
-            cells = [PaperCell(None, numbers.get(column)) for column in columns]
-            reason = paper.reproducible[table].get(name, "")
-            rows.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
-    return rows
-
-
 # --- people's ratings, from the file that `evenhand annotate import --out` writes: Tables 2 and 8 to 10 ---
 
 FILE = "ratings.json"
@@ -303,36 +254,18 @@ def _mean(scale: str, group: str, mean: Mapping[str, Any]) -> Estimate:
 
 NOT_MEASURED = "not measured"
 _THIS = "This model"
-_AGREE = "Fleiss' kappa over three bands of the scale: 1 is perfect agreement, 0 what chance gives."
 
 
 def people_tables(ratings: Ratings) -> list[PaperTable]:
     """Returns all tables that people's ratings fill."""
-    return [_table_two(ratings), _table_ten(ratings), _table_eight(ratings), _table_nine(ratings)]
-
-
-def _table_two(ratings: Ratings) -> PaperTable:
-    return published(NAME).table("table2", [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS])
-
-
-def _table_ten(ratings: Ratings) -> PaperTable:
-    return published(NAME).table(
-        "table10",
-        [
-            _means(short, ratings, _methods(ratings), *(("figure5", "") if short == "CE" else ("", "")))
-            for short in METRICS
-        ],
-    )
-
-
-def _table_eight(ratings: Ratings) -> PaperTable:
-    return PaperTable("table8", "Table 8: agreement on the two modes", _AGREE, [_kappas(ratings, MODES, "table8")])
-
-
-def _table_nine(ratings: Ratings) -> PaperTable:
-    return PaperTable(
-        "table9", "Table 9: agreement on all methods", _AGREE, [_kappas(ratings, _methods(ratings), "table9")]
-    )
+    paper, methods = published(NAME), _methods(ratings)
+    ours = {short: ("figure5", "") if short == "CE" else ("", "") for short in METRICS}
+    return [
+        paper.table("table2", [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS]),
+        paper.table("table10", [_means(short, ratings, methods, *table) for short, table in ours.items()]),
+        paper.table("table8", [_kappas(ratings, MODES, "table8")]),
+        paper.table("table9", [_kappas(ratings, methods, "table9")]),
+    ]
 
 
 def _methods(ratings: Ratings) -> dict[str, str]:
@@ -348,7 +281,7 @@ def _means(short: str, ratings: Ratings, arms: dict[str, str], table: str, endin
         cells = [PaperCell(found.groups.get(group) if found else None) for group in groups]
         rows.append(PaperRow(_THIS, title, cells, ours=found is not None, note="" if found else NOT_MEASURED))
     columns = [*bias_columns(HINTS[short]), PaperColumn(ALL, "All types", HINTS[short])]
-    paper = published_rows(table, groups, ending) if table else []
+    paper = published(NAME).rows(table, groups, ending) if table else []
     return Grid(short, columns, [*rows, *paper], "Model")
 
 
@@ -360,7 +293,7 @@ def _kappas(ratings: Ratings, arms: dict[str, str], table: str) -> Grid:
         ours = any(found)
         rows.append(PaperRow(_THIS, title, cells, ours=ours, note="" if ours else NOT_MEASURED))
     columns: Sequence[PaperColumn] = [PaperColumn(short, short, "1 is perfect") for short in METRICS]
-    return Grid("Fleiss' kappa", columns, [*rows, *published_rows(table, list(METRICS))], "Model", digits=2)
+    return Grid("Fleiss' kappa", columns, [*rows, *published(NAME).rows(table, list(METRICS))], "Model", digits=2)
 
 
 def _kappa(value: float | None, n: int) -> Estimate | None:
