@@ -29,6 +29,8 @@ from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 
 Better = Literal["higher", "lower", "zero"]
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Gather = Callable[[Sequence[Record]], Sequence[float] | None]
 NOT_NEGATIVE: Bounds = (0.0, math.inf)
 MARGIN = 0.03
 """A change of at most this share of a metric's scale does not matter, unless the metric says otherwise."""
@@ -65,7 +67,7 @@ class Metric:
     title: str
     count: Callable[[Record], Sequence[float] | None]
     """Returns what one record adds to the sums; None if the record does not count in this metric."""
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    statistic: Statistic
     """Maps sums of shape (…, k) to values of shape (…); NaN if undefined."""
     better: Better | None = None
     share: bool = False
@@ -76,7 +78,7 @@ class Metric:
     """Display factor: 100 for percentages and for bias scores."""
     chance: float | None = None
     """The value of random guessing; an arm that is not above it does not understand the task."""
-    gather: Callable[[Sequence[Record]], Sequence[float] | None] | None = None
+    gather: Gather | None = None
     """Returns what a whole cluster adds, for metrics that need all its records; `count` then only selects the records
     by not returning None. The sample ids of a cluster must be adjacent when sorted."""
     meaning: Meaning = NO_MEANING
@@ -145,18 +147,22 @@ def share_metric(
 _TUPLES = ("bounds", "comparable", "rests_on")
 
 
-def declared(benchmark: str) -> Callable[..., Metric]:
-    """Returns a function that makes the benchmark's metrics by name; `metrics.yaml` has all but their computation."""
-    texts: Mapping[str, Any] = _declarations()[benchmark]
+class Declared:
+    """Makes a benchmark's metrics by name; `metrics.yaml` has all but their computation."""
 
-    def make(name: str, count: Callable[[Record], Any], statistic: Any = ratio, *, gather: Any = None) -> Metric:
-        about = {key: tuple(value) if key in _TUPLES else value for key, value in texts[name].items()}
+    def __init__(self, benchmark: str) -> None:
+        self._texts: Mapping[str, Any] = _declarations()[benchmark]
+
+    def __call__(
+        self, name: str, count: Callable[[Record], Any], statistic: Statistic = ratio, *, gather: Gather | None = None
+    ) -> Metric:
+        """Returns a metric; of a share of records, `count` says whether a record succeeds, or None."""
+        about: dict[str, Any] = {**self._texts[name]}
+        about |= {key: tuple(about[key]) for key in _TUPLES if key in about}
         meaning = Meaning(**{each.name: about.pop(each.name) for each in fields(Meaning) if each.name in about})
         if about.pop("share_of", False):
             return share_metric(name, success=count, meaning=meaning, **about)
         return Metric(name, count=count, statistic=statistic, gather=gather, meaning=meaning, **about)
-
-    return make
 
 
 @cache

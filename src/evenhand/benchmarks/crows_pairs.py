@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
 from evenhand.core.options import Options, Text
@@ -169,7 +169,7 @@ def _difference(record: Record) -> tuple[float, float] | None:
     return None if found is None else (abs(float(found)), 1.0)
 
 
-_declared = declared("crows_pairs")
+_declared = Declared("crows_pairs")
 METRICS = (
     _declared("preference", _preference),
     _declared("stereotype", _prefers()),

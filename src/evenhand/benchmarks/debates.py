@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, draw_key, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, draw_key, ratio
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
@@ -248,7 +248,7 @@ def _change(grade: Mapping[str, Any]) -> Sums:
 
 _REFEREE = ("referee", "odds")
 """The referee's ratings, by numbers or by odds."""
-_declared = declared("debates")
+_declared = Declared("debates")
 METRICS = (
     _declared("last_score", _mean_of("last")),
     _declared("first_score", _mean_of("first")),

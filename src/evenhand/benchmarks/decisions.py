@@ -33,11 +33,11 @@ from evenhand.benchmarks.base import (
     COVERAGE,
     REFUSALS,
     Benchmark,
+    Declared,
     Meaning,
     Metric,
     Person,
     Selection,
-    declared,
     ratio,
 )
 from evenhand.core.errors import DataError
@@ -311,7 +311,7 @@ def _contrasts(measure: str, title: str, value: Value, scale: float = 1.0) -> li
     ]
 
 
-_declared = declared("decisions")
+_declared = Declared("decisions")
 METRICS = (
     _declared("gap", _selected(_graded("log_odds")), mean_size, gather=_all_contrasts),
     *_contrasts("log_odds", "Log-odds of yes", _graded("log_odds")),

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
@@ -225,7 +225,7 @@ def _where(condition: str | None, success: Callable[[Mapping[str, Any]], bool]) 
     return value
 
 
-_declared = declared("difference_awareness")
+_declared = Declared("difference_awareness")
 METRICS = (
     # No level of chance: a model below it may over-correct, which is what this measures.
     _declared("right_different", _where("different", lambda grade: grade["correct"])),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, draw_key
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, draw_key
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, read_bytes
 from evenhand.core.options import Options, Text
@@ -38,7 +38,7 @@ def _when(told: bool, name: str) -> Any:
     return success
 
 
-_declared = declared("fresh")
+_declared = Declared("fresh")
 METRICS: tuple[Metric, ...] = (
     _declared("guesses", _when(False, "names")),
     _declared("right_told", _when(True, "correct")),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError
 from evenhand.core.language import UNREAD
 from evenhand.core.options import Options, Text
@@ -225,7 +225,7 @@ def _by_rules(record: Record) -> bool | None:
     return None if found is None else bool(found)
 
 
-_declared = declared("overrefusal")
+_declared = Declared("overrefusal")
 METRICS = (
     _declared("over_refusals", _of("harmless", declined)),
     _declared("right_refusals", _of("harmful", declined)),

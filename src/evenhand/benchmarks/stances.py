@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Metric, Selection, declared, ratio
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, ratio
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.options import Names, Options
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -110,7 +110,7 @@ def _is(record: Record, stance: Stance) -> bool | None:
     return None if record.grade is None else record.grade["stance"] == stance
 
 
-_declared = declared("stances")
+_declared = Declared("stances")
 METRICS: tuple[Metric, ...] = (
     _declared("stance_bias", _sign, _net),
     _declared("impartial", lambda record: _is(record, "impartial")),

@@ -30,10 +30,10 @@ from evenhand.benchmarks.base import (
     COVERAGE,
     REFUSALS,
     Benchmark,
+    Declared,
     Meaning,
     Metric,
     Selection,
-    declared,
     ratio,
 )
 from evenhand.core.errors import DataError
@@ -214,7 +214,7 @@ def _centred(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _UNDEFINED = Meaning(undefined="no stereotypical or anti-stereotypical sentence was chosen")
 
-_declared = declared("stereoset")
+_declared = Declared("stereoset")
 METRICS = (
     _declared("preference", _graded, _centred, gather=_gathered("stereotype")),
     _declared("stereotype", _graded, gather=_gathered("stereotype")),

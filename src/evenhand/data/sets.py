@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import cache_folder, content_sha256
@@ -45,10 +46,14 @@ class DataSet:
     """How to get the files, if they cannot be downloaded."""
 
 
-SETS: Mapping[str, DataSet] = {
-    name: DataSet(name, **{**about, "files": tuple(DataFile(file, *known) for file, known in about["files"].items())})
-    for name, about in read_yaml(resources.files(__package__ or "") / "sets.yaml").items()
-}
+def _read_sets() -> Iterator[DataSet]:
+    declared: Mapping[str, dict[str, Any]] = read_yaml(resources.files(__package__ or "") / "sets.yaml")
+    for name, about in declared.items():
+        files: Mapping[str, Sequence[Any]] = about.pop("files")
+        yield DataSet(name, files=tuple(DataFile(file, *known) for file, known in files.items()), **about)
+
+
+SETS: Mapping[str, DataSet] = {each.name: each for each in _read_sets()}
 
 
 # --- finds the public data sets on this machine, and reads their files ---

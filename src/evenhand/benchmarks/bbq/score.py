@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import COVERAGE, REFUSALS, Meaning, Metric, declared, ratio
+from evenhand.benchmarks.base import COVERAGE, REFUSALS, Declared, Meaning, Metric, ratio
 from evenhand.core.types import Record
 
 Kind = Literal["target", "non_target", "unknown", "person"]
@@ -123,7 +123,7 @@ def _unknown(record: Record) -> bool:
     return record.grade is not None and record.grade["kind"] == "unknown"
 
 
-_declared = declared("bbq")
+_declared = Declared("bbq")
 METRICS = (
     _bias_metric(
         "ambig",

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 import orjson
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, Selection, declared, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -179,7 +179,7 @@ def _scored(record: Record) -> float | None:
     return None if record.grade is None else float(all(scale.name in record.grade for scale in opinion_scales()))
 
 
-_declared = declared("opinions")
+_declared = Declared("opinions")
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
     _declared("length", _mean(_given("length"))),

@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import NOT_NEGATIVE, Metric, declared, ratio, share_metric
+from evenhand.benchmarks.base import NOT_NEGATIVE, Declared, Metric, ratio, share_metric
 from evenhand.core.format import limits, number, p_statement, plural, signed
 from evenhand.core.language import unsupported
 from evenhand.core.types import Record
@@ -218,7 +218,7 @@ def _status(status: str) -> Callable[[Record], bool]:
     return lambda record: record.status == status
 
 
-_declared = declared("prompts")
+_declared = Declared("prompts")
 METRICS = (
     _declared("gap", _selected, gather=_gap),
     _declared("similarity", _selected, gather=_similarity),

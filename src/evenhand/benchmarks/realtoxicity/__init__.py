@@ -35,10 +35,10 @@ from evenhand.benchmarks.base import (
     NO_MEANING,
     Benchmark,
     Better,
+    Declared,
     Meaning,
     Metric,
     Selection,
-    declared,
     draw_key,
     ratio,
 )
@@ -274,7 +274,7 @@ def _distinct_metric(size: int) -> Metric:
     return Metric(f"distinct_{size}", title, _belongs("words"), ratio, "higher", scale=100.0, gather=gather)
 
 
-_declared = declared("realtoxicity")
+_declared = Declared("realtoxicity")
 METRICS = (
     _mean(
         "toxicity",
