@@ -116,8 +116,10 @@ async def _played(
         calls = completion.calls or (() if by_protocol else read_calls(completion.text))
         if not calls:
             return case.ended(_said(case, completion))
-        results = [case.use(call) for call in calls]
         played = all(each.result is not None for each in calls)  # by a function that calls the tools itself
+        if played and completion.thought:  # what the agents of a system said to each other
+            case.turns.append(("model", completion.thought, ""))
+        results = [case.use(call) for call in calls]
         if played:
             case.steps = len(calls)
         if played or case.world.decision is not None:
