@@ -48,15 +48,15 @@ def page() -> str:
     parts.append("### Options with one meaning in several commands\n")
     for at in dict.fromkeys(alike.values()):
         parts.append(f"{at}:\n\n{_lines([row for row, where in alike.items() if where == at])}\n")
-    parts.append("## Options of single commands\n")
+    parts.append("## Options of single commands\n\n`evenhand COMMAND --help-all` says what each does.\n")
     for words, each in commands.items():
         kind = each.request
         shared = {kind.owner(name).heading() for name in kind.offered() if _is_shared(kind.owner(name))}
         more = ", ".join(section for section in SECTIONS if section in shared)
         rows = [row for row in own[words] if row not in alike]
         if rows or more:
-            named = [f"### evenhand {words}", _lines(rows), f"{'Also' if rows else 'Options'}: {more}." if more else ""]
-            parts.append("\n\n".join(filter(None, named)) + "\n")
+            bare = " · ".join(row.partition(": ")[0].removeprefix("- ") for row in rows)
+            parts.append("\n\n".join(filter(None, [f"### evenhand {words}", bare, more and f"Shared: {more}."])) + "\n")
     return "\n".join(parts).rstrip() + "\n"
 
 
