@@ -41,7 +41,7 @@ def rows(section: str) -> dict[str, tuple[str, str]]:
     """Score → the direction that is good, and what is said about it."""
     text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found: dict[str, tuple[str, str]] = {}
-    for names, good, meaning in re.findall(r"^\| (`.+?`) \| [^|]+ \| (\S+) \| (.+) \|$", text, re.MULTILINE):
+    for names, good, meaning in re.findall(r"^\| (`[^|]+) \| (\S+) \| (.+) \|$", text, re.MULTILINE):
         found |= dict.fromkeys(re.findall(r"`([^`]+)`", names), (good, meaning))
     return found
 

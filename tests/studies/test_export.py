@@ -33,7 +33,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def documented() -> Mapping[str, list[tuple[str, str, str]]]:
     """Table → (column, type, meaning) as the page has them."""
-    parts = re.split(r"^## `(\w+)`$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    page = PAGE.read_text(encoding="utf-8")
+    arm = page[page.index("| `benchmark` |") : page.index("| `status` |")]
+    page = page.replace("| *arm* | | `benchmark` to `seed`, as in `outcomes` |\n", arm)
+    parts = re.split(r"^## `(\w+)`$", page, flags=re.MULTILINE)[1:]
     row = re.compile(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", re.MULTILINE)
     return {name: row.findall(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
