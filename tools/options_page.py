@@ -48,14 +48,14 @@ def page() -> str:
     parts.append("### Options with one meaning in several commands\n")
     for at in dict.fromkeys(alike.values()):
         parts.append(f"{at}:\n\n{_lines([row for row, where in alike.items() if where == at])}\n")
-    parts.append("## Options of single commands\n\n`evenhand COMMAND --help-all` says what each does.\n")
+    parts.append("## Options of single commands\n\n`--help-all` after the command says what each does.\n")
     for words, each in commands.items():
         kind = each.request
         shared = {kind.owner(name).heading() for name in kind.offered() if _is_shared(kind.owner(name))}
         more = ", ".join(section for section in SECTIONS if section in shared)
         rows = [row for row in own[words] if row not in alike]
         if rows or more:
-            bare = " · ".join(row.partition(": ")[0].removeprefix("- ") for row in rows)
+            bare = " · ".join(_PLAIN.sub("", row.partition(": ")[0].removeprefix("- ")) for row in rows)
             parts.append("\n\n".join(filter(None, [f"### evenhand {words}", bare, more and f"Shared: {more}."])) + "\n")
     return "\n".join(parts).rstrip() + "\n"
 
@@ -125,6 +125,8 @@ def _brief(text: str) -> str:
     return first + (default[0] if default else "") + ("" if first.endswith("…") else ".")
 
 
+_PLAIN = re.compile(r" \((?:texts?|paths?|names)\)")
+"""Types that a list without help texts does not name."""
 _KINDS = (
     (r"^true or false$", ""),
     (r"^a (text|path), or a list of them$", r"\1s"),
