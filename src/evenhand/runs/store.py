@@ -15,8 +15,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -127,14 +125,13 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 def sample_from(value: Any) -> Sample:
     """Return a Sample from its JSON form; samples of older runs have no messages and no texts."""
-    messages, texts = messages_from(value.get("messages", ())), tuple(value.get("texts", ()))
-    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"]), "messages": messages, "texts": texts}
+    messages, texts = value.get("messages"), value.get("texts")
+    fields: dict[str, Any] = {**value, "choices": tuple(value["choices"])}
+    fields["messages"], fields["texts"] = messages_from(messages) if messages else (), tuple(texts) if texts else ()
     return Sample(**fields)
 
 
 T = TypeVar("T")
-_RESULT = "o.status, o.reason, c.scorer, c.iteration, c.status, c.reason, c.body"
-_SCORED = "LEFT JOIN scores c ON c.sample = o.sample AND c.arm = o.arm AND c.iteration <= ?"
 
 
 class RunReader(RunFile):
@@ -163,6 +160,10 @@ class RunReader(RunFile):
     def decoded_sample(self, body: Any, number: int) -> Sample | None:
         """Return a stored sample; None if it is damaged and left out."""
         return self._decoded(_sample_in, body, "the", number)
+
+    def sample_fields(self, body: Any, number: int) -> dict[str, Any] | None:
+        """Return a stored sample for `sample_from`; None if it is damaged and left out."""
+        return self._decoded(_fields_in, body, "the", number)
 
     def snapshot(self, target: Path) -> None:
         """Write all that is committed to a file of its own, also while the run goes on."""
@@ -211,9 +212,13 @@ class RunReader(RunFile):
 
     def samples(self) -> Iterator[tuple[int, Sample]]:
         """Yield all samples by id, so that several stores can be read in parallel."""
-        for number, body in self._read.execute("SELECT number, body FROM samples ORDER BY id"):
+        for _, number, body in self.stored_samples():
             if (sample := self.decoded_sample(body, number)) is not None:
                 yield number, sample
+
+    def stored_samples(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yield id, number and body of all samples by id."""
+        return self.select("SELECT id, number, body FROM samples ORDER BY id")
 
     def record(
         self, number: int, arm: int, sample: Sample, scorers: Sequence[str], iteration: int = FINAL
@@ -222,57 +227,43 @@ class RunReader(RunFile):
 
         With an iteration, the result as it stood after it; results that were final by then are carried forward.
         """
-        rows = self._read.execute(
-            f"SELECT o.sample, o.arm, {_RESULT} FROM outcomes o {_SCORED} WHERE o.sample = ? AND o.arm = ?",  # noqa: S608 - ours
-            (iteration, number, arm),
-        ).fetchall()
-        return self.record_of(rows, number, arm, sample, scorers, iteration)
+        (row,) = self._results(arm, scorers, iteration, "WHERE s.number = ?", number)
+        return self.record_of(row, number, arm, sample.id, sample.cluster, sample.metadata)
 
-    def results(self, iteration: int) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
-        """Yield by sample id the number of each sample that has results, with rows for `record_of`."""
-        rows = self._read.execute(
-            f"SELECT s.number, o.arm, {_RESULT} FROM samples s CROSS JOIN outcomes o ON o.sample = s.number {_SCORED}"  # noqa: S608 - ours
-            " ORDER BY s.id",
-            (iteration,),
+    def results(self, arm: int, scorers: Sequence[str], iteration: int) -> Iterator[tuple[Any, ...]]:
+        """Yield a row for `record_of` of every sample, by id."""
+        return self._results(arm, scorers, iteration, "ORDER BY s.id")
+
+    def _results(self, arm: int, scorers: Sequence[str], iteration: int, which: str, *more: Any) -> sqlite3.Cursor:
+        """Select status, reason and what each scorer said: of the final result, or after the last iteration so far."""
+        final = iteration == FINAL
+        earlier = f"sample = s.number AND arm = o.arm AND iteration <= {iteration:d}"
+        stage = "-1" if final else f"(SELECT MAX(iteration) FROM scores WHERE {earlier})"  # noqa: S608 - ours
+        names = [f"c{place}" for place in range(len(scorers))]
+        joins = [
+            f"LEFT JOIN scores {name} ON {name}.sample = s.number AND {name}.arm = o.arm AND {name}.iteration = {stage}"
+            f" AND {name}.scorer = ?"
+            for name in names
+        ]
+        status = "o.status, o.reason"
+        if not final:
+            status = ", ".join(f"CASE WHEN c0.iteration >= 0 THEN c0.{x} ELSE o.{x} END" for x in ("status", "reason"))
+        query = (
+            f"SELECT {', '.join([status, *(f'{name}.body' for name in names)])} FROM samples s"  # noqa: S608 - ours
+            f" LEFT JOIN outcomes o ON o.sample = s.number AND o.arm = ? {' '.join(joins)} {which}"
         )
-        for number, found in groupby(rows, key=itemgetter(0)):
-            yield number, list(found)
+        return self._read.execute(query, (arm, *scorers, *more))
 
     def record_of(
-        self,
-        rows: Sequence[tuple[Any, ...]],
-        number: int,
-        arm: int,
-        sample: Sample,
-        scorers: Sequence[str],
-        iteration: int = FINAL,
+        self, row: Sequence[Any], number: int, arm: int, name: str, cluster: str, metadata: Mapping[str, Any]
     ) -> Record | None:
-        """The record of one arm from the rows of a sample."""
-        status, reason, reached, found = None, None, FINAL, dict[str, tuple[Any, ...]]()
-        for row in rows:  # of a few columns each, read by place: a report reads millions
-            if row[1] != arm:
-                continue
-            if status is None:
-                status, reason = row[2], row[3]
-            stage = row[5]
-            if stage is None or stage > iteration:
-                continue
-            if stage > reached:
-                reached, found = stage, {}
-            if stage == reached and row[4] in scorers:
-                found[row[4]] = row
-        if status is None:
+        """The record of one sample and arm from its row."""
+        if row[0] is None:
             return None
-        if reached != FINAL and scorers[0] in found:
-            status, reason = found[scorers[0]][6:8]
-        grade: dict[str, Any] = {}
-        for body in [found[scorer][8] for scorer in scorers if scorer in found]:
-            if body is not None:
-                values = self.decoded_score(body, number, arm)
-                if values is None:
-                    return None
-                grade = grade | values if grade else values
-        return Record(sample.id, sample.cluster, status, sample.metadata, grade or None, reason)
+        grade = self._decoded(_grade_from, row[2:], "a score of", number, arm)
+        if grade is None:
+            return None
+        return Record(name, cluster, row[0], metadata, grade or None, row[1])
 
     def most_iterations(self, arm: int) -> int:
         """The highest iteration that any sample of the arm reached; 0 for methods that do not iterate."""
@@ -408,6 +399,13 @@ def _sample_in(body: Any) -> Sample:
     return sample_from(unpack(body))
 
 
+def _fields_in(body: Any) -> dict[str, Any]:
+    fields = unpack(body)
+    if not {"id", "kind", "prompt", "choices", "cluster", "metadata"} <= fields.keys():
+        raise ValueError("a sample is incomplete")
+    return fields
+
+
 def _outcome_from(body: Any) -> Any:
     outcome = unpack(body)
     results = [each["result"] for each in (outcome, *outcome["snapshots"])]
@@ -421,6 +419,15 @@ def _score_from(body: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise TypeError("scores are an object")
     return cast("dict[str, Any]", values)
+
+
+def _grade_from(bodies: Sequence[Any]) -> dict[str, Any]:
+    """The grades of one result as one."""
+    grade: dict[str, Any] = {}
+    for body in bodies:
+        if body is not None:
+            grade.update(_score_from(body))
+    return grade
 
 
 def json_list(samples: Sequence[int] | None) -> str | None:

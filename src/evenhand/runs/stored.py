@@ -28,7 +28,7 @@ from evenhand.runs import own, trust
 from evenhand.runs.file import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Arm, MethodPlan, Plan, arm_labels, make_plan
-from evenhand.runs.store import FILE_NAME, FINAL, Store, no_plan, unreadable
+from evenhand.runs.store import FILE_NAME, FINAL, Store, no_plan, sample_from, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,17 @@ class ArmSource:
     counted: bool = False
     """Whether grades hold what their benchmark has counted, for a study without its code."""
 
-    def record(self, number: int, sample: Sample, rows: Sequence[tuple[Any, ...]] | None = None) -> Record | None:
-        """The record of a sample; from its `rows`, where they are read already."""
-        scorers = (*self.scorers, own.COUNTS) if self.counted else self.scorers
-        if rows is None:
-            return self.store.record(number, self.arm.number, sample, scorers, self.iteration)
-        return self.store.record_of(rows, number, self.arm.number, sample, scorers, self.iteration)
+    def record(self, number: int, sample: Sample) -> Record | None:
+        """The record of a sample."""
+        return self.store.record(number, self.arm.number, sample, self._read, self.iteration)
+
+    def results(self) -> Iterator[tuple[Any, ...]]:
+        """Yield a row of every sample by id, for the store's `record_of`."""
+        return self.store.results(self.arm.number, self._read, self.iteration)
+
+    @property
+    def _read(self) -> tuple[str, ...]:
+        return (*self.scorers, own.COUNTS) if self.counted else self.scorers
 
 
 _MARKED = ("plan", "files", "kept", "settings")
@@ -379,54 +384,40 @@ def _marked(rows: Iterator[tuple[Any, ...]], place: int) -> Iterator[tuple[str, 
     return ((name, place, number) for name, number in rows)
 
 
-def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tuple[Sample, dict[str, Record]]]:
+def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tuple[dict[str, Any], dict[str, Record]]]:
     """Yield every sample with the records of all arms that finished it, from all stores, by sample id.
 
-    With `shared`, samples that are not in all stores are left out.
+    A sample comes as its fields, for `sample_from`. With `shared`, samples that are not in all stores are left out.
     """
     stores = list({id(source.store): source.store for source in sources}.values())
     by_store = [[source for source in sources if source.store is store] for store in stores]
-    decoded: dict[bytes, Sample] = {}
     cursors = [
-        _walked(store, max(each.iteration for each in own), decoded)
+        zip(store.stored_samples(), *(each.results() for each in own), strict=True)
         for store, own in zip(stores, by_store, strict=True)
     ]
     heads = [next(cursor, None) for cursor in cursors]
-    while present := [head for head in heads if head is not None]:
-        sample = min((each for _, each, _ in present), key=lambda each: each.id)
+    while names := [head[0][0] for head in heads if head is not None]:
+        name, known, held = min(names), None, 0
+        sample: dict[str, Any] = {}
         records: dict[str, Record] = {}
-        held = 0
         for index, head in enumerate(heads):
-            if head is None or head[1].id != sample.id:
+            if head is None or head[0][0] != name:
                 continue
-            if head[1] != sample:
-                raise PlanError(f"The sample {sample.id} differs between these runs; they used different data.")
-            for source in by_store[index]:
-                record = source.record(*head)
-                if record is not None:
-                    records[source.id] = record
-            held += 1
             heads[index] = next(cursors[index], None)
-        if held == len(stores) or not shared:
+            store, ((_, number, body), *rows) = stores[index], head
+            if body != known:
+                if (own := store.sample_fields(body, number)) is None:
+                    continue
+                if sample and own != sample and sample_from(own) != sample_from(sample):
+                    raise PlanError(f"The sample {name} differs between these runs; they used different data.")
+                known, sample = body, own
+            held += 1
+            cluster, metadata = sample["cluster"], sample["metadata"]
+            for source, row in zip(by_store[index], rows, strict=True):
+                if (record := store.record_of(row, number, source.arm.number, name, cluster, metadata)) is not None:
+                    records[source.id] = record
+        if sample and (held == len(stores) or not shared):
             yield sample, records
-
-
-def _walked(
-    store: Store, iteration: int, decoded: dict[bytes, Sample]
-) -> Iterator[tuple[int, Sample, Sequence[tuple[Any, ...]]]]:
-    """Yield samples by id with the rows of their results; `decoded` is the last sample that any store has decoded."""
-    results = store.results(iteration)
-    number, rows = next(results, (0, ()))
-    for each, body in store.select("SELECT number, body FROM samples ORDER BY id"):
-        own: Sequence[tuple[Any, ...]] = ()
-        if each == number:
-            own, (number, rows) = rows, next(results, (0, ()))
-        sample = decoded.get(body) or store.decoded_sample(body, each)
-        if sample is not None:
-            if body not in decoded:
-                decoded.clear()
-                decoded[body] = sample
-            yield each, sample, own
 
 
 def _sources(runs: Sequence[StoredRun], scorers: tuple[str, ...], iterations: bool) -> list[ArmSource]:

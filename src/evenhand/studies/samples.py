@@ -22,7 +22,7 @@ import numpy as np
 from evenhand.benchmarks.base import Metric
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.types import Record, Sample, ToolCall, Turn
-from evenhand.runs.store import Store
+from evenhand.runs.store import Store, sample_from
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import (
     Finding,
@@ -210,7 +210,7 @@ def example_of(study: StudyResult, metrics: Sequence[Metric], sources: Sequence[
     for sample, records in islice(walk(arms, shared=True), _SEARCHED):
         values = [_record_value(metric, records[each.id]) if each.id in records else None for each in arms]
         if _shows(finding, metric, values):
-            return _example(study, finding, sample, arms)
+            return _example(study, finding, sample_from(sample), arms)
     return None
 
 

@@ -121,8 +121,8 @@ class _Pass:
         extra = [step for step in self.steps if all(step.id != source.id for source in self.sources)]
         for sample, records in walk([*self.sources, *extra], shared=True):
             self.samples += 1
-            self.groups.add(str(sample.metadata.get(self.benchmark.group_key, "")))
-            self.width = max(self.width, len(sample.choices))
+            self.groups.add(str(sample["metadata"].get(self.benchmark.group_key, "")))
+            self.width = max(self.width, len(sample["choices"]))
             counts = {arm: self._add(arm, record) for arm, record in records.items()}
             self.nodes.add(records)
             if before := records.get(self.reference.id):
@@ -168,7 +168,11 @@ def _prepared(
         watched,
         steps,
         {**{step.id: Tally(watched, key) for step in steps}, **alone},
-        {source.id: PairTally(metrics, key) for source in sources if source.id != reference.id},
+        {
+            source.id: PairTally(metrics, key, (alone[reference.id], alone[source.id]))
+            for source in sources
+            if source.id != reference.id
+        },
         Audits(benchmark, {source.id for source in whole}),
         Nodes(benchmark, whole),
     )

@@ -13,7 +13,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from itertools import chain, compress
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,25 +57,19 @@ class Sums:
     def add(self, cluster: str, added: Added) -> None:
         self._add(self._row(cluster, len(added)), added)
 
-    def add_many(self, names: Sequence[str], codes: NDArray[np.intp], values: NDArray[np.float64]) -> None:
-        """Add rows of values in their order; `codes` are the places of their clusters among the names."""
-        seen, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        present: list[int] = seen.tolist()
-        labels = [names[code] for code in present]
-        in_order: list[int] = np.argsort(first).tolist()
-        if self._places is not None:
-            known = self._places
-            new = [place for place in in_order if labels[place] not in known]
+    def add_many(self, names: Sequence[str], places: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        """Add rows of values in their order; `places` are those of their clusters among the names, as first seen."""
+        if (known := self._places) is not None:
+            new = [place for place, name in enumerate(names) if name not in known]
             if len(known) + len(new) > MOST_CLUSTERS:  # from the first cluster on for which there is no row
-                start = int(first[new[MOST_CLUSTERS - len(known)]])
+                last = new[MOST_CLUSTERS - len(known)]
+                start = int(np.argmax(places == last))
                 if start:
-                    self.add_many(names, codes[:start], values[:start])
+                    self.add_many(names[:last], places[:start], values[:start])
                 self._group(values.shape[1])
-                self.add_many(names, codes[start:], values[start:])
+                self.add_many(*_as_seen(names, places[start:]), values[start:])
                 return
-        rows = np.empty(len(seen), dtype=np.intp)
-        for place in in_order:
-            rows[place] = self._row(labels[place], values.shape[1])
+        rows = np.array([self._row(name, values.shape[1]) for name in names], dtype=np.intp)
         cells = rows[places][:, np.newaxis] * self._width + np.arange(self._width)
         np.add.at(np.frombuffer(self._values), cells.ravel(), values.ravel())
 
@@ -149,12 +144,12 @@ class _Current(Generic[T]):
             )
         return True
 
-    def take(self) -> list[tuple[Sequence[str], list[T]]]:
+    def take(self) -> list[tuple[tuple[str, ...], list[T]]]:
         """Return the current cluster's records, all and by group, with the groups they stand for; and start afresh."""
         by_group: dict[str, list[T]] = {}
         for group, each in self.seen:
             by_group.setdefault(group, []).append(each)
-        found: list[tuple[Sequence[str], list[T]]] = [((group,), some) for group, some in by_group.items()]
+        found: list[tuple[tuple[str, ...], list[T]]] = [((group,), some) for group, some in by_group.items()]
         if len(found) == 1:  # all are of one group
             found = [((ALL, *by_group), found[0][1])]
         elif found:
@@ -167,42 +162,73 @@ class _Current(Generic[T]):
 
 
 class _Counted:
-    """What metrics counted of records that are not added up yet."""
+    """What metrics counted of records that are not added up yet: in one arm, or in the two of a pair."""
 
-    __slots__ = ("_clusters", "_columns", "_groups")
+    __slots__ = ("_clusters", "_groups", "_metrics", "_sides")
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    def __init__(self, metrics: Sequence[Metric], sides: int) -> None:
+        self._metrics = metrics
         self._clusters: list[str] = []
         self._groups: list[str] = []
-        self._columns = [(metric, array("q"), array("d")) for metric in metrics]
+        self._sides: list[list[Counts]] = [[] for _ in range(sides)]
 
-    def add(self, cluster: str, group: str, counts: Iterable[Added | None]) -> bool:
-        """Keep what each metric counted of one record; says whether it is time to add up."""
-        place = len(self._clusters)
+    def add(self, cluster: str, group: str, counts: Sequence[Counts]) -> bool:
+        """Keep what each metric counted of one record in each arm; says whether it is time to add up."""
         self._clusters.append(cluster)
         self._groups.append(group)
-        for (_, places, values), added in zip(self._columns, counts, strict=True):
-            if added is not None:
-                places.append(place)
-                values.extend(added)
-        return place + 1 >= AT_ONCE
+        for side, each in zip(self._sides, counts, strict=True):
+            side.append(each)
+        return len(self._clusters) >= AT_ONCE
 
-    def take(self) -> Iterator[tuple[Metric, str, Sequence[str], NDArray[np.intp], NDArray[np.float64]]]:
-        """Yield by metric and group the names of clusters, those of the rows, and the rows; and start afresh."""
-        names, clusters = _coded(self._clusters)
-        named_groups, groups = _coded(self._groups)
-        for metric, places, values in self._columns:
-            kept = np.array(places, dtype=np.intp)
-            if not len(kept):
+    def take(self) -> Iterator[tuple[Metric, str, Sequence[str], NDArray[np.intp], list[NDArray[np.float64]]]]:
+        """Yield by metric and group the names of clusters, those of the rows, and the rows of each arm; start afresh.
+
+        Only records that count in all arms are among them.
+        """
+        clusters, groups = _coded(self._clusters), _coded(self._groups)
+        parts: dict[bytes, list[_Part]] = {}
+        """Groups of rows, by the records that count; in most metrics all do."""
+        for metric, *columns in zip(self._metrics, *(zip(*side, strict=True) for side in self._sides), strict=False):
+            kept = np.logical_and.reduce([[added is not None for added in column] for column in columns])
+            if not kept.any():
                 continue
-            table, own = np.array(values).reshape(len(kept), -1), groups[kept]
-            yield metric, ALL, names, clusters[kept], table
-            for group in np.unique(own):
-                yield metric, named_groups[group], names, clusters[kept[own == group]], table[own == group]
-        self.__init__([metric for metric, _, _ in self._columns])
+            tables = [_table(column, kept) for column in columns]
+            if (key := kept.tobytes()) not in parts:
+                parts[key] = list(_parts(clusters, groups, kept))
+            for group, rows, names, places in parts[key]:
+                yield metric, group, names, places, [table[rows] for table in tables]
+        self.__init__(self._metrics, len(self._sides))
 
 
-def _coded(names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+def _table(column: Sequence[Added | None], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return what was counted of the kept records, a row each."""
+    values = compress(column, kept)
+    return np.fromiter(chain.from_iterable(cast("Iterable[Added]", values)), dtype=np.float64).reshape(kept.sum(), -1)
+
+
+_Coded = tuple[list[str], NDArray[np.intp]]
+_Part = tuple[str, Any, Sequence[str], NDArray[np.intp]]
+"""A group, its rows, the names of their clusters and the place of each row among these."""
+
+
+def _parts(clusters: _Coded, groups: _Coded, kept: NDArray[np.bool_]) -> Iterator[_Part]:
+    """Yield the parts of the kept records: all, and those of each group."""
+    own, codes = groups[1][kept], clusters[1][kept]
+    yield ALL, slice(None), *_as_seen(clusters[0], codes)
+    for group in np.unique(own):
+        rows = own == group
+        yield groups[0][group], rows, *_as_seen(clusters[0], codes[rows])
+
+
+def _as_seen(names: Sequence[str], codes: NDArray[np.intp]) -> _Coded:
+    """Return those names that the codes are of, as they first appear, and the place of each code among them."""
+    present, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    seen: list[int] = present[order].tolist()
+    return [names[code] for code in seen], np.argsort(order)[inverse]
+
+
+def _coded(names: Sequence[str]) -> _Coded:
     """Return the distinct names, and the place of each name among them."""
     places: dict[str, int] = {}
     codes = np.array([places.setdefault(name, len(places)) for name in names], dtype=np.intp)
@@ -212,13 +238,16 @@ def _coded(names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
 class _Adding(Generic[T]):
     """Records, or pairs of them, that wait to be added up: by many at once, and by whole clusters."""
 
+    sides = 1
+
     def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
         self.metrics, self.group_key = metrics, group_key
         self.counting = [metric for metric in metrics if metric.gather is None]
         self.gathering = [metric for metric in metrics if metric.gather is not None]
-        self._waiting, self._current = _Counted(self.counting), _Current[T]()
+        self.selecting = {metric.count for metric in self.gathering}
+        self._waiting, self._current = _Counted(self.counting, self.sides), _Current[T]()
 
-    def _keep(self, record: Record, counts: Iterable[Added | None], each: T) -> None:
+    def _keep(self, record: Record, counts: Sequence[Counts], each: T) -> None:
         group = str(record.metadata.get(self.group_key, ""))
         if self._waiting.add(record.cluster, group, counts):
             self._add_up()
@@ -250,32 +279,47 @@ class Tally(_Adding[Record]):
         super().__init__(metrics, group_key)
         self.sums: dict[Key, Sums] = defaultdict(Sums)
         self.n = Counter[Key]()
+        self._last: dict[tuple[str, str, tuple[str, ...]], tuple[int, Added | None]] = {}
+        """What was gathered of the last cluster: (metric, cluster, groups) → number of records, sums."""
 
     def add(self, record: Record) -> Counts:
         """Count one record in every metric to which it belongs, overall and in its group; returns what was counted."""
         counts = [metric.count(record) for metric in self.counting]
-        self._keep(record, counts, record)
+        self._keep(record, (counts,), record)
         return counts
 
     def _add_up(self) -> None:
-        for metric, group, names, codes, values in self._waiting.take():
-            self.add_many((metric.name, group), names, codes, values)
+        for metric, group, names, places, (values,) in self._waiting.take():
+            self.add_many((metric.name, group), names, places, values)
 
     def _gather(self) -> None:
+        self._last.clear()
         for groups, records in self._current.take():
+            cluster = records[0].cluster
+            selected = {count: [each for each in records if count(each) is not None] for count in self.selecting}
             for metric in self.gathering:
-                added = _gathered(metric, [record for record in records if metric.count(record) is not None])
+                chosen = selected[metric.count]
+                added = _gathered(metric, chosen)
+                self._last[metric.name, cluster, groups] = len(chosen), added
                 if added is not None:
                     for group in groups:
-                        self.add_sums((metric.name, group), records[0].cluster, added)
+                        self.add_sums((metric.name, group), cluster, added)
+
+    def gathered(self, metric: Metric, groups: tuple[str, ...], records: Sequence[Record]) -> Added | None:
+        """Return the sums of some of a cluster's records; those of all are known if it was the last."""
+        if records:
+            number, added = self._last.get((metric.name, records[0].cluster, groups), (0, None))
+            if number == len(records):
+                return added
+        return _gathered(metric, records)
 
     def add_sums(self, key: Key, cluster: str, added: Added) -> None:
         self.n[key] += 1
         self.sums[key].add(cluster, added)
 
-    def add_many(self, key: Key, names: Sequence[str], codes: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+    def add_many(self, key: Key, names: Sequence[str], places: NDArray[np.intp], values: NDArray[np.float64]) -> None:
         self.n[key] += len(values)
-        self.sums[key].add_many(names, codes, values)
+        self.sums[key].add_many(names, places, values)
 
     def table(self, key: Key) -> NDArray[np.float64]:
         """Return clusters × sums, in the order in which the clusters first appeared."""
@@ -285,36 +329,44 @@ class Tally(_Adding[Record]):
 class PairTally(_Adding[tuple[Record, Record]]):
     """Tallies of two arms (`before`, `after`) over the samples that count in both.
 
-    `only_before` counts samples that succeeded only in `before` (shares only), for McNemar's test.
+    `only_before` counts samples that succeeded only in `before` (shares only), for McNemar's test. `alone` are the
+    tallies of all records of the two arms, if there are any: what they have counted is not counted again.
     """
 
-    def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
+    sides = 2
+
+    def __init__(self, metrics: Sequence[Metric], group_key: str, alone: tuple[Tally, Tally] | None = None) -> None:
         super().__init__(metrics, group_key)
         self.before, self.after = Tally(metrics, group_key), Tally(metrics, group_key)
         self.only_before, self.only_after = Counter[Key](), Counter[Key]()
+        self._alone = alone or (self.before, self.after)
 
     def add(self, before: Record, after: Record, counted: tuple[Counts, Counts] | None = None) -> None:
         """Count one sample in every metric to which it belongs in both arms, overall and in its group.
 
         `counted` is what tallies of the same metrics have returned for the two records.
         """
-        first, second = counted or [[metric.count(record) for metric in self.counting] for record in (before, after)]
-        found = zip(first, second, strict=True)
-        both = (None if one is None or other is None else (*one, *other) for one, other in found)
-        self._keep(before, both, (before, after))
+        counts = counted or [[metric.count(record) for metric in self.counting] for record in (before, after)]
+        self._keep(before, counts, (before, after))
 
     def _add_up(self) -> None:
-        for metric, group, names, codes, values in self._waiting.take():
-            key, (first, second) = (metric.name, group), np.hsplit(values, 2)
-            self.before.add_many(key, names, codes, first)
-            self.after.add_many(key, names, codes, second)
+        for metric, group, names, places, (first, second) in self._waiting.take():
+            key = (metric.name, group)
+            self.before.add_many(key, names, places, first)
+            self.after.add_many(key, names, places, second)
             self._add_successes(metric, key, first, second)
 
     def _gather(self) -> None:
         for groups, pairs in self._current.take():
+            both = {
+                count: [pair for pair in pairs if count(pair[0]) is not None and count(pair[1]) is not None]
+                for count in self.selecting
+            }
             for metric in self.gathering:
-                both = [pair for pair in pairs if all(metric.count(record) is not None for record in pair)]
-                sums = [_gathered(metric, [pair[side] for pair in both]) for side in (0, 1)]
+                sums = [
+                    tally.gathered(metric, groups, [pair[side] for pair in both[metric.count]])
+                    for side, tally in enumerate(self._alone)
+                ]
                 if (first := sums[0]) is None or (second := sums[1]) is None:
                     continue
                 for key in ((metric.name, group) for group in groups):

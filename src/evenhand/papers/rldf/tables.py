@@ -29,6 +29,7 @@ from evenhand.papers.rldf.arms import (
     own_arm,
 )
 from evenhand.reading.refusals import looks_like_refusal
+from evenhand.runs.store import sample_from
 from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
@@ -331,7 +332,8 @@ def read_cases(folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> list
         if own is None or DEFAULT not in arms:
             return []
         found: dict[str, list[tuple[float, Case]]] = {}
-        for sample, records in walk(sources):
+        for fields, records in walk(sources):
+            sample = sample_from(fields)
             # Of several trainings, the first that was asked.
             said = {
                 arm: next(filter(None, (_said_in(each, sample, records.get(each.id)) for each in some)), None)
