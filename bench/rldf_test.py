@@ -12,6 +12,7 @@ three: pairs, RL prompts, evaluation.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -99,6 +100,8 @@ class Lab:
         self.gsm: Path | None = chosen.gsm
         self.tiny: bool = chosen.tiny
         self.size = TINY if chosen.tiny else Size()
+        if chosen.steps:
+            self.size = replace(self.size, steps=chosen.steps)
         self.machine = models.machine()
         self.base = models.frozen(models.load_causal(self.model, self.machine, trained=False))
         self.chat = models.load_chat(self.model, self.base)
@@ -507,7 +510,7 @@ def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
             lora=lab.size.lora,
             lr=2e-4,
             batch=32,
-            micro_batch=32,
+            micro_batch=8,
             epochs=1,
             negatives=0.1,
             seed=seed,
@@ -532,11 +535,12 @@ def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict
             "mini_batch": max(1, lab.size.rl_batch // 4),
             "lr": 1e-4,
             "lora": lab.size.lora,
+            "micro_batch": 16,
             "ppo_epochs": 1,
             "max_new_tokens": lab.size.tokens,
             "kl_coefficient": 0.04,
             "steps": lab.size.steps,
-            "save_every": max(1, lab.size.steps // 4),
+            "save_every": 6,
             "keep_adapter": True,
             "max_kl": 1.0,
             **options,
@@ -757,16 +761,17 @@ def jobs() -> list[Job]:
     return found
 
 
-def work(lab: Lab, until: float) -> None:
+def work(lab: Lab, until: float, only: Sequence[str] = ()) -> None:
     """Do jobs that nobody does, until all are done or the time is over."""
     tried: set[str] = set()
+    wanted = [job for job in jobs() if not only or job[0] in only]
     while True:
-        waiting = [job for job in jobs() if not _result(lab, job[0]).exists() and job[0] not in tried]
+        waiting = [job for job in wanted if not _result(lab, job[0]).exists() and job[0] not in tried]
         ready = [job for job in waiting if all(_is_done(lab, need) for need in job[1])]
         chosen = next((job for job in ready if _claim(lab, job[0])), None)
         if chosen is None:
             claimed = any(
-                (lab.out / "claims" / job[0]).is_dir() and not _result(lab, job[0]).exists() for job in jobs()
+                (lab.out / "claims" / job[0]).is_dir() and not _result(lab, job[0]).exists() for job in wanted
             )
             if time.time() > until or not claimed:
                 return
@@ -784,6 +789,9 @@ def work(lab: Lab, until: float) -> None:
         except Exception as error:  # one arm that fails does not end the others
             traceback.print_exc()
             result = {"ok": False, "error": repr(error)}
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         result["seconds"] = round(time.time() - started, 1)
         write(_result(lab, name), result)
         shown = {key: value for key, value in result.items() if key != "course"}
@@ -817,6 +825,8 @@ def main() -> None:
     parser.add_argument(
         "--deadline", type=float, default=1e9, help="seconds from now; no job is begun that would not end"
     )
+    parser.add_argument("--only", help="names of jobs, with commas (default: all)")
+    parser.add_argument("--steps", type=int, help="steps of RL")
     parser.add_argument("--tiny", action="store_true", help="a few of everything, to try the script")
     parser.add_argument("--report", action="store_true")
     chosen = parser.parse_args()
@@ -827,7 +837,7 @@ def main() -> None:
         return
     until = time.time() + chosen.deadline
     chosen.out.mkdir(parents=True, exist_ok=True)
-    work(Lab(chosen), until)
+    work(Lab(chosen), until, chosen.only.split(",") if chosen.only else ())
 
 
 if __name__ == "__main__":

@@ -165,7 +165,8 @@ def classifier_of(causal: Any, chat: Chat, seed: int, *, heads: int = 1) -> Any:
     config.pad_token_id = chat.tokenizer.pad_token_id
     config.eos_token_id = sorted(chat.eos_ids)  # a classifier has no generation config to hold them
     try:
-        model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=causal.dtype)
+        with _without_initial_weights():
+            model = transformers.AutoModelForSequenceClassification.from_config(config, dtype=causal.dtype)
         model.base_model.load_state_dict(causal.base_model.state_dict())
     except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -392,10 +393,16 @@ def _source(name: str) -> Path | str:
 def _unquantized(model: Any, dtype: Any) -> Any:
     """Rebuild a model from a GGUF file without its quantization; transformers could not save it otherwise."""
     config: Any = model.config.__class__.from_dict(_without(model.config.to_dict(), "quantization_config"))
-    plain = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    with _without_initial_weights():
+        plain = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
     return plain
+
+
+def _without_initial_weights() -> AbstractContextManager[Any]:
+    """Models made within it have no drawn weights, which take a minute to draw for 1.5 billion and are replaced."""
+    return importlib.import_module("transformers.initialization").no_init_weights()
 
 
 def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
