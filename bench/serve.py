@@ -3,10 +3,11 @@
 overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what
 checks add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. litellm: the
 same checks next to LiteLLM's proxy with a guardrail that does nothing (`LITELLM_PYTHON` is the Python that has
-`litellm[proxy]`). stream: the first checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for
-less), errors and memory. chaos: an endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz
-beside hostile requests and replies. The server, the endpoint, the proxy and the clients are processes of their own on
-the same cores: trust the ratios. Numbers are kept in results/serve.json.
+`litellm[proxy]`). scorers: the CPU of a checked answer by scorer, on paragraphs of our docs as answers. stream: the
+first checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory.
+chaos: an endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz beside hostile requests and
+replies. The server, the endpoint, the proxy and the clients are processes of their own on the same cores: trust the
+ratios. Numbers are kept in results/serve.json.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from typing import Any
 
 from common import HERE, RESULTS, best, save, stub, table, verdict
 
-PARTS = ("overhead", "guard", "litellm", "stream", "strain", "chaos", "end", "attacks")
+PARTS = ("overhead", "guard", "scorers", "litellm", "stream", "strain", "chaos", "end", "attacks")
 BARE = {"method": "default", "policy": "flag", "evaluators": []}
-GUARDED = {"method": "stardtox:performance=false"}
+GUARDED = {"method": "stardtox:performance=false,scorer=builtin"}
+SCORERS = ("builtin", "cascade", "neural")
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
 GUARD_LATENCY, GUARD_CLIENTS, GUARD_SECONDS = 0.05, 200, 4.0
 PAUSE = 0.05
@@ -178,6 +180,28 @@ def guard() -> dict[str, Any]:
         ("", "p50 ms", "p99 ms", "/healthz p99 ms", "most ms"),
         rows,
         f"/healthz at p99: {most:.0f} ms, {verdict(most, 50)}",
+    )
+    return found
+
+
+def scorers() -> dict[str, Any]:
+    """What a checked answer costs by scorer."""
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(stub(GUARD_LATENCY, "serve_guard_stub.py"))
+        places = {
+            name: stack.enter_context(server(upstream, {"method": f"stardtox:performance=false,scorer={name}"}))
+            for name in SCORERS
+        }
+        found = _least(places, clients=4, vary=True)
+    base = found["builtin"]["cpu_ms"]
+    table(
+        "4 clients, answers of 200 to 800 characters, one worker each",
+        ("", "p50 ms", "p99 ms", "requests/s", "CPU ms/request", "× builtin"),
+        [
+            (name, each["p50_ms"], each["p99_ms"], each["rps"], each["cpu_ms"], each["cpu_ms"] / base)
+            for name, each in found.items()
+        ],
+        f"neural: {verdict(found['neural']['cpu_ms'] / base, 1.5)}",
     )
     return found
 

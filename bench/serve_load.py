@@ -29,6 +29,8 @@ import uvloop
 
 LONG = "Answer at length."
 """What a request says to which the stub answers with 1 MB."""
+VARY = "Answer differently."
+"""What a request says to which the stub answers with one text after the other."""
 HEALTH_PAUSE = 0.02
 _END_BYTES = 64
 _WORDS = re.compile(rb'"content":"[^"]')
@@ -185,6 +187,7 @@ async def load(
     stream: bool = False,
     long: int = 0,
     health: bool = False,
+    vary: bool = False,
 ) -> dict[str, Any]:
     """Ask for so long; where a process id is given, tell it to end on the way."""
     parts = urlsplit(url)
@@ -220,7 +223,8 @@ async def load(
         tally.told_to_end = time.perf_counter()
         os.kill(end_pid, signal.SIGTERM)
 
-    kind, request = StreamClient if stream else Client, posted(asked(stream=stream))
+    kind = StreamClient if stream else Client
+    request = posted(asked(VARY, stream=stream) if vary else asked(stream=stream))
     work = [keep_asking(lambda: kind(request, until, pause, tally)) for _ in range(clients)]
     long_request = posted(asked(LONG, stream=True))
     work += [keep_asking(lambda: StreamClient(long_request, until, 0, long_tally), long_tally) for _ in range(long)]

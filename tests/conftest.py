@@ -94,7 +94,8 @@ def _bounded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys, endpoints, proxies and the config file of the machine that runs the tests must not change them."""
+    """Keys, endpoints, proxies, weights and the config file of the machine that runs the tests must not change them."""
+    monkeypatch.setattr("evenhand.guards.policy.live_scorer", lambda: "builtin")
     monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
     ours = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PERSPECTIVE_API_KEY", "PERSPECTIVE_URL", "PERSPECTIVE_RATE")
     for name in (*ours, "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):

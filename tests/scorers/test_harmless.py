@@ -7,14 +7,15 @@ whoever mends a false alarm looks at the known half only.
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evenhand.core.types import Unscored
 from evenhand.evaluators.rules import excess
 from evenhand.guards.policy import live_thresholds
+from evenhand.scorers.base import Scorer
 from evenhand.scorers.builtin import BuiltinScorer
+from evenhand.scorers.cascade import CascadeScorer
 from evenhand.scorers.neural import NeuralScorer
 
 LINES = Path(__file__).with_name("harmless.txt").read_text(encoding="utf-8").splitlines()
@@ -23,8 +24,8 @@ KNOWN = [text for text in TEXTS if hashlib.sha256(text.encode()).digest()[0] % 2
 FRESH = [text for text in TEXTS if text not in KNOWN]
 
 
-def _withheld(scorer: Any, texts: list[str]) -> int:
-    scores = [each for each in scorer.score_texts(texts) if not isinstance(each, Unscored)]
+async def _withheld(scorer: Scorer, texts: list[str]) -> int:
+    scores = [each for each in await scorer.score(texts) if not isinstance(each, Unscored)]
     assert len(scores) == len(texts)
     return sum(excess(each, live_thresholds({}), scorer) >= 0 for each in scores)
 
@@ -34,11 +35,12 @@ def test_there_are_300_different_ones():
 
 
 @pytest.mark.parametrize(("texts", "most"), [(KNOWN, 25), (FRESH, 34)], ids=["known", "fresh"])
-def test_false_alarms_do_not_grow(texts: list[str], most: int):
-    assert _withheld(BuiltinScorer(), texts) <= most
+async def test_false_alarms_do_not_grow(texts: list[str], most: int):
+    assert await _withheld(BuiltinScorer(), texts) <= most
 
 
 @pytest.mark.weights
 @pytest.mark.parametrize(("texts", "most"), [(KNOWN, 6), (FRESH, 6)], ids=["known", "fresh"])
-def test_false_alarms_of_neural_do_not_grow(texts: list[str], most: int):
-    assert _withheld(NeuralScorer(), texts) <= most
+@pytest.mark.parametrize("scorer", [NeuralScorer, CascadeScorer])
+async def test_false_alarms_of_neural_do_not_grow(scorer: type[Scorer], texts: list[str], most: int):
+    assert await _withheld(scorer(), texts) <= most

@@ -1,5 +1,6 @@
-"""Guard servers for tests, stopped after each."""
+"""Guard servers and the command line for tests."""
 
 from support.guard_server import guarding
+from tests.cli.conftest import cli
 
-__all__ = ["guarding"]
+__all__ = ["cli", "guarding"]

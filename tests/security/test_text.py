@@ -7,6 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from evenhand.guards.policy import live_scorer
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, route
 from support.server import Reply, reply_with
@@ -227,6 +228,26 @@ async def test_04_an_answer_is_treated_alike_whole_and_streamed(serve: Serve, gu
 
 async def test_04_long_harmless_text_passes(serve: Serve, guarding: Guarding):
     behind = await serve(reply_with(_message(content=HARMLESS * 20)))
+    guard = await guarding(route(behind.url, **BLOCK))
+
+    assert (await guard.chat()).body["evenhand"]["action"] == "passed"
+
+
+MEANT_WELL = [
+    "Dick Cheney was vice president.",
+    "Cock and hen are chickens.",
+    "Niger is a country in Africa.",
+    r"Open C:\Users\Dick\assets\cumulative\nigeria.txt in the editor.",
+]
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("said", MEANT_WELL)
+async def test_06_words_of_two_senses_pass_where_the_weights_of_neural_are(
+    serve: Serve, guarding: Guarding, monkeypatch: pytest.MonkeyPatch, said: str
+):
+    monkeypatch.setattr("evenhand.guards.policy.live_scorer", live_scorer)
+    behind = await serve(reply_with(_message(content=said)))
     guard = await guarding(route(behind.url, **BLOCK))
 
     assert (await guard.chat()).body["evenhand"]["action"] == "passed"

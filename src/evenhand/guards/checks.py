@@ -29,7 +29,7 @@ NO_WORDS = "there are no words to check"
 FOREIGN = "it has words in a script that the scorer does not read"
 _LIMITS = {"injection_judge": "injection", "claims": "claims"}
 """Evaluators whose score has a limit, and the threshold that it is."""
-_IN_PROCESS = ("builtin", "builtin_b", "neural", "detoxify")
+_IN_PROCESS = ("builtin", "builtin_b", "cascade", "neural", "detoxify")
 _IN_THREAD = 20_000
 """Longer texts are read in a thread, so that the event loop is not blocked."""
 _AT_ONCE = 12

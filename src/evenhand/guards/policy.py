@@ -17,6 +17,7 @@ from evenhand.evaluators.judged import find_evaluator
 from evenhand.guards.types import CheckList
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import Model
+from evenhand.scorers.cascade import CascadeScorer
 
 PolicyAction = Literal["revise", "flag", "block"]
 Unchecked = Literal["block", "flag", "pass"]
@@ -141,12 +142,17 @@ class GuardMethod:
         return replace(self, options=options, evaluators=(*self.evaluators, added))
 
 
+def live_scorer() -> str:
+    """The best toxicity scorer that works here: `cascade` where the packages and weights of `neural` are."""
+    return "builtin" if CascadeScorer.unavailable() else CascadeScorer.name
+
+
 def live_thresholds(given: Mapping[str, Any]) -> Thresholds:
     """The thresholds of a policy, with the defaults of a guard."""
     for key in given:
         if key not in _THRESHOLDS:
             raise PlanError(f"The guard has no threshold {key!r}; it has {', '.join(_THRESHOLDS)}.")
-    return Thresholds.parse("guard", {"alarms": _LIVE["alarms"], **given})
+    return Thresholds.parse("guard", {"alarms": _LIVE["alarms"], "scorer": live_scorer(), **given})
 
 
 def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
@@ -155,7 +161,7 @@ def guard_method(spec: str, policy: GuardPolicy) -> GuardMethod:
     chosen = METHODS.get(name)
     check_fit(chosen, "chat", "the guard")
     own = live_thresholds(policy.thresholds)
-    live = {**_LIVE, **policy.thresholds}
+    live = {**_LIVE, "scorer": own.scorer, **policy.thresholds}
     options = chosen.with_options({**{key: live[key] for key in live if key in chosen.options.model_fields}, **given})
     evaluators = policy.checks()
     if chosen.revision is not None:
