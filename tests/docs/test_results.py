@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evenhand.judging
-from evenhand.scorers.base import load_scorer
+from evenhand.scorers.base import SCORERS
 from evenhand.training.verifiable import VerifiableOptions
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -22,7 +22,7 @@ def test_the_scorers_of_a_page_are_the_present_ones():
     for page in ("instruments.md", "scorer-card.md"):
         text = (RESULTS / page).read_text(encoding="utf-8")
         for name, version in re.findall(r"`(builtin|builtin_b|neural)` (2\.\d)", text):
-            assert load_scorer(name).id == f"{name}@{version}", AGAIN.format(page, "weights")
+            assert SCORERS.get(name)().id == f"{name}@{version}", AGAIN.format(page, "weights")
 
 
 def test_the_judges_were_shown_the_present_controls():
