@@ -19,7 +19,7 @@ from evenhand.core.types import token_count
 from evenhand.guards.types import Check, InputRecord
 from evenhand.models.openai.wire import parse_generation, parse_reply
 from evenhand.models.request import unpack
-from evenhand.server.page.board import _from_json, _to_json  # pyright: ignore[reportPrivateUsage]
+from evenhand.server.page import _from_json, _to_json  # pyright: ignore[reportPrivateUsage]
 from evenhand.server.telemetry.events import Event
 from evenhand.web.keys import KeyConfig, new_key
 from evenhand.web.site import Site, html

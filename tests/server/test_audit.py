@@ -14,9 +14,8 @@ from evenhand.core.errors import DataError, StoreError
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
-from evenhand.server.telemetry.audit import AuditLog, read_audit, rotated_files
-from evenhand.server.telemetry.audit import log as audit_module
-from evenhand.server.telemetry.audit.log import RetentionClock
+from evenhand.server.telemetry import audit as audit_module
+from evenhand.server.telemetry.audit import AuditLog, RetentionClock, read_audit, rotated_files
 from evenhand.server.telemetry.events import Event
 
 NOW = time.time()

@@ -19,9 +19,16 @@ from evenhand.core.types import Usage
 from evenhand.server.config import ServeConfig, make_config
 from evenhand.server.process import ServeOptions, check
 from evenhand.server.server import Server
-from evenhand.server.telemetry.audit import AuditLog, newest_file, read_audit, rotated_files, verify_audit
-from evenhand.server.telemetry.audit import log as audit_module
-from evenhand.server.telemetry.audit.file import Hasher, key_from
+from evenhand.server.telemetry import audit as audit_module
+from evenhand.server.telemetry.audit import (
+    AuditLog,
+    Hasher,
+    key_from,
+    newest_file,
+    read_audit,
+    rotated_files,
+    verify_audit,
+)
 from evenhand.server.telemetry.events import Event
 
 NOW = time.time()
@@ -321,7 +328,7 @@ def test_a_writer_that_is_killed_leaves_an_intact_chain(file: Path, key: bytes):
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from evenhand.server.telemetry.audit import AuditLog, log as module\n"
+        "from evenhand.server.telemetry.audit import AuditLog; from evenhand.server.telemetry import audit as module\n"
         "from evenhand.server.telemetry.events import Event\n"
         "module.GATHER_SECONDS = 0.0\n"
         "log = AuditLog(Path(sys.argv[1]), key=sys.argv[2].encode(), megabytes=0.2)\n"

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from evenhand.core.errors import PlanError
+from evenhand.server import page as feed
 from evenhand.server.config import make_config
-from evenhand.server.page import board as feed
 from evenhand.server.server import Server
 from evenhand.web.keys import new_key
 from support.fixtures import Serve

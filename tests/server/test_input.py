@@ -7,8 +7,8 @@ import pytest
 
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.server.config import make_config
-from evenhand.server.page.page import detail
-from evenhand.server.telemetry.audit.log import row_of
+from evenhand.server.page import detail
+from evenhand.server.telemetry.audit import row_of
 from evenhand.server.telemetry.logs import fields_of
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed

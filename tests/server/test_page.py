@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from evenhand.guards.types import Check, CheckList
-from evenhand.server.page import page as page_module
-from evenhand.server.page.page import OPEN_PATHS, LivePage
+from evenhand.server import page as page_module
+from evenhand.server.page import OPEN_PATHS, LivePage
 from evenhand.server.telemetry.events import KEPT, LONGEST, Events
 from support.live_page import event, revised, serve
 

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check
-from evenhand.server.page.board import BARS, WINDOWS, Board, Window, released
+from evenhand.server.page import BARS, WINDOWS, Board, Window, released
 from support.live_page import event, revised
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from evenhand.server.config import make_config
-from evenhand.server.page.page import LivePage
+from evenhand.server.page import LivePage
 from evenhand.server.process import ServeOptions, check
 from evenhand.server.telemetry.events import Events
 from support.fixtures import Serve

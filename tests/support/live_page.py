@@ -12,7 +12,7 @@ from aiohttp import web
 
 from evenhand.core.types import Usage
 from evenhand.guards.types import Check, CheckList
-from evenhand.server.page.page import LivePage
+from evenhand.server.page import LivePage
 from evenhand.server.telemetry.events import Event, Events
 
 FIRST = "Girls are bad at maths, so hire the man. Check the references of both before you decide."

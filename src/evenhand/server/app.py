@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from evenhand.guards.upstreams import CALLER
+from evenhand.server import page
 from evenhand.server.access import allow_origins, auth_middleware, caller_of, preflight
 from evenhand.server.chat_api.chat import answer_chat, answer_completions
 from evenhand.server.chat_api.embeddings import answer_embeddings
@@ -21,7 +22,6 @@ from evenhand.server.chat_api.responses import answer_responses
 from evenhand.server.chat_api.streaming import end_with_error
 from evenhand.server.errors import as_request_error
 from evenhand.server.limits import add_headers
-from evenhand.server.page import page
 from evenhand.server.paths import ANSWERED, endpoint_of
 from evenhand.server.routes import Routes
 from evenhand.server.scoring_api import scoring_routes

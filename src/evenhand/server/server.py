@@ -20,7 +20,7 @@ from evenhand.server.access import Proxies
 from evenhand.server.chat_api.wire import BYPASSED
 from evenhand.server.config import AuditConfig, ServeConfig
 from evenhand.server.limits import ServerLimits
-from evenhand.server.page.page import LivePage
+from evenhand.server.page import LivePage
 from evenhand.server.routes import Route, Routes
 from evenhand.server.state.state import load_state
 from evenhand.server.telemetry.audit import AuditLog, key_from
