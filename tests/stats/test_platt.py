@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.stats.platt import log_odds, platt, sigmoid
+from evenhand.stats.agreement import log_odds, platt, sigmoid
 
 
 def probability(curve: tuple[float, float], rating: float) -> float:

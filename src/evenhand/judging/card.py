@@ -44,7 +44,7 @@ from evenhand.judging.rubric import Ratings, Rubric, rubric_prompt
 from evenhand.models.base import Model
 from evenhand.session import Session
 from evenhand.stats import auc
-from evenhand.stats.platt import log_odds, platt, sigmoid
+from evenhand.stats.agreement import log_odds, platt, sigmoid
 
 # --- texts that people have labelled, from public sets ---
 

@@ -20,7 +20,7 @@ from evenhand.core.types import Completion, Message, Params, TokenLogprob, Unsco
 from evenhand.core.untrusted import fenced
 from evenhand.judging.controls import Construct, Controls, construct
 from evenhand.models.base import Model, read_replies
-from evenhand.stats.platt import log_odds, sigmoid
+from evenhand.stats.agreement import log_odds, sigmoid
 
 Reading = str
 """A name of `READINGS`."""

@@ -5,6 +5,8 @@ An undefined result is None, never 0; bad input raises ValueError.
 
 from evenhand.stats.agreement import (
     Level,
+    auc,
+    auc_interval,
     cohen_interval,
     cohen_kappa,
     fleiss_interval,
@@ -51,7 +53,6 @@ from evenhand.stats.power import (
     size_for_difference,
     size_for_half_width,
 )
-from evenhand.stats.separation import auc, auc_interval
 from evenhand.stats.sequential import MeanSequence
 
 __all__ = [

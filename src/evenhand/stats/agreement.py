@@ -1,13 +1,20 @@
-"""Agreement of two measures or of several raters; None means undefined (no data or no variation)."""
+"""Agreement of two measures or of several raters, and how well a score separates two kinds (AUC, Platt scaling).
 
+None means undefined (no data or no variation).
+"""
+
+from __future__ import annotations
+
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from statistics import pstdev
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import cluster_sums, count_array, finite_array
+from evenhand.stats.distributions import cluster_sums, count_array, finite_array
 from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
 
 Level = Literal["nominal", "interval"]
@@ -155,3 +162,94 @@ def _unit(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
+_Z = 1.959963984540054
+_STEPS = 60
+
+
+def auc(high: Sequence[float], low: Sequence[float]) -> float | None:
+    """Return the probability that a value of `high` is above one of `low`; ties count half, None without values."""
+    if not high or not low:
+        return None
+    wins = sum((a > b) + 0.5 * (a == b) for a in high for b in low)
+    return wins / (len(high) * len(low))
+
+
+def auc_interval(high: Sequence[float], low: Sequence[float]) -> Interval:
+    """Return the AUC with its 95 % interval by Newcombe's score method, which holds for few values and for 0 and 1."""
+    area, n = auc(high, low), len(high) + len(low)
+    if area is None:
+        return Interval(None, None, None, n)
+    size = (len(high), len(low))
+    return Interval(area, _limit(area, size, -1), _limit(area, size, 1), n)
+
+
+def _limit(area: float, size: tuple[int, int], side: int) -> float:
+    """Find the area furthest from the observed one, on one side, that would not be rejected."""
+    near, far = area, 0.0 if side < 0 else 1.0
+    for _ in range(_STEPS):
+        middle = (near + far) / 2
+        if abs(area - middle) <= _Z * math.sqrt(_variance(middle, size)):
+            near = middle
+        else:
+            far = middle
+    return near
+
+
+def _variance(area: float, size: tuple[int, int]) -> float:
+    """Return Hanley and McNeil's variance, with the mean of both sizes in place of each (Newcombe 2006, method 5)."""
+    m, n = size
+    others = (m + n) / 2 - 1
+    return area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area))) / (m * n)
+
+
+_EDGE = 0.002
+"""Ratings nearer to 0 or 1 count as this near: they say "surely", not how surely."""
+_RIDGE = 0.1
+_PLATT_STEPS = 100
+
+
+def platt(high: Sequence[float], low: Sequence[float]) -> tuple[float, float]:
+    """Return slope and intercept of P(high) over the log-odds of a rating in 0–1; both kinds count alike.
+
+    The targets are Platt's, a little inside 0 and 1, and the slope is held by a small penalty, so that ratings that
+    part the kinds perfectly give a finite curve.
+    """
+    if not high or not low:
+        raise ValueError("both kinds need ratings")
+    odds = [log_odds(x) for x in (*high, *low)]
+    scale = pstdev(odds)
+    if scale == 0:
+        return 0.0, 0.0
+    least, count = min(len(high), len(low)), len(odds)
+    target = (least + 1) / (least + 2)
+    points = [
+        *((x / scale, target, 0.5 / len(high)) for x in odds[: len(high)]),
+        *((x / scale, 1 - target, 0.5 / len(low)) for x in odds[len(high) :]),
+    ]
+    slope = intercept = 0.0
+    for _ in range(_PLATT_STEPS):
+        g0 = g1 = h00 = h01 = h11 = 0.0
+        for x, target, weight in points:
+            chance = sigmoid(slope * x + intercept)
+            miss, spread = weight * (target - chance), weight * max(chance * (1 - chance), 1e-6)
+            g0, g1 = g0 + miss, g1 + miss * x
+            h00, h01, h11 = h00 + spread, h01 + spread * x, h11 + spread * x * x
+        g1, h11 = g1 - _RIDGE * slope / count, h11 + _RIDGE / count
+        size = h00 * h11 - h01 * h01
+        by_intercept, by_slope = (g0 * h11 - g1 * h01) / size, (g1 * h00 - g0 * h01) / size
+        # Steps are bounded: far from the optimum the curve is flat and Newton's step overshoots.
+        slope, intercept = slope + max(-1.0, min(1.0, by_slope)), intercept + max(-1.0, min(1.0, by_intercept))
+        if abs(by_slope) + abs(by_intercept) < 1e-9:
+            break
+    return slope / scale, intercept
+
+
+def log_odds(rating: float) -> float:
+    inside = min(max(rating, _EDGE), 1 - _EDGE)
+    return math.log(inside / (1 - inside))
+
+
+def sigmoid(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))

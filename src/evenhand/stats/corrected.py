@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import check_fraction, cluster_sums, finite_array
-from evenhand.stats.distributions import student_t_quantile
+from evenhand.stats.distributions import check_fraction, cluster_sums, finite_array, student_t_quantile
 from evenhand.stats.intervals import Bounds, Interval, bounded_interval, cluster_jackknife, evaluate, jackknife_df
 
 Rated = Sequence[float | None]

@@ -12,8 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import check_fraction, cluster_sums, finite_array
-from evenhand.stats.distributions import student_t_quantile
+from evenhand.stats.distributions import check_fraction, cluster_sums, finite_array, student_t_quantile
 
 Bounds = tuple[float, float]
 """The lowest and the highest possible value; the highest may be infinite."""

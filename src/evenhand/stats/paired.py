@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats._checks import check_at_least, check_share, cluster_sums, finite_array
+from evenhand.stats.distributions import check_at_least, check_share, cluster_sums, finite_array
 from evenhand.stats.intervals import Statistic, evaluate, paired_tables
 
 RESAMPLES = 10_000

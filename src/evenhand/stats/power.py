@@ -9,8 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats._checks import check_at_least, check_fraction, check_share, count_array
-from evenhand.stats.distributions import student_t_quantile
+from evenhand.stats.distributions import check_at_least, check_fraction, check_share, count_array, student_t_quantile
 
 
 def mde_share(
