@@ -12,13 +12,13 @@ import sample_paper
 import sample_study
 
 from evenhand import api
-from evenhand.annotate.judges_page import judges_page
+from evenhand.annotate.judges import judges_page
 from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
 from evenhand.papers.page import paper_page
 from evenhand.runs.parts import Settings
 from evenhand.show.attention import attention_page
-from evenhand.show.reliability import reliability_page
+from evenhand.show.certificates import reliability_page
 from evenhand.show.report import write_report
 from support.browser import FAINT, set_size, unfold
 

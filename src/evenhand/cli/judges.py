@@ -210,7 +210,7 @@ def people(request: PeopleCommand) -> None:
     """
     from rich.console import Console
 
-    from evenhand.annotate.judges_page import judges_page, terminal_tables
+    from evenhand.annotate.judges import judges_page, terminal_tables
     from evenhand.show.terminal import print_table
 
     target = html_file(request.out or request.folder / "judges.html")
@@ -282,7 +282,7 @@ def reliability(request: ReliabilityCommand) -> int:
     from rich.console import Console
 
     from evenhand.runs.parts import opened_model
-    from evenhand.show.reliability import flips_table, judges_table, reliability_page
+    from evenhand.show.certificates import flips_table, judges_table, reliability_page
     from evenhand.show.terminal import print_table
     from evenhand.studies.agreement import ReliabilityTest, judge_reliability
 

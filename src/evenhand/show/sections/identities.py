@@ -1,4 +1,4 @@
-"""The sections on prompts that were asked for different groups: the differences, and answers side by side."""
+"""The sections on groups: prompts and situations that differ only in who somebody is, and rates of selection."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
+from evenhand.benchmarks.hiring import HiringAudit, Rate
 from evenhand.benchmarks.prompts.findings import TITLES, AnsweredPair, GroupDifference, PromptsAudit, Shown, scale_of
+from evenhand.benchmarks.situations import Parting, Side, SituationsAudit
 from evenhand.core.format import count, number, p_value
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, section, sentences
 from evenhand.show.sections import Section, add_section
-from evenhand.show.table import Column, Content, Table, columns, html_of, measured
+from evenhand.show.table import Column, Content, Table, columns, html_of, interval_cell, measured
 from evenhand.show.view import View, arm_name
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, StudyResult
@@ -139,3 +141,119 @@ def _sentences(study: StudyResult) -> Sequence[str]:
 
 add_section(Section("identities", "Identities", identities, tables=_tables, sentences=_sentences))
 add_section(Section("what_changed", "What changed", what_changed))
+
+
+_WHO = {"user": "User", "model": "Model", "tool": "Result"}
+
+
+def situations(view: View) -> Html | None:
+    """Return, for every arm, the comparisons by signal, tool and turn, and the pairs that part."""
+    arms = [(arm, arm.audit) for arm in view.study.arms if isinstance(arm.audit, SituationsAudit)]
+    if not arms:
+        return None
+    lead = (
+        "Two versions of one situation differ only in who the person is. The pairs shown are those whose outcomes are "
+    )
+    lead += (
+        "furthest apart, one of each situation: they are the extremes and not typical. The turn in which a pair parts "
+    )
+    lead += "is marked."
+    return section("situations", "Side by side", lead, [_transcripts(view, *each) for each in arms])
+
+
+def _transcripts(view: View, arm: ArmResult, audit: SituationsAudit) -> Html:
+    families = (("by signal and by area", audit.by_signal), ("in tools called", audit.tools), ("by turn", audit.turns))
+    return tag(
+        "div",
+        tag("h3", arm_name(view, arm)),
+        [_family(arm, *each) for each in families if each[1]],
+        [_transcript_pair(each) for each in audit.partings],
+        class_="findings",
+    )
+
+
+def _family(arm: ArmResult, what: str, differences: Sequence[GroupDifference]) -> Html:
+    found = sum(each.found for each in differences)
+    title = f"Differences {what}: {found} of {count(len(differences))} comparisons beyond chance"
+    return details(title, html_of(differences_table(f"{arm.label}: {title}", differences, "Situations")))
+
+
+def _transcript_pair(pair: Parting) -> Html:
+    part = "they do not part" if pair.at is None else f"they part in turn {pair.at + 1}"
+    title = f"{pair.situation} – {pair.attribute}, by {pair.signal}: {part}"
+    return tag(
+        "figure", tag("figcaption", title), [_transcript(each, pair.at) for each in (pair.one, pair.two)], class_="pair"
+    )
+
+
+def _transcript(side: Side, at: int | None) -> Html:
+    turns = [
+        tag(
+            "p",
+            tag("small", f"{place + 1} {_WHO.get(str(who), str(who))}"),
+            tag("br"),
+            tag("mark", str(text)) if place == at else str(text),
+            class_="asked" if who == "user" else "answer",
+        )
+        for place, (who, text, _) in enumerate(side.turns)
+    ]
+    outcome = "no outcome" if side.outcome is None else f"outcome {number(100 * side.outcome)}"
+    return tag("div", tag("strong", side.group), turns, tag("small", outcome))
+
+
+add_section(Section("situations", "Side by side", situations))
+
+
+_RATE_COLUMNS = columns("By", "Group", "Selected", "Shown", "Rate, %", "Impact ratio", "p, adjusted", words=2)
+
+
+def _audited(study: StudyResult) -> list[tuple[ArmResult, HiringAudit]]:
+    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, HiringAudit)]
+
+
+def selection(view: View) -> Html | None:
+    """Return the rates of every arm."""
+    arms = _audited(view.study)
+    if not arms:
+        return None
+    lead = "Every group had every résumé equally often. The impact ratio is a group's selection rate divided by the "
+    lead += "highest rate. Four fifths (0.8) is a rule of thumb of US agencies, no threshold of law. The p-value is of "
+    lead += "“all groups are chosen equally often”, corrected by Holm."
+    blocks = [
+        tag(
+            "div",
+            tag("h3", arm_name(view, arm)),
+            sentences(audit.sentences),
+            html_of(_rates(arm, audit)),
+            class_="findings",
+        )
+        for arm, audit in arms
+    ]
+    return section("selection", "Selection", lead, blocks)
+
+
+def _rates(arm: ArmResult, audit: HiringAudit) -> Table:
+    return Table(f"Selection rates: {arm.label}", _RATE_COLUMNS, [_rate_cells(audit, each) for each in audit.rates])
+
+
+def _rate_cells(audit: HiringAudit, each: Rate) -> list[Content]:
+    return [
+        each.by,
+        each.group,
+        count(each.selected),
+        count(each.shown),
+        interval_cell(each.rate, 100),
+        number(each.ratio, 2),
+        p_value(audit.p_values[each.by]),
+    ]
+
+
+def _rate_tables(study: StudyResult) -> Iterator[Table]:
+    return (_rates(arm, audit) for arm, audit in _audited(study))
+
+
+def _rate_sentences(study: StudyResult) -> Sequence[str]:
+    return [f"{arm.label}: {said}" for arm, audit in _audited(study) for said in audit.sentences[MAIN_FINDINGS:]]
+
+
+add_section(Section("selection", "Selection", selection, tables=_rate_tables, sentences=_rate_sentences))
