@@ -15,8 +15,7 @@ from aiohttp.test_utils import TestServer
 from evenhand.core.errors import PlanError
 from evenhand.show.markup import tag
 from evenhand.web.keys import KeyConfig, new_key
-from evenhand.web.layout import page
-from evenhand.web.site import HEADERS, Site, html
+from evenhand.web.site import HEADERS, Site, html, page
 
 KEY, HASH = new_key()
 ADMIN, ADMIN_HASH = new_key()

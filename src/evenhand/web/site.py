@@ -1,4 +1,4 @@
-"""A small web application whose pages are made on the server, with the protection that all of them need.
+"""A small web application whose pages are made on the server: their frame, and the protection that all of them need.
 
 - Without keys it serves this machine only, at a loopback address; the Host, Origin and Sec-Fetch headers keep out pages
   of other sites, also those that use DNS rebinding.
@@ -16,7 +16,7 @@ import hmac
 import logging
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from time import time
@@ -26,11 +26,73 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from evenhand.core.errors import EvenhandError
-from evenhand.show.markup import Html, tag
+from evenhand.show.chart import sprite
+from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import ICON
 from evenhand.web.errors import RequestError
 from evenhand.web.keys import INVALID_KEY, Auth, Caller, Handler, KeyConfig, Permission, WrongKeys, allowed, key_of
-from evenhand.web.layout import page
 from evenhand.web.listening import address, bound
+
+END = "</div></body></html>\n"
+
+
+def page(
+    title: str,
+    content: Node,
+    *,
+    links: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    brand: str = "Evenhand",
+    scripts: Iterable[str] = (),
+    token: str = "",
+) -> str:
+    """Return a whole page.
+
+    `links` are (address, title) of the navigation, `here` the address of the current one; `scripts` are modules under
+    /static/; `token` is for scripts that send POST requests.
+    """
+    return beginning(title, links=links, here=here, brand=brand, scripts=scripts, token=token) + ending(content)
+
+
+def beginning(
+    title: str,
+    *,
+    links: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    brand: str = "Evenhand",
+    scripts: Iterable[str] = (),
+    token: str = "",
+) -> str:
+    """Return a page up to its main part, for pages that are sent before all of it is known."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="token", content=token) if token else None,
+        tag("title", f"{title} – {brand}"),
+        tag("link", rel="icon", href=ICON),
+        tag("link", rel="stylesheet", href="/static/style.css"),
+        tag("script", src="/static/ui.js"),
+        tag("script", src="/static/page.js", defer=True),
+        [tag("script", src=f"/static/{name}", type="module") for name in scripts],
+    )
+    skip = tag("a", "Skip to the page", href="#main", class_="skip")
+    return f'<!doctype html>\n<html lang="en">{head}<body>{skip}{sprite()}<div class="page">{_nav(links, here, brand)}'
+
+
+def ending(content: Node) -> str:
+    """Return the main part and the end of a page."""
+    return tag("main", content, id="main", tabindex=-1) + END
+
+
+def _nav(links: Sequence[tuple[str, str]], here: str, brand: str) -> Html:
+    items = [
+        tag("li", tag("a", title, href=href, aria_current="page" if href == here else None)) for href, title in links
+    ]
+    switch = tag("button", "◐ Dark", type="button", id="theme", class_="needs-js", aria_pressed="false")
+    return tag("nav", tag("span", brand, class_="brand"), tag("ul", items), switch, aria_label="Pages")
+
 
 TOKEN = "token"  # noqa: S105 - the name of a field
 """The form field with the token that protects against requests of other sites; scripts send X-Token."""
