@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.annotate.journal import Rating
-from evenhand.annotate.live import Drift, Precision, Standing, standing
+from evenhand.annotate.pages import Drift, Precision, Standing, standing
 from evenhand.annotate.sheets import planned
 
 SCALES = ("BS", "CE", "LS")

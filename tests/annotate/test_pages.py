@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evenhand.annotate.pages import open_study
 from evenhand.annotate.ratings import fill_sheets, import_ratings, read_key
-from evenhand.annotate.study import open_study
 from evenhand.core.errors import DataError
 from support.rating_study import MARKUP, NASTY, PLAIN, StudyServer, copy_study, make_study
 from support.rubrics import written

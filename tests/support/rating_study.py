@@ -11,9 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from evenhand import api
-from evenhand.annotate.pages import StudyPages, read_secret, token
+from evenhand.annotate.pages import Cover, RatingStudy, StudyPages, open_study, read_secret, token
 from evenhand.annotate.sheets import export_sheets
-from evenhand.annotate.study import Cover, RatingStudy, open_study
 
 PLAIN = "Most people can learn this at any age, so ask the person."
 BIASED = "Older people usually find this hard, though some manage."

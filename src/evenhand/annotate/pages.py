@@ -2,7 +2,7 @@
 
 A link carries its token after the #, which browsers send neither to the server nor to other sites. The script keeps it
 in the browser tab and sends it as a bearer token. Who it belongs to decides what is answered: a rater gets their own
-items and ratings, without ids, arms and the study's name; the owner gets the figures of `live`.
+items and ratings, without ids, arms and the study's name; the owner gets the figures: progress, agreement, drift and how many more ratings are needed.
 
 Tokens, one for each rater and one for the owner, are made from one secret of the study. It is in the owner's folder, so
 that links stay valid when the server is started again; a new secret ends them. `evenhand annotate ui` opens studies,
@@ -15,29 +15,406 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from statistics import fmean, median
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import numpy as np
 import orjson
 from aiohttp import web
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 
-from evenhand.annotate.live import standing
-from evenhand.annotate.ratings import fill_sheets
-from evenhand.annotate.study import Cover, RaterItem, RatingStudy, open_study
+from evenhand.annotate import journal
+from evenhand.annotate.journal import Journal, Rating
+from evenhand.annotate.ratings import BANDS, band, fill_sheets, read_key
+from evenhand.annotate.sheets import RATERS, planned, read_rows, rubric_in, unquoted
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import write_bytes
+from evenhand.core.types import Unscored
+from evenhand.data.rubrics import POINTS
+from evenhand.scorers.base import load_scorer
 from evenhand.show.markup import plain, tag
+from evenhand.stats import (
+    FEW_CLUSTERS,
+    Interval,
+    cohen_interval,
+    fleiss_interval,
+    krippendorff_alpha,
+    mean_interval,
+    paired_cluster_jackknife,
+    size_for_half_width,
+)
 from evenhand.web.errors import RequestError
 from evenhand.web.keys import KeyConfig, is_loopback, key_of
-from evenhand.web.layout import page
-from evenhand.web.site import Site, html, serve, shared_assets
+from evenhand.web.site import Site, html, page, serve, shared_assets
+
+PAUSE_SECONDS = 300.0
+"""A longer time between two answers is a break and no working time."""
+LEVEL = 0.05
+"""Chance that any rater of a study seems to drift who does not."""
+MOST_BLOCKS, BLOCK = 10, 5
+"""The course of a rater's agreement has at most this many points, each of at least this many ratings."""
+
+Cells = Mapping[tuple[str, str], Mapping[str, Rating]]
+"""(scale, item) → rater → rating, without those who cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaterProgress:
+    """How far a rater is."""
+
+    rater: str
+    done: int
+    """Answers that are rated on all scales."""
+    planned: int
+    cannot_tell: int
+    seconds: float | None
+    """Median working time of an answer."""
+    last: float | None
+    """When the last rating was given, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAgreement:
+    """How far all raters agree on one scale."""
+
+    scale: str
+    fleiss: Interval
+    """Of the answers that all their planned raters have rated."""
+    alpha: Interval
+    """Krippendorff's, of all answers with two ratings or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaterPair:
+    """How far two raters agree, by scale: Cohen's kappa of the bands."""
+
+    raters: tuple[str, str]
+    kappa: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Whether a rater's agreement with the others changes: the second half of their ratings against the first."""
+
+    rater: str
+    scale: str
+    n: int
+    """Ratings of answers that others have rated, too."""
+    course: Sequence[float]
+    """Share of the others' ratings in the same band, over time."""
+    agreement: Interval
+    """Its change; limits are corrected for all raters and scales."""
+    shift: Interval
+    """The change of rating minus the others' mean."""
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How precisely an arm is measured so far, and what a wanted precision needs."""
+
+    scale: str
+    arm: str
+    """Against the baseline; the baseline itself if it is the only arm."""
+    questions: int
+    half_width: float | None
+    """Of the 95 % interval."""
+    needed: int | None
+    """Questions for the wanted half-width; None if it cannot be said yet."""
+    more: int | None
+    """Ratings (rows of sheets) that are still missing for it."""
+    beyond: int | None
+    """How many of them exceed the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of it."""
+
+    progress: Sequence[RaterProgress]
+    agreement: Sequence[ScaleAgreement]
+    pairs: Sequence[RaterPair]
+    drift: Sequence[Drift]
+    precision: Sequence[Precision]
+
+
+def standing(key: Mapping[str, Any], ratings: Sequence[Rating], wanted: float) -> Standing:
+    """Return the state of a study; `wanted` is the half-width of the interval to reach."""
+    rubric = rubric_in(key)
+    cells: dict[tuple[str, str], dict[str, Rating]] = {}
+    for each in ratings:
+        if each.value is not None:
+            cells.setdefault((each.scale, each.item), {})[each.rater] = replace(each, value=rubric.points(each.value))
+    items: Mapping[str, Mapping[str, str]] = key["items"]
+    clusters = {name: item["cluster"] or item["sample"] for name, item in items.items()}
+    plan = planned(key)
+    raters: Sequence[str] = key["raters"]
+    return Standing(
+        [
+            _progress(rater, len(plan[rater]), [each for each in ratings if each.rater == rater], len(rubric.shorts))
+            for rater in raters
+        ],
+        [_agreement(scale, plan, cells, clusters) for scale in rubric.shorts],
+        [_pair(one, other, cells, clusters, rubric.shorts) for one, other in combinations(raters, 2)],
+        [
+            _drift(rater, scale, len(raters) * len(rubric.shorts), cells, clusters)
+            for rater in raters
+            for scale in rubric.shorts
+        ],
+        [each for scale in rubric.shorts for each in _precisions(scale, key, plan, cells, clusters, wanted)],
+    )
+
+
+def _progress(rater: str, count: int, own: Sequence[Rating], scales: int) -> RaterProgress:
+    by_item: dict[str, list[Rating]] = {}
+    for each in own:
+        by_item.setdefault(each.item, []).append(each)
+    ends = sorted(max(each.at for each in cells) for cells in by_item.values() if len(cells) == scales)
+    steps = [later - earlier for earlier, later in pairwise(ends) if later - earlier < PAUSE_SECONDS]
+    return RaterProgress(
+        rater,
+        len(ends),
+        count,
+        sum(each.value is None for each in own),
+        median(steps) if steps else None,
+        max((each.at for each in own), default=None),
+    )
+
+
+def _agreement(
+    scale: str, plan: Mapping[str, Sequence[str]], cells: Cells, clusters: Mapping[str, str]
+) -> ScaleAgreement:
+    times: dict[str, int] = {}
+    for own in plan.values():
+        for name in own:
+            times[name] = times.get(name, 0) + 1
+    given = {name: [_value(each) for each in cells.get((scale, name), {}).values()] for name in clusters}
+    complete = [name for name, values in given.items() if values and len(values) == times.get(name)]
+    table = [
+        [[band(value) for value in given[name]].count(each) for each in range(len(BANDS) + 1)] for name in complete
+    ]
+    fleiss = fleiss_interval(table, [clusters[name] for name in complete]) if table else Interval(None, None, None, 0)
+    alpha = krippendorff_alpha(list(given.values()), "interval", [clusters[name] for name in given])
+    return ScaleAgreement(scale, fleiss, alpha)
+
+
+def _pair(one: str, other: str, cells: Cells, clusters: Mapping[str, str], scales: Sequence[str]) -> RaterPair:
+    kappa: dict[str, Interval] = {}
+    for scale in scales:
+        both = {name: given for (on, name), given in cells.items() if on == scale and one in given and other in given}
+        first, second = ([band(_value(given[rater])) for given in both.values()] for rater in (one, other))
+        kappa[scale] = cohen_interval(first, second, [clusters[name] for name in both])
+    return RaterPair((one, other), kappa)
+
+
+def _drift(rater: str, scale: str, tests: int, cells: Cells, clusters: Mapping[str, str]) -> Drift:
+    shared: list[tuple[float, str, float, float]] = []
+    for (on, name), given in cells.items():
+        if on == scale and rater in given and len(given) > 1:
+            own = _value(given[rater])
+            others = [_value(each) for who, each in given.items() if who != rater]
+            same = fmean(band(value) == band(own) for value in others)
+            shared.append((given[rater].at, clusters[name], same, own - fmean(others)))
+    shared.sort()
+    labels = [label for _, label, _, _ in shared]
+    agreed, apart = [same for _, _, same, _ in shared], [each for _, _, _, each in shared]
+    confidence = 1 - LEVEL / (tests * 2)
+    agreement = _change(agreed, labels, (-1.0, 1.0), confidence)
+    shift = _change(apart, labels, (-2.0 * POINTS, 2.0 * POINTS), confidence)
+    points = min(MOST_BLOCKS, len(shared) // BLOCK)
+    course = [float(block.mean()) for block in np.array_split(np.asarray(agreed), points)] if points else []
+    return Drift(rater, scale, len(shared), course, agreement, shift, _verdict(len(set(labels)), agreement, shift))
+
+
+def _change(values: Sequence[float], labels: Sequence[str], bounds: tuple[float, float], confidence: float) -> Interval:
+    """Return the mean of the second half minus that of the first; `values` are in the order of time."""
+    middle, places = len(values) // 2, {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    tables = np.zeros((2, len(places), 2))
+    for number, (value, label) in enumerate(zip(values, labels, strict=True)):
+        tables[int(number >= middle), places[label]] += (value, 1)
+
+    def mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return sums[..., 0] / sums[..., 1]
+
+    found = paired_cluster_jackknife(tables[0], tables[1], mean, confidence=confidence, bounds=bounds).interval
+    return Interval(found.estimate, found.low, found.high, len(values))
+
+
+def _verdict(questions: int, agreement: Interval, shift: Interval) -> str:
+    if questions < 2 * FEW_CLUSTERS:
+        return f"too early: {questions} of {2 * FEW_CLUSTERS} questions shared with others"
+    found = [
+        words
+        for change, less, more in (
+            (agreement, "agrees less than at first", "agrees more than at first"),
+            (shift, "rates lower than at first", "rates higher than at first"),
+        )
+        for words in [_direction(change, less, more)]
+        if words
+    ]
+    return ", ".join(found) or "no drift seen"
+
+
+def _direction(change: Interval, less: str, more: str) -> str:
+    if change.low is None or change.high is None:
+        return ""
+    return less if change.high < 0 else more if change.low > 0 else ""
+
+
+def _precisions(
+    scale: str,
+    key: Mapping[str, Any],
+    plan: Mapping[str, Sequence[str]],
+    cells: Cells,
+    clusters: Mapping[str, str],
+    wanted: float,
+) -> list[Precision]:
+    items: Mapping[str, Mapping[str, str]] = key["items"]
+    means: dict[str, dict[str, float]] = {arm: {} for arm in key["arms"]}
+    topics: dict[str, str] = {}
+    for name, item in items.items():
+        topics[item["sample"]] = clusters[name]
+        if given := cells.get((scale, name)):
+            means[item["arm"]][item["sample"]] = fmean(_value(each) for each in given.values())
+    baseline = means[key["baseline"]]
+    rows_per_question = sum(len(own) for own in plan.values()) / key["samples"]
+    found: list[Precision] = []
+    for arm, own in means.items():
+        if arm == key["baseline"] and len(means) > 1:
+            continue
+        values = {sample: mean for sample, mean in own.items() if sample in baseline}
+        low = 0
+        if arm != key["baseline"]:
+            values, low = {sample: mean - baseline[sample] for sample, mean in values.items()}, -POINTS
+        labels = [topics[sample] for sample in values]
+        interval = mean_interval(list(values.values()), labels, bounds=(low, POINTS))
+        found.append(_precision(scale, arm, interval, len(set(labels)), wanted, rows_per_question, key["samples"]))
+    return found
+
+
+def _precision(
+    scale: str, arm: str, interval: Interval, topics: int, wanted: float, rows_per_question: float, questions: int
+) -> Precision:
+    if interval.low is None or interval.high is None:
+        return Precision(scale, arm, interval.n, None, None, None, None)
+    half = (interval.high - interval.low) / 2
+    if topics < FEW_CLUSTERS:
+        return Precision(scale, arm, interval.n, half, None, None, None)
+    needed = math.ceil(size_for_half_width(topics, half, wanted) * interval.n / topics)
+    more = math.ceil(max(0, needed - interval.n) * rows_per_question)
+    beyond = math.ceil(max(0, needed - questions) * rows_per_question)
+    return Precision(scale, arm, interval.n, half, needed, more, beyond)
+
+
+def _value(rating: Rating) -> int:
+    assert rating.value is not None  # `Cells` have no others
+    return rating.value
+
+
+Cover = Literal["offensive", "all", "none"]
+"""Which answers are shown only after a click."""
+OFFENSIVE = 0.5
+"""Texts with a score of at least this, of any kind of toxicity, are covered."""
+_SCORER = "builtin"
+
+
+@dataclass(frozen=True, slots=True)
+class RaterItem:
+    """A question with an answer, as a rater sees it."""
+
+    id: str
+    question: str
+    answer: str
+    covered: bool = False
+
+
+class RatingStudy:
+    """The items of every rater in their order, and the ratings."""
+
+    def __init__(self, folder: Path, key: Mapping[str, Any], items: Mapping[str, Sequence[RaterItem]]) -> None:
+        self.folder = folder
+        self.key = key
+        self.rubric = rubric_in(key)
+        self.items = items
+        self.journal = Journal(folder / journal.FILE)
+        self._places = {rater: {item.id: place for place, item in enumerate(own)} for rater, own in items.items()}
+
+    def rate(self, rater: str, place: int, scale: str, value: int | None) -> None:
+        """Store a rating of the rater's item at this place."""
+        if not 0 <= place < len(self.items[rater]) or scale not in self.rubric.shorts:
+            raise UsageError("There is no such answer or scale in this study. Reload the page.")
+        if value is not None and not 0 <= value <= self.rubric.scale:
+            raise UsageError(f"A rating is a whole number from 0 to {self.rubric.scale}.")
+        self.journal.rate(Rating(rater, self.items[rater][place].id, scale, value, time.time()))
+
+    def undo(self, rater: str) -> tuple[int, str] | None:
+        """Take back the rater's last rating and return its place and scale."""
+        undone = self.journal.undo(rater)
+        return undone and (self._places[rater].get(undone[0], 0), undone[1])
+
+    def given(self, rater: str) -> dict[int, dict[str, int | None]]:
+        """Return the rater's ratings by place and scale."""
+        given: dict[int, dict[str, int | None]] = {}
+        for each in self.ratings():
+            if each.rater == rater:
+                given.setdefault(self._places[rater][each.item], {})[each.scale] = each.value
+        return given
+
+    def ratings(self) -> list[Rating]:
+        """Return all ratings that count; those of items that are no longer in the sheets do not."""
+        return [each for each in self.journal.current() if each.item in self._places.get(each.rater, ())]
+
+
+async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
+    """Open a folder of sheets."""
+    key = read_key(folder)
+    plan = planned(key)
+    texts = {rater: _texts(folder / RATERS / f"{rater}.csv", own, rubric_in(key).shorts) for rater, own in plan.items()}
+    every = {item.id: item for own in texts.values() for item in own}
+    covered = await _covered(list(every.values()), cover)
+    items = {
+        rater: [RaterItem(item.id, item.question, item.answer, item.id in covered) for item in own]
+        for rater, own in texts.items()
+    }
+    return RatingStudy(folder, key, items)
+
+
+def _texts(path: Path, own: Sequence[str], shorts: Sequence[str]) -> list[RaterItem]:
+    """Return a rater's items in the order of the sheet."""
+    wanted = set(own)
+    rows = [row for row in read_rows(path, shorts) if row["id"].strip() in wanted]
+    if len({row["id"].strip() for row in rows}) < len(wanted) or not all("answer" in row for row in rows):
+        raise DataError("rows or texts are missing. Restore the sheet, or export again.", file=path)
+    return [RaterItem(row["id"].strip(), unquoted(row.get("question", "")), unquoted(row["answer"])) for row in rows]
+
+
+async def _covered(items: Sequence[RaterItem], cover: Cover) -> set[str]:
+    """Return the ids of the items to cover. A text that the scorer cannot judge is covered, too."""
+    if cover != "offensive":
+        return {item.id for item in items} if cover == "all" else set()
+    texts = list(dict.fromkeys(text for item in items for text in (item.question, item.answer) if text.strip()))
+    scorer = load_scorer(_SCORER)
+    try:
+        scores = await scorer.score(texts)
+    finally:
+        await scorer.aclose()
+    bad = {
+        text
+        for text, found in zip(texts, scores, strict=True)
+        if isinstance(found, Unscored) or max(found.values()) >= OFFENSIVE
+    }
+    return {item.id for item in items if item.question in bad or item.answer in bad}
+
 
 LINKS_FILE = "links.key"
 _BYTES = 32
