@@ -19,8 +19,17 @@ from evenhand.core.errors import UsageError
 from evenhand.core.options import argument
 from evenhand.runs.request import PlannedRun, default_out, deployed, read_out, with_judge
 from evenhand.runs.store import FILE_NAME
-from evenhand.suite import PAGE, PlannedSuite, SuiteResult, plan_suite, run_suite
-from evenhand.suite.page import NO_TOTAL, areas_table, finding_of, sum_of
+from evenhand.suite import (
+    NO_TOTAL,
+    PAGE,
+    PlannedSuite,
+    SuiteResult,
+    areas_table,
+    finding_of,
+    plan_suite,
+    run_suite,
+    sum_of,
+)
 
 
 class SuiteCommand(PlanCommand):

@@ -7,9 +7,8 @@ works without an import. Every call goes through Inspect's model: its limits, ca
 from __future__ import annotations
 
 from evenhand.benchmarks.base import BENCHMARKS
-from evenhand.integrations.inspect.scorers import grade, text_scorer
+from evenhand.integrations.inspect.scorers import benchmark_task, grade, text_scorer
 from evenhand.integrations.inspect.solvers import method_solver
-from evenhand.integrations.inspect.tasks import benchmark_task
 from evenhand.methods.base import METHODS
 from evenhand.scorers.base import SCORERS
 

@@ -1,4 +1,4 @@
-"""The grade of our benchmarks with all their metrics, and our scorers of texts, as scorers of Inspect."""
+"""The grade of our benchmarks with all their metrics, and our scorers of texts, as scorers of Inspect; benchmarks as its tasks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from evenhand.benchmarks.base import Benchmark, load_benchmark
-from evenhand.core.types import Answer, Record, Refusal, Status, Unscored
-from evenhand.integrations.inspect.samples import KEY, outcome_of, own_sample, plain_errors, sample_of
-from evenhand.integrations.inspect.solvers import Tools
+from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
+from evenhand.core.types import Answer, Record, Refusal, SampleKind, Status, Unscored
+from evenhand.integrations.inspect.samples import KEY, inspect_sample, outcome_of, own_sample, plain_errors, sample_of
+from evenhand.integrations.inspect.solvers import Tools, method_solver
 from evenhand.runs.pools import graded, scores_of
 from evenhand.runs.store import FINAL
 from evenhand.studies.tally import ALL, Tally, estimate
@@ -137,5 +139,33 @@ def text_scorer(name: str) -> Callable[..., Scorer]:
             return Score(value=dict(found), answer=result.text)
 
         return score
+
+    return make
+
+
+_SOLVERS: dict[SampleKind, str] = {"judgement": "judge", "debate": "debate"}
+"""Kind of sample → the method of a task without `--solver`, where it is not `default`."""
+_HOPELESS = 0.5
+"""The share of failed samples that ends an evaluation: one bad sample does not."""
+
+
+def benchmark_task(name: str) -> Callable[..., Task]:
+    """The task `evenhand/NAME`; its arguments are the benchmark's options, `limit`, `seed` and `scorers`."""
+
+    @task(name=name)
+    def make(limit: int | None = None, seed: int = 0, scorers: str | list[str] | None = None, **options: Any) -> Task:
+        with plain_errors():
+            benchmark = load_benchmark(name, **options)
+            samples = [inspect_sample(each, name, options) for each in benchmark.samples(Selection(limit, seed))]
+        chosen = [scorers] if isinstance(scorers, str) else scorers
+        return Task(
+            dataset=MemoryDataset(samples, name=name),
+            solver=method_solver(_SOLVERS.get(benchmark.kind, "default"))(),
+            scorer=grade(scorers=chosen),
+            version=benchmark.version,
+            fail_on_error=_HOPELESS,
+            score_on_error=True,
+            metadata={"headline": benchmark.headline},
+        )
 
     return make

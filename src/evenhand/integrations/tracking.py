@@ -6,9 +6,10 @@ their intervals and counts, its configuration, and the report and tables as arti
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from evenhand.studies.results import ArmResult, StudyResult
 from evenhand.studies.tally import ALL
 
 TRACKERS = ("mlflow", "wandb")
-"""Also the names of the packages, of the extras and of the modules of this folder."""
+"""Also the names of the packages and of the extras."""
 _LOGIN = re.compile(r"//[^/@\s]+@")
 
 
@@ -60,7 +61,7 @@ def load_tracker(spec: str) -> Tracker:
         raise UsageError("An address with a password would be stored with the run; set it in the environment instead.")
     if importlib.util.find_spec(name) is None:
         raise MissingExtraError(f"logging to {name}", name)
-    return importlib.import_module(f"evenhand.integrations.tracking.{name}_tracker").load(place or None)
+    return (MlflowTracker if name == "mlflow" else WandbTracker)(place or None)
 
 
 def log_results(spec: str, result: StudyResult, runs: Sequence[Path], report: Path | None = None) -> list[str]:
@@ -120,3 +121,91 @@ def _files(result: StudyResult, runs: Sequence[Path], folder: Path) -> list[Path
             written.append(folder / f"{table}.csv")
             write_table(partial(list[Mapping[str, Any]], rows), "csv", written[-1])
     return written
+
+
+_NAME = "evenhand"
+
+
+class MlflowTracker:
+    """Logs to a URI, or where MLFLOW_TRACKING_URI says, or to mlflow.db, into the experiment of MLFLOW_EXPERIMENT_NAME.
+
+    It has a client of its own, so that a run that is active in this process is left alone.
+    """
+
+    title = "MLflow"
+
+    def __init__(self, uri: str | None) -> None:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+
+        try:
+            self._client: Any = MlflowClient(tracking_uri=uri)
+        except MlflowException as error:
+            raise UsageError(f"MLflow cannot use {uri or 'its usual store'}: {error.message}") from error
+
+    def log(self, entry: Entry, files: Sequence[Path]) -> str:
+        from mlflow.entities import Metric, Param
+
+        now = int(time.time() * 1000)
+        experiment = self._experiment()
+        tags = {"evenhand.run": entry.group}
+        run: str = self._client.create_run(experiment, run_name=entry.name, tags=tags).info.run_id
+        status = "FAILED"
+        try:
+            self._client.log_batch(
+                run,
+                metrics=[Metric(name, value, now, 0) for name, value in entry.metrics.items()],
+                params=[Param(name, str(value)) for name, value in entry.config.items()],
+            )
+            for file in files:
+                self._client.log_artifact(run, str(file))
+            status = "FINISHED"
+        finally:
+            self._client.set_terminated(run, status)
+        return f"experiment {experiment}, run {run}"
+
+    def _experiment(self) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _NAME)
+        found = self._client.get_experiment_by_name(name)
+        return self._client.create_experiment(name) if found is None else found.experiment_id
+
+
+_WITHOUT_KEY = ("offline", "dryrun", "disabled")
+
+
+class WandbTracker:
+    """Logs to a project, or to that of WANDB_PROJECT, or to `evenhand`; online or offline as WANDB_MODE says.
+
+    It begins and ends runs of its own; one that is active in this process is left alone.
+    """
+
+    title = "Weights & Biases"
+
+    def __init__(self, project: str | None) -> None:
+        import wandb
+
+        self._wandb: Any = wandb
+        self._project = project or os.environ.get("WANDB_PROJECT") or _NAME
+        if os.environ.get("WANDB_MODE", "online") not in _WITHOUT_KEY and not wandb.api.api_key:
+            raise UsageError("W&B has no API key: run `wandb login`, or set WANDB_MODE=offline and sync later.")
+
+    def log(self, entry: Entry, files: Sequence[Path]) -> str:
+        run: Any = self._wandb.init(
+            project=self._project,
+            name=entry.name,
+            group=entry.group,
+            config=dict(entry.config),
+            reinit="create_new",
+            settings=self._wandb.Settings(silent=True),
+        )
+        try:
+            run.summary.update(dict(entry.metrics))
+            artifact = self._wandb.Artifact(re.sub(r"[^\w.-]+", "-", entry.group) + "-report", type="report")
+            for file in files:
+                artifact.add_file(str(file))
+            run.log_artifact(artifact)
+        except BaseException:
+            run.finish(exit_code=1)
+            raise
+        run.finish()
+        return run.url or f"{run.dir} (send it with: wandb sync {Path(run.dir).parent})"
