@@ -151,9 +151,9 @@ class Auditor:
         return self._undecided == "pass"
 
     def _note(self, text: str) -> None:
-        from evenhand.core.untrusted import clean
+        from evenhand.core.untrusted import one_line
 
-        self._config.stash.setdefault(_notes, []).append(" ".join(clean(text).split()))
+        self._config.stash.setdefault(_notes, []).append(one_line(text))
 
 
 class Audited:

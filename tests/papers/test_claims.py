@@ -133,7 +133,7 @@ def test_the_claims_are_the_first_answer_of_the_page_and_are_in_a_file_and_in_th
         ]  # fmt: skip
     console = Console(width=100, record=True, force_terminal=False)
     for table in printed(page):
-        print_table(console, table)
+        print_table(table, console)
     text = console.export_text()
     assert "preset paper" in text
     assert text.count("cannot be told") == 2

@@ -158,7 +158,7 @@ def printed(shown: StudyResult) -> str:
     out = StringIO()
     console = Console(width=160, file=out)
     for table in audit_tables(shown):
-        print_table(console, table)
+        print_table(table, console)
     return out.getvalue()
 
 

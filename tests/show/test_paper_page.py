@@ -123,7 +123,7 @@ def test_files_have_one_line_per_number(tmp_path: Path) -> None:
 def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
     console = Console(width=120, record=True, force_terminal=False)
     for table in printed(hostile_page()):
-        print_table(console, table)
+        print_table(table, console)
 
     text = console.export_text()
     assert "paper 58.07" in text
@@ -135,7 +135,7 @@ def test_the_terminal_shows_the_same_and_obeys_no_control() -> None:
 def test_a_narrow_terminal_splits_tables_and_loses_no_number(width: int) -> None:
     console = Console(width=width, record=True, force_terminal=False)
     for table in printed(sample_paper.page()):
-        print_table(console, table)
+        print_table(table, console)
 
     text = console.export_text()
     for number in (

@@ -22,7 +22,7 @@ LONG = "default · openai/an-organisation-with-a-long-name/some-model-70b-instru
 def printed(table: Table, width: int) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
-        print_table(console, table)
+        print_table(table, console)
     return capture.get()
 
 

@@ -56,7 +56,7 @@ def test_the_terminals_table_shows_the_metrics_of_a_section():
     add_section(Section("own", "My own", shown, metrics=("unknown",)))
     console = Console(width=200)
     with console.capture() as captured:
-        print_table(console, arm_table(study("own")))
+        print_table(arm_table(study("own")), console)
 
     assert "Answers “unknown”" in captured.get()
 

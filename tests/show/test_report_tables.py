@@ -21,7 +21,7 @@ from evenhand.studies.results import StudyResult
 def printed(table: Table, width: int = 100) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
-        print_table(console, table)
+        print_table(table, console)
     return capture.get()
 
 

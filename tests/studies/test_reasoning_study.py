@@ -40,7 +40,7 @@ def printed(result: StudyResult) -> str:
 
     console = Console(width=160)
     with console.capture() as captured:
-        print_table(console, arm_table(result))
+        print_table(arm_table(result), console)
     return captured.get()
 
 

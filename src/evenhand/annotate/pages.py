@@ -2,7 +2,7 @@
 
 A link carries its token after the #, which browsers send neither to the server nor to other sites. The script keeps it
 in the browser tab and sends it as a bearer token. Who it belongs to decides what is answered: a rater gets their own
-items and ratings, without ids, arms and the study's name; the owner gets the figures: progress, agreement, drift and how many more ratings are needed.
+items and ratings, without ids, arms and the study's name; the owner gets progress, agreement and drift.
 
 Tokens, one for each rater and one for the owner, are made from one secret of the study. It is in the owner's folder, so
 that links stay valid when the server is started again; a new secret ends them. `evenhand annotate ui` opens studies,

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 import click
-import orjson
 
 from evenhand.annotate.ratings import HumanRatings, import_ratings
 from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
 from evenhand.cli.groups import Group
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
+from evenhand.core.files import write_json
 from evenhand.core.format import number
 from evenhand.core.options import Request, argument, option
 from evenhand.show.table import Content, Table, columns, interval_cell
@@ -31,8 +31,6 @@ def annotate() -> None:
 
 
 class ExportCommand(Request):
-    """What `evenhand annotate export` is asked for."""
-
     runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
     out: Path = option(..., "A new folder.", short="-o")
     raters: str = option("5", "How many raters, or their names.", metavar="N|NAME,…")
@@ -44,8 +42,7 @@ class ExportCommand(Request):
     )
 
 
-@annotate.command(renamed={"--samples": "--limit"})
-@declared(ExportCommand)
+@command(ExportCommand, annotate, renamed={"--samples": "--limit"})
 def export(request: ExportCommand) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 
@@ -77,8 +74,6 @@ def export(request: ExportCommand) -> None:
 
 
 class UiCommand(Request):
-    """What `evenhand annotate ui` is asked for."""
-
     folders: tuple[Path, ...] = argument("Folders.", metavar="FOLDER…")
     host: str = option("127.0.0.1", "Where to listen; 0.0.0.0 for other machines.")
     port: int = option(8792, "0 takes a free one.", ge=0, le=65535)
@@ -92,8 +87,7 @@ class UiCommand(Request):
     new_links: bool = option(False, "Make new links; the old ones stop working. No rating is lost.")
 
 
-@annotate.command()
-@declared(UiCommand)
+@command(UiCommand, annotate)
 def ui(request: UiCommand) -> None:
     """Serve the studies in FOLDER…, written by `annotate export`, as web pages: one for raters, one for you.
 
@@ -114,14 +108,11 @@ def ui(request: UiCommand) -> None:
 
 
 class ImportCommand(Request):
-    """What `evenhand annotate import` is asked for."""
-
     folder: Path = argument("Folder.")
     out: Path | None = option(None, "Also write the numbers to this JSON file.", short="-o")
 
 
-@annotate.command("import")
-@declared(ImportCommand)
+@command(ImportCommand, annotate, "import")
 def import_(request: ImportCommand) -> None:
     """Read the filled sheets of FOLDER: means per arm with intervals, and how far the raters agree.
 
@@ -134,12 +125,11 @@ def import_(request: ImportCommand) -> None:
     found = import_ratings(request.folder)
     _show(found)
     if request.out is not None:
-        request.out.write_bytes(orjson.dumps(found.note(), option=orjson.OPT_INDENT_2) + b"\n")
+        write_json(request.out, found.note())
         click.echo(f"Written: {request.out}")
 
 
 def _show(found: HumanRatings) -> None:
-    from rich.console import Console
 
     rows, ends = list[list[Content]](), list[int]()
     for scale, better in found.better.items():
@@ -151,7 +141,7 @@ def _show(found: HumanRatings) -> None:
         ends.append(len(rows) - 1)
     title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
     heads = columns("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa", words=2)
-    print_table(Console(), Table(title, heads, rows, ends=ends))
+    print_table(Table(title, heads, rows, ends=ends))
     for what, counted in (("Raters could not tell", found.cannot_tell), ("Cells are empty", found.missing)):
         if shown := ", ".join(f"{scale} {count:,}" for scale, count in counted.items() if count):
             click.echo(f"{what}: {shown} times. Means are of the others; kappa leaves these answers out.")

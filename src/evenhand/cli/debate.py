@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import STOPPED, exit_code, resumable, shown_workflow
 from evenhand.cli.request import PlanCommand, tell
 from evenhand.cli.run import print_forecast, usage_sentence
@@ -57,8 +56,7 @@ def go_on(_request: DebateCommand, run: PlannedRun) -> int:
     return end_debate(run.out, run.settings, progress)
 
 
-@click.command(cls=Command)
-@declared(DebateCommand, goes_on=go_on)
+@command(DebateCommand, goes_on=go_on)
 def debate(request: DebateCommand) -> int:
     """Have roles debate topics over several rounds while a referee scores their bias.
 
@@ -141,7 +139,7 @@ def _print_scores(run: Path) -> None:
             values = [replace(estimate_cell(each), notes=()) for each in (score, high)]
             rows.append([arm.label, str(number), *values, count(score.n if score else 0)])
     console = Console()
-    print_table(console, Table("", columns("debate", "round", "bias score (0 to 10)", "above 3, %", "topics"), rows))
+    print_table(Table("", columns("debate", "round", "bias score (0 to 10)", "above 3, %", "topics"), rows))
     for arm in found.arms:
         if (change := arm.estimate("change")) is not None and change.value is not None:
             console.print(f"{arm.label}: {_change_sentence(change)}", markup=False, highlight=False)

@@ -12,8 +12,7 @@ from typing import ClassVar, Literal
 
 import click
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file
 from evenhand.core import aio
@@ -39,8 +38,6 @@ _AT_CHANCE = 0.6
 
 
 class CalibrateCommand(ModelsRequest):
-    """What `evenhand models calibrate` is asked for."""
-
     fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
 
     spec: str = argument("The model.")
@@ -53,8 +50,7 @@ class CalibrateCommand(ModelsRequest):
     as_judge: bool = option(False, "Now `evenhand judges check`.", hidden=True)
 
 
-@click.command(cls=Command)
-@declared(CalibrateCommand)
+@command(CalibrateCommand)
 def calibrate(request: CalibrateCommand) -> int:
     """Fit the weights of the method weigh to the model SPEC. For judges see `evenhand judges check`.
 
@@ -124,8 +120,6 @@ _SCHEMA = {
 
 
 class DoctorCommand(Request):
-    """What `evenhand doctor` is asked for."""
-
     spec: str | None = argument("The model; without one, the installation is checked.", default=None)
     base_url: str | None = option(None, "The endpoint of openai/ models (default OPENAI_BASE_URL, then OpenAI).")
     timeout: float | None = option(None, "Seconds to wait for an answer (default 120).")
@@ -135,8 +129,7 @@ class DoctorCommand(Request):
     as_judge: bool = option(False, "Now `evenhand judges check`.", hidden=True)
 
 
-@click.command(cls=Command)
-@declared(DoctorCommand)
+@command(DoctorCommand)
 def doctor(request: DoctorCommand) -> int:
     """Check the model SPEC with one small call, and what it supports with two more; without SPEC, the installation.
 

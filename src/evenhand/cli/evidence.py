@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from evenhand.cli.groups import Group
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.request import SkipDamagedOption
 from evenhand.core.errors import UsageError
 from evenhand.core.format import plural
@@ -18,8 +18,6 @@ NOT_AS_STATED = 7
 
 
 class PackCommand(SkipDamagedOption):
-    """What `evenhand evidence pack` is asked for."""
-
     runs: tuple[Path, ...] = argument("Runs.")
     out: Path | None = option(None, "The folder (default evidence-NAMES).", short="-o")
     title: str | None = option(None, "The title of the page (default: the models).")
@@ -48,8 +46,7 @@ def evidence() -> None:
     """
 
 
-@evidence.command()
-@declared(PackCommand)
+@command(PackCommand, evidence)
 def pack(request: PackCommand) -> None:
     """Make an evidence pack of stored RUNS for auditors: a page, a PDF, JSON, a model-card section; no model is called.
 
@@ -89,8 +86,6 @@ def pack(request: PackCommand) -> None:
 
 
 class VerifyCommand(Request):
-    """What `evenhand evidence verify` is asked for."""
-
     folder: Path = argument("The folder of a pack.", metavar="PACK")
     known_by: str | None = option(
         None, "The SHA-256 that was passed on apart from the pack.", flag="--sha256", metavar="HASH"
@@ -99,8 +94,7 @@ class VerifyCommand(Request):
     key: Path | None = option(None, "The public key of whoever should have signed.", metavar="FILE")
 
 
-@evidence.command("verify")
-@declared(VerifyCommand)
+@command(VerifyCommand, evidence, "verify")
 def verify_pack(request: VerifyCommand) -> int:
     """Check PACK: hashes of files and grades, every number computed again, commitment and signature.
 
@@ -137,23 +131,20 @@ def verify_pack(request: VerifyCommand) -> int:
             click.echo(f"  {each}.")
     if found.commands:
         click.echo(f"To repeat it, in the folder {request.folder}:")
-    for command in found.commands:
-        click.echo(f"  {command}")
+    for each in found.commands:
+        click.echo(f"  {each}")
     for each in found.needs:
         click.echo(f"! {each}.")
     return 0
 
 
 class CommitCommand(Request):
-    """What `evenhand evidence commit` is asked for."""
-
     plan: Path = argument("A plan file.", metavar="PLAN")
     out: Path = option(Path("commitment.json"), "The commitment, to be published.", short="-o")
     hidden: bool = option(False, "Publish only a salted hash; FILE.opening.json opens it after the run.")
 
 
-@evidence.command("commit")
-@declared(CommitCommand)
+@command(CommitCommand, evidence, "commit")
 def commit_to(request: CommitCommand) -> None:
     """Say before a run what PLAN will run: hashes of plan, data, models and samples, seeds and version.
 
@@ -180,13 +171,10 @@ def commit_to(request: CommitCommand) -> None:
 
 
 class KeyCommand(Request):
-    """What `evenhand evidence key` is asked for."""
-
     target: Path = argument("The private key.", metavar="FILE")
 
 
-@evidence.command("key")
-@declared(KeyCommand)
+@command(KeyCommand, evidence, "key")
 def key_made(request: KeyCommand) -> None:
     """Make an Ed25519 key to sign packs with: FILE for you alone, and one beside it (.pub) to publish.
 

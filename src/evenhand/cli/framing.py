@@ -9,10 +9,9 @@ from typing import ClassVar
 import click
 
 from evenhand.benchmarks.framing import find_text
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.report import print_stored, report_path
-from evenhand.cli.request import PlanCommand
+from evenhand.cli.request import PlanCommand, html_file
 from evenhand.cli.run import begin, execute
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Request, Several, argument, option
@@ -24,8 +23,6 @@ from evenhand.runs.request import PlannedRun, read_out
 
 
 class AttentionCommand(Request):
-    """What `evenhand judges attention` is asked for."""
-
     spec: str = option(..., "A transformers model.", flag="--model", short="-m", metavar="hf/PATH")
     text: str = option(
         "age-01-biased",
@@ -38,8 +35,7 @@ class AttentionCommand(Request):
     out: Path = option(Path("attention.html"), "The page; the numbers are written beside it as .csv.", short="-o")
 
 
-@click.command(cls=Command)
-@declared(AttentionCommand)
+@command(AttentionCommand)
 def attention(request: AttentionCommand) -> None:
     """Show where attention goes when a text is said to be the model's own, a model's or a competitor's.
 
@@ -52,13 +48,11 @@ def attention(request: AttentionCommand) -> None:
       evenhand judges attention --model hf/OWNER/NAME --text beauty-03-biased --layers --out beauty.html
       evenhand judges attention --model hf/FOLDER --text mine.yaml --model-option device=cpu
     """
-    from rich.console import Console
 
     from evenhand.show.attention import attention_page, passages_table, write_attention_csv
     from evenhand.show.terminal import print_table
 
-    if request.out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {request.out} should end in .html.")
+    html_file(request.out)
     shown = find_text(request.text)
     framed = framed_attention(
         request.spec, shown, ModelOptions(extra=key_values(request.extra, "--model-option")), request.seed
@@ -68,7 +62,7 @@ def attention(request: AttentionCommand) -> None:
     lead += f"{request.spec} about the text {shown.id}."
     attention_page(title, lead, framed, layers=request.layers).write(request.out)
     write_attention_csv(request.out.with_suffix(".csv"), framed, layers=request.layers)
-    print_table(Console(), passages_table(f"{title}: {request.spec}, {shown.id}", framed))
+    print_table(passages_table(f"{title}: {request.spec}, {shown.id}", framed))
     click.echo(f"Page: {request.out}, numbers: {request.out.with_suffix('.csv')}")
 
 
@@ -104,8 +98,7 @@ def end_framing(request: FramingCommand, run: PlannedRun) -> int:
     return execute(run, report=True, benchmark=BENCHMARK)
 
 
-@click.command(cls=Command)
-@declared(FramingCommand, goes_on=end_framing)
+@command(FramingCommand, goes_on=end_framing)
 def framing(request: FramingCommand) -> int:
     """Show a model the same texts as its own, as a language model's and as a competitor's: RLDF's Figure 1.
 

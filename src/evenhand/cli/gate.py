@@ -11,8 +11,7 @@ from typing import ClassVar, Literal
 import click
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.output import OutputFields, current_output
 from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
@@ -96,8 +95,7 @@ class GateCommand(LimitFields, PlanCommand):
     fixed: ClassVar[Sequence[str]] = ("log_to",)
 
 
-@click.command(cls=Command)
-@declared(GateCommand, goes_on=end_study)
+@command(GateCommand, goes_on=end_study)
 def gate(request: GateCommand) -> int:
     """Pass or fail by limits on the metrics of a stored RUN, or of a run that is made first.
 

@@ -16,8 +16,7 @@ import click
 import yaml
 
 from evenhand.benchmarks.base import Metric, load_benchmark
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.core.config import PROJECT_FILE
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import DeploymentFields
@@ -47,8 +46,6 @@ _COUNTING = 0.5
 
 
 class InitCommand(DeploymentFields):
-    """What `evenhand init` is asked for."""
-
     folder: Path = argument("Folder.", default=Path())
     model: str = option("local/builtin", "The model that the plan measures.", short="-m", metavar="SPEC")
     benchmark: str = option("bbq_builtin", "What the plan measures it on; see evenhand list benchmarks.", short="-b")
@@ -63,8 +60,7 @@ class InitCommand(DeploymentFields):
     )
 
 
-@click.command(cls=Command)
-@declared(InitCommand)
+@command(InitCommand)
 def init(request: InitCommand) -> None:
     """Write a project into FOLDER: evenhand.toml, plan.yaml, and a GitHub workflow whose gate compares with a baseline.
 

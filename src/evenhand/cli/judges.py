@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import click
-import orjson
 
 from evenhand import api
 from evenhand.cli.groups import Group
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import STOPPED, shown_count
-from evenhand.cli.request import DryRunOption, check_file
+from evenhand.cli.request import DryRunOption, check_file, html_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import BudgetExhausted, UnknownNameError, UsageError
+from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.judging.card import FITTED, SAMPLE
@@ -50,8 +50,6 @@ def judges() -> None:
 
 
 class CheckCommand(DryRunOption, ModelsRequest):
-    """What `evenhand judges check` is asked for."""
-
     fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
 
     spec: str = argument("The model.", metavar="MODEL")
@@ -75,8 +73,7 @@ class CheckCommand(DryRunOption, ModelsRequest):
     dry_run: bool = option(False, "Print how many calls it takes, and make none.")
 
 
-@judges.command()
-@declared(CheckCommand)
+@command(CheckCommand, judges)
 def check(request: CheckCommand) -> int:
     """Have MODEL rate texts of known value: can it see what it is to judge, and how is it best read?
 
@@ -108,7 +105,6 @@ def check(request: CheckCommand) -> int:
 
 
 async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, target: Path) -> int:
-    from rich.console import Console
 
     from evenhand.judging.card import card_path, load_card, save_card
     from evenhand.runs.controls import card_from, check_judge, instruments
@@ -127,10 +123,9 @@ async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, tar
         except BudgetExhausted as error:
             click.echo(f"Stopped: {error}. What was rated is cached; go on with the same command.")
             return STOPPED
-    console = Console()
-    print_table(console, certificates_table([one for each in checked for one in each.certificates]))
+    print_table(certificates_table([one for each in checked for one in each.certificates]))
     if (readings := readings_table(checked)) is not None:
-        print_table(console, readings)
+        print_table(readings)
     for sentence in people_sentences(checked):
         click.echo(sentence)
     path = request.card or card_path(plan.spec)
@@ -178,8 +173,6 @@ def _option_text(value: float | bool | str) -> str:
 
 
 class PeopleCommand(Request):
-    """What `evenhand judges people` is asked for."""
-
     folder: Path = argument("Folder.")
     runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
     scorers: Several = option((), "A stored judge (default: all).", flag="--scorer", short="-s", metavar="SPEC")
@@ -193,8 +186,7 @@ class PeopleCommand(Request):
     out: Path | None = option(None, "The page (default judges.html in FOLDER).", short="-o")
 
 
-@judges.command()
-@declared(PeopleCommand)
+@command(PeopleCommand, judges)
 def people(request: PeopleCommand) -> None:
     """Compare the judges of RUN… with people's ratings in FOLDER, and correct the run's numbers by these.
 
@@ -208,7 +200,6 @@ def people(request: PeopleCommand) -> None:
       evenhand judges people ratings runs/opinions --threshold 30 --out judges.html
       evenhand judges people ratings runs/toxic --scorer builtin --scale BS=toxicity
     """
-    from rich.console import Console
 
     from evenhand.annotate.judges import judges_page, terminal_tables
     from evenhand.show.terminal import print_table
@@ -219,7 +210,7 @@ def people(request: PeopleCommand) -> None:
         request.folder, *request.runs, scorers=request.scorers, scales=compared or None, threshold=request.threshold
     )
     for shown in terminal_tables(found):
-        print_table(Console(), shown)
+        print_table(shown)
     for sentence in found.sentences:
         click.echo(sentence)
     judges_page(found).write(target)
@@ -227,8 +218,6 @@ def people(request: PeopleCommand) -> None:
 
 
 class ReliabilityCommand(DryRunOption, ModelsRequest):
-    """What `evenhand judges reliability` is asked for."""
-
     fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
 
     spec: str = argument("The model.", metavar="MODEL")
@@ -262,8 +251,7 @@ class ReliabilityCommand(DryRunOption, ModelsRequest):
     dry_run: bool = option(False, "Print how many calls it takes, and make none.")
 
 
-@judges.command()
-@declared(ReliabilityCommand)
+@command(ReliabilityCommand, judges)
 def reliability(request: ReliabilityCommand) -> int:
     """Have MODEL rate and compare texts again with things changed that should not matter: how often do verdicts flip?
 
@@ -279,7 +267,6 @@ def reliability(request: ReliabilityCommand) -> int:
       evenhand judges reliability local/builtin --metric opinion.bias --probe length --probe style
       evenhand judges reliability openai/a --run runs/a --run runs/b --other openai/b --probe order
     """
-    from rich.console import Console
 
     from evenhand.runs.parts import opened_model
     from evenhand.show.certificates import flips_table, judges_table, reliability_page
@@ -307,9 +294,9 @@ def reliability(request: ReliabilityCommand) -> int:
         click.echo(f"Stopped: {error}. Go on with the same command, --reuse-answers and a larger --budget.")
         return STOPPED
     if found.found:
-        print_table(Console(), flips_table(found))
+        print_table(flips_table(found))
     if found.pairs is not None:
-        print_table(Console(), judges_table(found.pairs))
+        print_table(judges_table(found.pairs))
     for sentence in found.sentences:
         click.echo(sentence)
     reliability_page(found).write(target)
@@ -329,14 +316,5 @@ def swap(rest: Sequence[str]) -> int:
 
 
 def _write_numbers(note: Mapping[str, Any], page: Path) -> None:
-    numbers = page.with_suffix(".json")
-    numbers.write_bytes(orjson.dumps(note, option=orjson.OPT_INDENT_2) + b"\n")
+    write_json(numbers := page.with_suffix(".json"), note)
     click.echo(f"Page: {page}, numbers: {numbers}")
-
-
-def html_file(path: Path) -> Path:
-    """Return the path of a page, checked before anything is computed."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out {path} should end in .html.")
-    check_file(path, "the page")
-    return path

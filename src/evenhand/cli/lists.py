@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
-from evenhand.cli.groups import Command, Group
-from evenhand.cli.options import declared
+from evenhand.cli.groups import Group
+from evenhand.cli.options import command
 from evenhand.core.errors import UsageError
+from evenhand.core.format import doc_line
 from evenhand.core.options import DEFAULT_PRESET, PRESET, Option, Options, Request, argument, option
 from evenhand.core.prompts import copy_prompts
 from evenhand.methods.base import METHODS, Method, prompts_of
@@ -61,16 +62,13 @@ def shown(value: Any) -> str:
 
 
 class MethodsCommand(Request):
-    """What `evenhand list methods` is asked for."""
-
     name: str | None = argument("Name.", default=None)
     prompts: Path | None = option(
         None, "Write the prompt files of NAME to DIR, to be changed and used with --templates DIR.", metavar="DIR"
     )
 
 
-@click.command(cls=Command)
-@declared(MethodsCommand)
+@command(MethodsCommand)
 def methods(request: MethodsCommand) -> None:
     """List the methods, or show NAME with its options and prompts.
 
@@ -114,14 +112,11 @@ def _about_method(method: Method) -> str:
 
 
 class BenchmarksCommand(Request):
-    """What `evenhand list benchmarks` is asked for."""
-
     name: str | None = argument("Name.", default=None)
     lm_eval: bool = option(False, "Print the folder of task files for lm-evaluation-harness.")
 
 
-@click.command(cls=Command)
-@declared(BenchmarksCommand)
+@command(BenchmarksCommand)
 def benchmarks(request: BenchmarksCommand) -> None:
     """List the benchmarks, or show NAME with its options.
 
@@ -145,8 +140,7 @@ def benchmarks(request: BenchmarksCommand) -> None:
     width = max(map(len, names))
     for each in names:
         benchmark = BENCHMARKS.get(each)
-        summary = (benchmark.__doc__ or "").strip().partition("\n")[0]
-        click.echo(f"{each:<{width}} {summary}")
+        click.echo(f"{each:<{width}} {doc_line(benchmark)}")
         click.echo(f"{'':<{width}} {_about_benchmark(benchmark)}")
         options = [option for option in benchmark.Options.model_fields if option != "data"]
         if options:
@@ -161,13 +155,10 @@ _MOST = 7
 
 
 class ScorersCommand(Request):
-    """What `evenhand list scorers` is asked for."""
-
     name: str | None = argument("Name.", default=None)
 
 
-@click.command(cls=Command)
-@declared(ScorersCommand)
+@command(ScorersCommand)
 def scorers(request: ScorersCommand) -> None:
     """List the scorers, or show NAME with its options: what they give, for which languages, and if they work here.
 
@@ -189,9 +180,8 @@ def scorers(request: ScorersCommand) -> None:
     rows = [(each, SCORERS.get(each)) for each in SCORERS.names()]
     width = max(len(_form(each, scorer)) for each, scorer in rows) + 1
     for each, scorer in rows:
-        summary = (scorer.__doc__ or "").strip().partition("\n")[0]
         click.echo(f"{_form(each, scorer):<{width}} {scorer.unavailable() or 'ready'}")
-        click.echo(f"{'':<{width}} {summary}")
+        click.echo(f"{'':<{width}} {doc_line(scorer)}")
         click.echo(f"{'':<{width}} {_about_scorer(scorer)}")
     click.echo("\nScores of different scorers measure different things; never compare them.")
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import click
 
-from evenhand.cli.groups import Command, Group
-from evenhand.cli.options import declared
+from evenhand.cli.groups import Group
+from evenhand.cli.options import command, declared
 from evenhand.cli.progress import STOPPED, shown_count
 from evenhand.cli.request import DryRunOption, PlanCommand
 from evenhand.cli.run import begin, end_study, usage_sentence
@@ -27,8 +27,6 @@ _SHOWN_REASONS = 5
 
 
 class GenerateCommand(DryRunOption, ModelsRequest):
-    """What `evenhand judges malibu generate` is asked for."""
-
     fixed: ClassVar[Sequence[str]] = ("workers",)
 
     spec: str = option(..., "The model that writes.", flag="--model", short="-m", metavar="SPEC")
@@ -42,8 +40,7 @@ class GenerateCommand(DryRunOption, ModelsRequest):
     )
 
 
-@click.command("generate", cls=Command)
-@declared(GenerateCommand)
+@command(GenerateCommand, None, "generate")
 def generate(request: GenerateCommand) -> int:
     """Write further scenarios with a model, as data for evenhand judges malibu.
 

@@ -9,8 +9,9 @@ import click
 
 from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
-from evenhand.cli.judges import html_file
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
+from evenhand.cli.output import print_json
+from evenhand.cli.request import html_file
 from evenhand.core.format import DASH, count, limits, number
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
@@ -35,8 +36,6 @@ def metrics() -> None:
 
 
 class BbqCommand(Request):
-    """What `evenhand metrics bbq` is asked for."""
-
     predictions: Path = argument("Predictions.")
     as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
     data: str | None = option(
@@ -46,8 +45,7 @@ class BbqCommand(Request):
     strict: bool = option(False, "Count rows as the authors' R code does.")
 
 
-@metrics.command()
-@declared(BbqCommand)
+@command(BbqCommand, metrics)
 def bbq(request: BbqCommand) -> None:
     """Score BBQ answers: JSON Lines with category, example_id and prediction (0, 1, 2 or null).
 
@@ -62,8 +60,6 @@ def bbq(request: BbqCommand) -> None:
     The authors' R code leaves out the 16 rows of Gender_identity without a target, which here count in accuracy,
     and counts 64 other rows of Gender_identity twice. With --strict the numbers are equal to its own.
     """
-    import orjson
-    from rich.console import Console
 
     from evenhand.benchmarks.bbq.predictions import score_predictions
     from evenhand.show.table import Table, columns
@@ -75,20 +71,18 @@ def bbq(request: BbqCommand) -> None:
     if "Gender_identity" in scores and not request.strict and not request.builtin:
         click.echo(_DEPARTURE, err=True)
     if request.as_json:
-        click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
+        print_json(scores)
         return
     heads = columns("", "n", "cover", "right", "target", "other", "unknown", "bias", "95 %")
     rows: list[list[str]] = []
     for category, cells in scores.items():
         rows += [[category], *([f"  {context}", *_cells(cell)] for context, cell in cells.items())]
-    print_table(Console(), Table("BBQ, official scores; shares in %", heads, rows))
+    print_table(Table("BBQ, official scores; shares in %", heads, rows))
     if any(cell["few_clusters"] for cells in scores.values() for cell in cells.values()):
         click.echo(f"* fewer than {FEW_CLUSTERS} templates: the interval may be too narrow.")
 
 
 class SquadCommand(Request):
-    """What `evenhand metrics squad` is asked for."""
-
     predictions: Path = argument("Predictions.")
     as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
     data: str | None = option(
@@ -97,8 +91,7 @@ class SquadCommand(Request):
     builtin: bool = option(False, "The answers are to the built-in questions, not to SQuAD.")
 
 
-@metrics.command()
-@declared(SquadCommand)
+@command(SquadCommand, metrics)
 def squad(request: SquadCommand) -> None:
     """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
 
@@ -110,8 +103,6 @@ def squad(request: SquadCommand) -> None:
     Exact match and F1 × 100 by the official rules, with 95 % intervals clustered by article, over all
     questions: one without an answer in the file counts as wrong, and as missing.
     """
-    import orjson
-    from rich.console import Console
 
     from evenhand.benchmarks.squad import score_predictions
     from evenhand.show.table import Table, columns
@@ -121,7 +112,7 @@ def squad(request: SquadCommand) -> None:
     benchmark: Any = load_benchmark("squad_builtin" if request.builtin else "squad", **options)
     scores = score_predictions(request.predictions, benchmark)
     if request.as_json:
-        click.echo(orjson.dumps(scores, option=orjson.OPT_INDENT_2).decode())
+        print_json(scores)
         return
     heads = columns("", "n", "missing", "exact", "95 %", "F1", "95 %")
     rows = [
@@ -136,14 +127,12 @@ def squad(request: SquadCommand) -> None:
         ]
         for group, row in scores.items()
     ]
-    print_table(Console(), Table("SQuAD v2, official scores × 100", heads, rows))
+    print_table(Table("SQuAD v2, official scores × 100", heads, rows))
     if any(row["few_clusters"] for row in scores.values()):
         click.echo(f"* fewer than {FEW_CLUSTERS} articles: the interval may be too narrow.")
 
 
 class DecisionsCommand(Request):
-    """What `evenhand metrics decisions` is asked for."""
-
     file: Path = argument("The decisions.", metavar="FILE")
     by: Several = option((), "A column of groups.", metavar="COLUMN")
     selected: str | None = option(
@@ -168,8 +157,7 @@ class DecisionsCommand(Request):
     as_json: bool = option(False, "Print JSON instead of tables.", flag="--json")
 
 
-@metrics.command()
-@declared(DecisionsCommand)
+@command(DecisionsCommand, metrics)
 def decisions(request: DecisionsCommand) -> None:
     """Compare logged decisions about people by group: selection rates, impact ratios, errors, drift.
 
@@ -183,8 +171,6 @@ def decisions(request: DecisionsCommand) -> None:
     Empty or unknown groups are counted and left out. The page also has the figures that New York City's Local Law 144
     asks a bias audit to publish. Nothing is sent anywhere.
     """
-    import orjson
-    from rich.console import Console
 
     from evenhand.evidence.decisions import (
         Columns,
@@ -205,13 +191,12 @@ def decisions(request: DecisionsCommand) -> None:
     if page is not None:
         decisions_page(found, Disclosed(request.tool, request.source, request.distributed)).write(page)
     if request.as_json:
-        click.echo(orjson.dumps(as_json(found), option=orjson.OPT_INDENT_2).decode())
+        print_json(as_json(found))
         return
     for sentence in findings(found):
         click.echo(sentence)
-    console = Console()
     for table in tables(found):
-        print_table(console, table)
+        print_table(table)
     if page is not None:
         click.echo(f"Page: {page}")
 

@@ -7,10 +7,11 @@ import os
 import click
 
 from evenhand.cli.groups import Group
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import shown_count
 from evenhand.core import aio
 from evenhand.core.config import PROJECT_FILE, read_config, user_file
+from evenhand.core.format import doc_line
 from evenhand.core.options import Request, argument
 from evenhand.models import weights
 from evenhand.models.base import PROVIDERS
@@ -36,9 +37,8 @@ def models(context: click.Context) -> None:
         return
     for name in PROVIDERS.names():
         provider = PROVIDERS.get(name)
-        summary = (provider.__doc__ or "").strip().partition("\n")[0]
         click.echo(f"{name:<10} {provider.unavailable() or 'ready'}")
-        click.echo(f"{'':<10} {summary}")
+        click.echo(f"{'':<10} {doc_line(provider)}")
     _list_named()
     key = "set" if os.environ.get("OPENAI_API_KEY") else "not set"
     click.echo(f"\nOPENAI_API_KEY is {key}; OPENAI_BASE_URL is {os.environ.get('OPENAI_BASE_URL') or 'not set'}.")
@@ -67,13 +67,10 @@ def _list_named() -> None:
 
 
 class PullCommand(Request):
-    """What `evenhand models pull` is asked for."""
-
     name: str = argument("Name.")
 
 
-@models.command()
-@declared(PullCommand)
+@command(PullCommand, models)
 def pull(request: PullCommand) -> None:
     """Download the weights NAME, of a local model or of the scorer neural, checked against their sum.
 

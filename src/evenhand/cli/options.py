@@ -4,8 +4,7 @@
         folder: Path = argument("Where the runs are.", default=Path("runs"))
         limit: int | None = option(None, "At most this many.", short="-n", ge=1, common=True)
 
-    @click.command(cls=Command)
-    @declared(ListRequest)
+    @command(ListRequest)
     def runs(request: ListRequest) -> int:
         "List the runs in FOLDER. …"
 
@@ -28,6 +27,7 @@ from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
+from evenhand.cli.groups import Command
 from evenhand.cli.output import OutputFields, with_output
 from evenhand.core.errors import UsageError
 from evenhand.core.options import Request, bare_type, bounds_of
@@ -65,6 +65,25 @@ def declared(
         wrapped.__click_params__ = list(reversed(parameters(request)))
         setattr(wrapped, _DECLARATION, Declaration(request, function, goes_on))
         return wrapped
+
+    return decorate
+
+
+def command(
+    request: type[R],
+    group: click.Group | None = None,
+    name: str | None = None,
+    *,
+    goes_on: Callable[[R, Any], int] | None = None,
+    **how: Any,
+) -> Callable[[Callable[[R], Any]], click.Command]:
+    """Decorator: a command, of a group if one is named, whose options are the fields of the request."""
+
+    def decorate(function: Callable[[R], Any]) -> click.Command:
+        made = click.command(name, **{"cls": Command, **how})(declared(request, goes_on=goes_on)(function))
+        if group is not None:
+            group.add_command(made)
+        return made
 
     return decorate
 

@@ -16,6 +16,7 @@ import click
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.events import log
 from evenhand.core.options import Request, option
+from evenhand.core.untrusted import one_line
 
 if TYPE_CHECKING:
     from evenhand.studies.results import ArmResult
@@ -73,10 +74,10 @@ def with_output(request: R, command: Callable[[R], Any]) -> Any:
                 code = command(request)
         except EvenhandError as error:
             if request.as_json:
-                _print({"state": "failed", "error": str(error), "exit_code": error.exit_code})
+                print_json({"state": "failed", "error": str(error), "exit_code": error.exit_code})
             raise
         if request.as_json and code is not None:
-            _print(summary_object(output, code))
+            print_json(summary_object(output, code))
         return code
 
 
@@ -148,7 +149,8 @@ def nodes_of(arm: ArmResult | None) -> dict[str, Any]:
     return {name: values for name, values in found.items() if values}
 
 
-def _print(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     import orjson
 
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
@@ -188,8 +190,7 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = getattr(record, "fields", {})
         place = " ".join(str(fields[name]) for name in ("arm", "sample") if name in fields)
-        text = " ".join(f"{place}: {record.getMessage()}".removeprefix(": ").split())
-        click.echo("".join(char if char.isprintable() else "�" for char in text), err=True)
+        click.echo(one_line(f"{place}: {record.getMessage()}".removeprefix(": ")), err=True)
 
 
 class _JsonLines(logging.Handler):

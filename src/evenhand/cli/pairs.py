@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from evenhand import api
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.core.format import interval, number
 from evenhand.core.options import argument, option
 from evenhand.training.pairs import PairOptions
@@ -29,8 +28,7 @@ class PairsCommand(PairOptions):
     data: Path | None = option(None, "The folder of BBQ, for the leak check.", metavar="FOLDER")
 
 
-@click.command(cls=Command)
-@declared(PairsCommand)
+@command(PairsCommand)
 def pairs(request: PairsCommand) -> None:
     """Make preference pairs and low-bias answers from the debates in RUN…, split by topic.
 

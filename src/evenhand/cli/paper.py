@@ -204,7 +204,7 @@ def _print(result: PaperResult) -> None:
 
     console = Console()
     for table in printed(result.page):
-        print_table(console, table)
+        print_table(table)
     for warning in result.page.warnings:
         console.print(f"! {warning}", markup=False, highlight=False)
     click.echo(f"Page: {result.html}; numbers: {', '.join(path.name for path in result.csv)}")

@@ -20,12 +20,12 @@ from evenhand.core.errors import EvenhandError
 from evenhand.core.events import log
 from evenhand.core.format import NO_PRICE, money
 from evenhand.core.progress import Count, Listener, Observer, Progress, ignore
+from evenhand.core.untrusted import one_line
 from evenhand.models.budget import Limits
 from evenhand.models.endpoints import call_among
 from evenhand.runs.parts import Settings
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.summary import most_ungraded, read_summary
-from evenhand.show.markup import clean
 
 STOPPED = 3
 """Exit code of a run that the budget stopped: nothing is wrong, but it is not complete."""
@@ -43,18 +43,14 @@ def print_end(folder: Path, progress: Progress, out: Path, budget: Limits) -> No
     click.echo(f"{folder}: {progress.done:,} of {progress.total:,} done ({states or 'none'}).")
     summary = read_summary(folder)
     for status, reason, count in summary.reasons():
-        click.echo(f"  {count:,} × {status}: {_line(reason)}")
+        click.echo(f"  {count:,} × {status}: {one_line(reason)[:_LONGEST_REASON]}")
     if summary.unread:
-        click.echo(f"  The first reply that could not be read: {_line(summary.unread)}")
+        click.echo(f"  The first reply that could not be read: {one_line(summary.unread)[:_LONGEST_REASON]}")
     if progress.stopped:
         limits = [part for text in budget.doubled().texts() for part in ("--budget", text)]
         click.echo(f"Stopped: {progress.stopped}. Go on with a larger budget: {resume_command(out, *limits)}")
     elif progress.statuses["failed"]:
         click.echo(f"Try the failed samples again: {resume_command(out, '--retry-failed')}")
-
-
-def _line(text: str) -> str:
-    return " ".join(clean(text).split())[:_LONGEST_REASON]
 
 
 def resume_command(out: Path, *options: str) -> str:

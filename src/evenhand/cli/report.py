@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.output import current_output
 from evenhand.cli.progress import FAILED
 from evenhand.cli.request import LogToOption, SkipDamagedOption, check_file
@@ -52,8 +51,6 @@ def log_to_trackers(specs: Sequence[str], result: StudyResult, runs: Sequence[Pa
 
 
 class ReportCommand(ComparisonFields, LogToOption, SkipDamagedOption):
-    """What `evenhand report` is asked for."""
-
     runs: tuple[Path, ...] = argument("The runs.")
     out: Path | None = option(None, "HTML file (default report.html in the first RUN).", short="-o")
     samples: int = option(300, "Most samples to show in the report.", ge=0)
@@ -66,8 +63,7 @@ class ReportCommand(ComparisonFields, LogToOption, SkipDamagedOption):
     )
 
 
-@click.command(cls=Command)
-@declared(ReportCommand)
+@command(ReportCommand)
 def report(request: ReportCommand) -> int:
     """Study stored RUNS again and write the report; no model is called.
 
@@ -150,12 +146,12 @@ def print_study(result: StudyResult, target: Path) -> None:
     if result.nothing_measured:
         click.echo(f"Report: {target}")
         return
-    print_table(console, arm_table(result))
+    print_table(arm_table(result))
     if result.effects:
-        print_table(console, effect_table(result))
+        print_table(effect_table(result))
     sections = sections_of(result)
     for table in (table for section in sections for table in section.tables(result)):
-        print_table(console, table)
+        print_table(table)
     for sentence in (each for section in sections for each in section.sentences(result)):
         console.print(f"• {sentence}", markup=False, highlight=False)
     for warning in result.warnings:

@@ -110,6 +110,14 @@ def tell(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
+def html_file(path: Path) -> Path:
+    """Return the path of a page, checked before anything is computed."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {path} should end in .html.")
+    check_file(path, "the page")
+    return path
+
+
 def check_file(out: Path | None, what: str) -> None:
     """Refuse an --out that cannot be a file."""
     if out is not None and (str(out) == "-" or out.is_dir()):

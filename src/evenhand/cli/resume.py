@@ -15,9 +15,8 @@ from typing import Any
 import click
 import orjson
 
-from evenhand.cli.groups import Command
 from evenhand.cli.main import main
-from evenhand.cli.options import Declaration, declaration_of, declared
+from evenhand.cli.options import Declaration, command, declaration_of
 from evenhand.cli.output import OutputFields
 from evenhand.cli.progress import resumable, shown_workflow
 from evenhand.cli.request import AllowCallOption, MaxFailedOption, SkipDamagedOption
@@ -75,8 +74,7 @@ class ResumeCommand(AllowCallOption, MaxFailedOption, SkipDamagedOption, OutputF
     retry_failed: bool = option(False, "Run failed samples again.")
 
 
-@click.command(cls=Command)
-@declared(ResumeCommand)
+@command(ResumeCommand)
 def resume(request: ResumeCommand) -> int:
     """Go on with RUN, a folder of a run, a paper or a suite, and end as its first command would have.
 

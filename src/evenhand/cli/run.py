@@ -12,8 +12,8 @@ import click
 import yaml
 
 from evenhand.benchmarks.base import load_benchmark
-from evenhand.cli.groups import Command, Group
-from evenhand.cli.options import declared
+from evenhand.cli.groups import Group
+from evenhand.cli.options import command
 from evenhand.cli.output import current_output
 from evenhand.cli.progress import exit_code, print_end, resumable, shown_progress
 from evenhand.cli.report import (
@@ -87,8 +87,7 @@ def end_study(request: PlanCommand, run: PlannedRun) -> int:
     return execute(replace(run, report=run.report or read_out(request.out)[1]), report=True, **how)
 
 
-@click.command(cls=Command)
-@declared(RunCommand, goes_on=end_run)
+@command(RunCommand, goes_on=end_run)
 def plan(request: RunCommand) -> int:
     """Run a plan and store it, without a report.
 
@@ -105,8 +104,7 @@ def plan(request: RunCommand) -> int:
     return begin(request, run, end_run)
 
 
-@click.command(cls=Command)
-@declared(AuditCommand, goes_on=end_study)
+@command(AuditCommand, goes_on=end_study)
 def audit(request: AuditCommand) -> int:
     """Measure one model on a benchmark: run, verdict and report.
 
@@ -123,8 +121,7 @@ def audit(request: AuditCommand) -> int:
     return begin(request, request.run_asked(), end_study)
 
 
-@click.command(cls=Command)
-@declared(CompareCommand, goes_on=end_study)
+@command(CompareCommand, goes_on=end_study)
 def compare(request: CompareCommand) -> int:
     """Compare methods or models, sample by sample: run them first, or name RUNS made before.
 
@@ -237,15 +234,13 @@ def print_examples(request: PlannedRun) -> None:
     current_output().examples += [asdict(each) for each in examples]
     current_output().left_out += left_out
     if examples:
-        from rich.console import Console
-
         from evenhand.show.table import Table, columns
         from evenhand.show.terminal import print_table
 
         last = [place for place, (one, next_one) in enumerate(pairwise(examples)) if one.given != next_one.given]
         rows = [[each.version, each.asked] for each in examples]
         title = "How prompts are asked (the first ones)"
-        print_table(Console(), Table(title, columns("for", "prompt", words=2), rows, ends=last))
+        print_table(Table(title, columns("for", "prompt", words=2), rows, ends=last))
     for sentence in left_out:
         click.echo(f"! {sentence}")
 
@@ -261,14 +256,12 @@ def print_not_fitted(request: PlannedRun) -> None:
 
 def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
     """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
-    from rich.console import Console
 
     from evenhand.show.table import Table, columns
     from evenhand.show.terminal import print_table
 
     heads = columns("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
     total, least = Usage(), 0
-    console = Console()
     every: list[list[Forecast]] = []
     for request in requests:
         check_batches(request.plan, request.settings)
@@ -283,7 +276,7 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
                 {"arm": each.label, "samples": each.samples, **asdict(each.usage), **calls}
             )
         rows = [[each.label, count(each.samples), *_amounts(each.usage, each.least_calls)] for each in forecasts]
-        print_table(console, Table(title, heads, rows))
+        print_table(Table(title, heads, rows))
     if len(requests) > 1:
         calls, sent, replied, money = _amounts(total, least)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from evenhand.cli.groups import Group
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
+from evenhand.cli.output import print_json
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.format import money, plural
 from evenhand.core.options import Request, Several, argument, option
@@ -36,8 +37,6 @@ class _Row:
 
 
 class RunsCommand(Request):
-    """What `evenhand runs list` is asked for."""
-
     folder: Path = argument("Folder.", default=Path("runs"))
     as_json: bool = option(False, "Print a list of objects.", flag="--json")
 
@@ -54,8 +53,7 @@ def runs() -> None:
     """
 
 
-@runs.command("list")
-@declared(RunsCommand)
+@command(RunsCommand, runs, "list")
 def list_runs(request: RunsCommand) -> None:
     """List the runs in FOLDER (default: runs) and below it, newest first.
 
@@ -67,10 +65,8 @@ def list_runs(request: RunsCommand) -> None:
     rows = sorted(map(_row, request.folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
     headlines = _headlines(rows)
     if request.as_json:
-        import orjson
-
         objects = [_object(row, headline) for row, headline in zip(rows, headlines, strict=True)]
-        click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2).decode())
+        print_json(objects)
     elif not rows:
         click.echo(f"There are no runs in {request.folder}.")
     else:
@@ -78,8 +74,6 @@ def list_runs(request: RunsCommand) -> None:
 
 
 class ImportCommand(Request):
-    """What `evenhand runs import` is asked for."""
-
     files: tuple[Path, ...] = argument("Files.")
     out: Path | None = option(None, "The folder of the run (default runs/import-NAME).", short="-o")
     columns: Several = option(
@@ -99,8 +93,7 @@ class ImportCommand(Request):
     data: str | None = option(None, "The folder of the benchmark's data.", metavar="DIR")
 
 
-@runs.command("import")
-@declared(ImportCommand)
+@command(ImportCommand, runs, "import")
 def import_command(request: ImportCommand) -> None:
     """Make a run of the answers in FILES: Inspect, lm-evaluation-harness, promptfoo, OpenTelemetry, or a table.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Generator, Sequence
 from itertools import combinations
@@ -12,8 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
 from evenhand.core.errors import EvenhandError, UsageError
@@ -21,6 +19,7 @@ from evenhand.core.fields import CacheFields
 from evenhand.core.format import DASH, number, percent, plural
 from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
+from evenhand.core.untrusted import one_line
 from evenhand.data.texts import TextFile, TextRow
 from evenhand.models.cache import ResponseCache
 from evenhand.runs.request import cache_use
@@ -38,8 +37,6 @@ _SHOWN_CHARACTERS = 40
 
 
 class ScoreCommand(CacheFields):
-    """What `evenhand score` is asked for."""
-
     file: Path = argument("The texts.")
     specs: Several = option(
         (),
@@ -55,8 +52,7 @@ class ScoreCommand(CacheFields):
     out: Path | None = option(None, "A .csv or .jsonl file for all rows.", short="-o")
 
 
-@click.command(cls=Command)
-@declared(ScoreCommand)
+@command(ScoreCommand)
 def score(request: ScoreCommand) -> int:
     """Score the texts in FILE: .txt (a text per line), .jsonl or .csv.
 
@@ -167,7 +163,7 @@ def _both(first: Write, second: Write) -> Write:
 def _show(tally: ScoreTally, console: Console) -> None:
     """The first rows, the means by each scorer, and how far each two agree."""
     if tally.first:
-        print_table(console, _first_rows(tally))
+        print_table(_first_rows(tally), console)
     for place in range(len(tally.scorers)):
         _show_means(tally, console, place)
     for first, second in combinations(range(len(tally.scorers)), 2):
@@ -186,7 +182,7 @@ def _first_rows(tally: ScoreTally) -> Table:
             for scorer, result in zip(tally.scorers, results, strict=True)
             for name in scorer.attributes[:most]
         ]
-        rows.append([_one_line(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"), *cells])
+        rows.append([one_line(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"), *cells])
     return Table(f"The first {len(tally.first)} of {tally.rows:,} texts", columns("text", *names), rows)
 
 
@@ -196,12 +192,12 @@ def _show_means(tally: ScoreTally, console: Console, place: int) -> None:
         f"\n{scorer.id}: {plural(tally.rows, 'text')}, {reasons.total():,} unscored", markup=False, highlight=False
     )
     for reason, count in reasons.most_common(_SHOWN_REASONS):
-        console.print(safe_text(_one_line(f"  {count:,} × {reason}")))
+        console.print(safe_text(one_line(f"  {count:,} × {reason}")))
     rows = [
         [mean.attribute, f"{mean.n:,}", number(mean.value, 3), _share(mean.high, mean.n)] for mean in tally.means(place)
     ]
     if rows:
-        print_table(console, Table("", columns("attribute", "n", "mean", "at 0.5 or more"), rows))
+        print_table(Table("", columns("attribute", "n", "mean", "at 0.5 or more"), rows), console)
 
 
 def _show_agreement(tally: ScoreTally, console: Console, first: int, second: int) -> None:
@@ -215,14 +211,9 @@ def _show_agreement(tally: ScoreTally, console: Console, first: int, second: int
         same = DASH if each.same_side is None else _share(each.same_side, each.n)
         rows.append([each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same])
     heads = columns("attribute", "n", "Pearson", "Spearman", "same side of 0.5")
-    print_table(console, Table(f"How far {specs} agree", heads, rows))
+    print_table(Table(f"How far {specs} agree", heads, rows), console)
 
 
 def _share(share: float, n: int) -> str:
     """A percentage, or a count of few texts."""
     return f"{round(share * n)} of {n}" if n < FEW else percent(share)
-
-
-def _one_line(text: str) -> str:
-    """Text from a file, harmless to a terminal."""
-    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text[:500])

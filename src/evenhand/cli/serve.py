@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from evenhand.cli.groups import Command, Group
-from evenhand.cli.options import declared
+from evenhand.cli.groups import Group
+from evenhand.cli.options import command, declared
+from evenhand.cli.output import print_json
 from evenhand.core import aio
 from evenhand.core.config import read_config as read_project
 from evenhand.core.errors import UsageError
@@ -24,18 +25,15 @@ from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
 from evenhand.server.process import ServeOptions, check
-from evenhand.web.keys import KeyConfig, Name, Permission, new_key
+from evenhand.web.keys import KeyConfig, Name, Per, Permission, new_key
 
 if TYPE_CHECKING:
     from evenhand.guards.types import CheckList
     from evenhand.server.state.types import AllSpent, Spent
     from evenhand.server.telemetry.audit import ChainState
-    from evenhand.web.keys import Per
 
 
 class KeysCommand(Request):
-    """What `evenhand serve keys` is asked for."""
-
     name: str = argument("Name.")
     may: tuple[Permission, ...] = option(
         (),
@@ -54,8 +52,7 @@ class KeysCommand(Request):
     expires: datetime | None = option(None, "The day from which it is rejected.", metavar="DATE")
 
 
-@click.command(cls=Command)
-@declared(KeysCommand)
+@command(KeysCommand)
 def keys(request: KeysCommand) -> None:
     """Make an API key for the client NAME: the key, shown this once, and its hash for the config file.
 
@@ -104,14 +101,11 @@ def _budget(texts: tuple[str, ...], per: str | None) -> str:
 
 
 class SpentCommand(Request):
-    """What `evenhand serve spent` is asked for."""
-
     file: Path = option(..., "The server's config, with its state.", flag="--config")
     as_json: bool = option(False, "Print one object, and nothing else.", flag="--json")
 
 
-@click.command(cls=Command)
-@declared(SpentCommand)
+@command(SpentCommand)
 def spent(request: SpentCommand) -> None:
     """Show what every key has spent today, this month and in all (UTC); the server may be running.
 
@@ -131,17 +125,14 @@ def spent(request: SpentCommand) -> None:
     is_new = config.state.file and not Path(config.state.file).expanduser().exists()
     found: AllSpent = {} if is_new else aio.run(_spent(config))
     if request.as_json:
-        import orjson
-
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        print_json(found)
         return
     now = time.time()
     names = [*config.keys, *(name for name in found if name not in config.keys)]
-    rows = [("key", "today", "this month", "in all", "budget")]
+    rows: list[tuple[str, ...]] = [("key", "today", "this month", "in all", "budget")]
     for name in names:
-        amounts = found.get(name, {})
-        periods = (_amount(amounts, "day", now), _amount(amounts, "month", now), _amount(amounts, "total", now))
-        rows.append((name, *periods, _budget_text(config.keys.get(name))))
+        amounts = [_amount(found.get(name, {}), per, now) for per in get_args(Per)]
+        rows.append((name, *amounts, _budget_text(config.keys.get(name))))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -193,8 +184,6 @@ def audit() -> None:
 
 
 class ExportCommand(Request):
-    """What `evenhand serve audit export` is asked for."""
-
     file: Path = argument("File.")
     since: datetime | None = option(None, "Only requests from this time on (UTC).")
     action: tuple[
@@ -203,8 +192,7 @@ class ExportCommand(Request):
     out: Path | None = option(None, "The file to write (default: the terminal).", short="-o")
 
 
-@audit.command()
-@declared(ExportCommand)
+@command(ExportCommand, audit)
 def export(request: ExportCommand) -> None:
     """Write the requests in an audit FILE as JSON Lines, oldest first; the server may be running.
 
@@ -230,8 +218,6 @@ def export(request: ExportCommand) -> None:
 
 
 class VerifyCommand(Request):
-    """What `evenhand serve audit verify` is asked for."""
-
     files: tuple[Path, ...] = argument("Files.", metavar="FILE…")
     variables: Several = option(
         (),
@@ -242,8 +228,7 @@ class VerifyCommand(Request):
     contains: str = option("", "A hash from the server's log that must be in the file.", metavar="HASH")
 
 
-@audit.command()
-@declared(VerifyCommand)
+@command(VerifyCommand, audit)
 def verify(request: VerifyCommand) -> int:
     """Check the hash chain of audit FILEs with their rotated files; exit code 1 if one was changed or is damaged.
 
@@ -340,8 +325,6 @@ class RouteFields(ProfileField):
 
 
 class ServeCommand(RouteFields):
-    """What `evenhand serve` is asked for."""
-
     file: Path | None = option(
         None, "A YAML file with routes, keys and limits.", flag="--config", metavar="FILE", common=True
     )

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, cast
 import click
 
 from evenhand import api
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import FAILED, STOPPED, shown_count
 from evenhand.cli.request import AllowCallOption, SkipDamagedOption, check_file
 from evenhand.core.config import read_config
@@ -22,6 +21,7 @@ from evenhand.core.errors import BudgetExhausted, MissingExtraError, UsageError
 from evenhand.core.files import json_object, write_text
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
+from evenhand.core.untrusted import clean
 from evenhand.runs import remote
 from evenhand.runs.merge import merge as merge_shards
 from evenhand.runs.request import CallRequest
@@ -40,8 +40,6 @@ LATEX = "latex"
 
 
 class ExportCommand(SkipDamagedOption):
-    """What `evenhand run export` is asked for."""
-
     run: Path = argument("Run.")
     content: str | None = option(None, "What to write (default outcomes).", flag="--table", choices=TABLES)
     file_format: str | None = option(
@@ -55,8 +53,7 @@ class ExportCommand(SkipDamagedOption):
     usage: bool = option(False, "Add calls, tokens, money and time to outcomes.")
 
 
-@click.command(cls=Command)
-@declared(ExportCommand)
+@command(ExportCommand)
 def export(request: ExportCommand) -> None:
     """Write RUN's outcomes, turns, metrics, effects or evidence as CSV, Parquet, JSON Lines or a data set.
 
@@ -107,8 +104,6 @@ _SHOWN_REASONS = 3
 
 
 class RescoreCommand(CallRequest, AllowCallOption):
-    """What `evenhand run rescore` is asked for."""
-
     fixed: ClassVar[Sequence[str]] = ("workers", "replicas", "gpus_per_replica")
 
     run: Path = argument("The run.")
@@ -122,8 +117,7 @@ class RescoreCommand(CallRequest, AllowCallOption):
     templates: str | None = option(None, "Prompt files of your own, for scorers that ask a model.", metavar="DIR")
 
 
-@click.command(cls=Command)
-@declared(RescoreCommand)
+@command(RescoreCommand)
 def rescore(request: RescoreCommand) -> int:
     """Score the stored answers of RUN with another scorer; the models that answered are not asked again.
 
@@ -167,24 +161,21 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
                 console.print(safe_text(f"  {count:,} × {reason}"))
             found = means(store, each.scorer)
             if any(arm.graded for arm in found.values()):
-                print_table(console, mean_table(each.scorer, each.attributes, arms, found))
+                print_table(mean_table(each.scorer, each.attributes, arms, found))
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:
-                print_table(console, agreement_table(agreement))
+                print_table(agreement_table(agreement))
     chosen = [part for each in results for part in ("--scorer", each.scorer.rpartition("@")[0])]
     click.echo(f"Next: {shlex.join(['evenhand', 'compare', str(run), *chosen])}")
 
 
 class MergeCommand(Request):
-    """What `evenhand run merge` is asked for."""
-
     runs: tuple[Path, ...] = argument("Runs.")
     out: Path = option(..., "The new folder of the merged run.", short="-o")
 
 
-@click.command(cls=Command)
-@declared(MergeCommand)
+@command(MergeCommand)
 def merge(request: MergeCommand) -> int:
     """Merge RUNS, all shards of one plan, into one run with the numbers of a run that was never split.
 
@@ -208,15 +199,12 @@ def merge(request: MergeCommand) -> int:
 
 
 class PushCommand(Request):
-    """What `evenhand run push` is asked for."""
-
     run: Path = argument("Run.")
     url: str = argument("Url.")
     overwrite: bool = option(False, "Replace the run that is there.")
 
 
-@click.command(cls=Command)
-@declared(PushCommand)
+@command(PushCommand)
 def push(request: PushCommand) -> None:
     """Copy RUN, or a folder of runs, to URL: object storage, or anything else that fsspec supports.
 
@@ -233,14 +221,11 @@ def push(request: PushCommand) -> None:
 
 
 class PullCommand(Request):
-    """What `evenhand run pull` is asked for."""
-
     url: str = argument("Url.")
     run: Path = argument("Run.")
 
 
-@click.command(cls=Command)
-@declared(PullCommand)
+@command(PullCommand)
 def pull(request: PullCommand) -> None:
     """Copy a run, or a folder with runs, from URL into the new folder RUN.
 
@@ -255,14 +240,11 @@ def pull(request: PullCommand) -> None:
 
 
 class TrustCommand(Request):
-    """What `evenhand run trust` is asked for."""
-
     run: Path = argument("The folder of a run, a paper or a suite.")
     yes: bool = option(False, "Trust it without a question.")
 
 
-@click.command(cls=Command)
-@declared(TrustCommand)
+@command(TrustCommand)
 def trust(request: TrustCommand) -> None:
     """Show what RUN, a folder from elsewhere, would do on this machine, and trust it if you say so.
 
@@ -304,16 +286,13 @@ def _agreed(request: TrustCommand, demands: Sequence[str]) -> bool:
 
 
 class ShowCommand(SkipDamagedOption):
-    """What `evenhand run show` is asked for."""
-
     run: Path = argument("Run.")
     sample: str | None = argument("Sample.", default=None)
     listed: bool = option(False, "Print the ids of the samples.", flag="--list")
     turns: bool = option(False, "With a SAMPLE: print every call, also where there is a story.")
 
 
-@click.command(cls=Command)
-@declared(ShowCommand)
+@command(ShowCommand)
 def show(request: ShowCommand) -> None:
     """Print RUN's plan and state, or the story of one SAMPLE (its id) in every arm.
 
@@ -367,7 +346,7 @@ def _lines(sample: ShownSample, labels: dict[str, str], *, turns: bool) -> list[
         lines.append(f"  → {' / '.join(map(str, cast(list[Any], right))) or 'no answer'}")
     for outcome in sample.outcomes:
         lines += ["", *_outcome(outcome, labels[outcome.arm], turns=turns)]
-    return [_printable(line) for line in lines]
+    return [clean(line) for line in lines]
 
 
 def _outcome(outcome: ShownOutcome, label: str, *, turns: bool) -> list[str]:
@@ -413,8 +392,3 @@ def _turn(turn: ShownTurn) -> list[str]:
 def _block(label: str, text: str) -> list[str]:
     first, *rest = text.splitlines() or [""]
     return [f"  {label}{first}", *(f"    {line}" for line in rest)]
-
-
-def _printable(line: str) -> str:
-    """Model text may hold terminal control sequences; they are shown, not obeyed."""
-    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.output import current_output
 from evenhand.cli.progress import exit_code
 from evenhand.cli.request import PlanCommand, tell
@@ -44,8 +43,7 @@ class SuiteCommand(PlanCommand):
     name: str = argument("The suite.", metavar="quick|full|FILE.yaml")
 
 
-@click.command(cls=Command)
-@declared(SuiteCommand)
+@command(SuiteCommand)
 def suite(request: SuiteCommand) -> int:
     """Measure one model in many areas and print one page: what was found, how sure, what it cost, what is missing.
 
@@ -91,12 +89,11 @@ def suite(request: SuiteCommand) -> int:
 
 def print_page(result: SuiteResult) -> None:
     """One page: each area with what was found, what is missing, and the sum of the cost."""
-    from rich.console import Console
 
     from evenhand.show.terminal import print_table
 
     click.echo(finding_of(result).sentence)
-    print_table(Console(), areas_table(result))
+    print_table(areas_table(result))
     click.echo(NO_TOTAL)
     _print_missing(result.missing)
     click.echo(f"In all: {sum_of(result)}.")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import click
 from pydantic import model_validator
-from rich.console import Console
 
 from evenhand.cli.groups import Group, hint
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.cli.progress import LOST, shown_count, shown_workflow
 from evenhand.cli.report import print_study, study_and_report
 from evenhand.core import aio
@@ -142,8 +141,7 @@ class SFTCommand(TrainCommand, SFTOptions):
     stage: ClassVar[type[SharedOptions]] = SFTOptions
 
 
-@train.command()
-@declared(SFTCommand)
+@command(SFTCommand, train)
 def sft(request: SFTCommand) -> None:
     """Fine-tune a model on the low-bias answers.
 
@@ -161,8 +159,7 @@ class RewardCommand(TrainCommand, RewardOptions):
     stage: ClassVar[type[SharedOptions]] = RewardOptions
 
 
-@train.command()
-@declared(RewardCommand)
+@command(RewardCommand, train)
 def reward(request: RewardCommand) -> None:
     """Train a reward model on pairs: it gives the less biased answer the higher score.
 
@@ -183,8 +180,7 @@ class PPOCommand(TrainCommand, PPOOptions):
     stage: ClassVar[type[SharedOptions]] = PPOOptions
 
 
-@train.command(renamed={"--passes": "--ppo-epochs", "--beta": "--kl-coefficient"})
-@declared(PPOCommand)
+@command(PPOCommand, train, renamed={"--passes": "--ppo-epochs", "--beta": "--kl-coefficient"})
 def ppo(request: PPOCommand) -> None:
     """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
 
@@ -202,8 +198,7 @@ class DPOCommand(TrainCommand, DPOOptions):
     stage: ClassVar[type[SharedOptions]] = DPOOptions
 
 
-@train.command()
-@declared(DPOCommand)
+@command(DPOCommand, train)
 def dpo(request: DPOCommand) -> None:
     """Train a fine-tuned model on the pairs by DPO, which needs no reward model.
 
@@ -236,8 +231,7 @@ class RecipeCommand(TrainCommand):
     limit: int | None = option(None, "With --evaluate: this many questions of each benchmark.", short="-n", ge=1)
 
 
-@train.command(renamed={"--bbq": "--data"})
-@declared(RecipeCommand)
+@command(RecipeCommand, train, renamed={"--bbq": "--data"})
 def recipe(request: RecipeCommand) -> None:
     """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo.
 
@@ -314,8 +308,7 @@ class VerifiableCommand(ClusterFields, SharedOptions):
     resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
 
 
-@train.command()
-@declared(VerifiableCommand)
+@command(VerifiableCommand, train)
 def verifiable(request: VerifiableCommand) -> int:
     """Train a model not to guess about people: on questions whose answer is known.
 
@@ -376,8 +369,7 @@ class ForgetsCommand(Request):
     out: Path | None = option(None, "A JSON file for the table.", short="-o", metavar="FILE.json")
 
 
-@train.command("forgets")
-@declared(ForgetsCommand)
+@command(ForgetsCommand, train, "forgets")
 def forgets_command(request: ForgetsCommand) -> int:
     """Did anything get worse? Ask two models the same requests, whose answers are checked by code.
 
@@ -410,7 +402,7 @@ def forgets_command(request: ForgetsCommand) -> int:
 
 def _print_forgetting(found: Forgetting) -> None:
     click.echo(found.sentence)
-    print_table(Console(), found.table)
+    print_table(found.table)
     if found.failed:
         click.echo(f"{plural(found.failed, 'request')} without a reply of both models; they count nowhere.")
 
@@ -422,8 +414,7 @@ class GGUFCommand(Request):
     out: Path | None = option(None, "The file to write (default: FOLDER/adapter.gguf).", short="-o", metavar="FILE")
 
 
-@train.command()
-@declared(GGUFCommand)
+@command(GGUFCommand, train)
 def gguf(request: GGUFCommand) -> None:
     """Write the LoRA adapter in FOLDER as a GGUF file for llama.cpp, in float16.
 
@@ -456,8 +447,7 @@ class QuestionsCommand(CheckedOptions):
     folders: tuple[Path, ...] = option((), "Check against these files too.", flag="--check", metavar="FOLDER")
 
 
-@train.command()
-@declared(QuestionsCommand)
+@command(QuestionsCommand, train)
 def questions(request: QuestionsCommand) -> None:
     """Write training questions: short passages that tell who it was, or do not; and common knowledge.
 
@@ -500,8 +490,7 @@ class ExportCommand(Request):
     out: Path = option(..., "A new folder.", short="-o", metavar="FOLDER", common=True)
 
 
-@train.command()
-@declared(ExportCommand)
+@command(ExportCommand, train)
 def export(request: ExportCommand) -> None:
     """Write what TRL needs to train on PAIRS: data, reward function, settings and the command.
 
@@ -550,7 +539,7 @@ def _print_evaluation(results: Mapping[str, Any]) -> None:
     for group, verdict in verdicts.items():
         shown_shares = [_right(each[group]) for each in results.values()]
         rows.append([group, *shown_shares, count(first[group]["n"]), verdict])
-    print_table(Console(), Table("Right answers, %", [*columns("", *results, "n"), Column("Verdict")], rows))
+    print_table(Table("Right answers, %", [*columns("", *results, "n"), Column("Verdict")], rows))
 
 
 def _print_training_forecast(device: str, parts: Sequence[tuple[str, int, float]], *, rl: bool) -> None:
@@ -560,7 +549,7 @@ def _print_training_forecast(device: str, parts: Sequence[tuple[str, int, float]
         [name, count(times), duration(seconds), duration(times * seconds)] for name, times, seconds in parts
     ]
     heads = columns("", "how many", "each", "in all", words=1)
-    print_table(Console(), Table(f"What it takes on this machine ({device})", heads, rows))
+    print_table(Table(f"What it takes on this machine ({device})", heads, rows))
     click.echo(f"At most {duration(whole)}, since answers may end before their longest length; nothing was trained.")
     if rl:
         click.echo("! The steps of RL come on top; they are not measured.")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from evenhand.cli.groups import Command
-from evenhand.cli.options import declared
+from evenhand.cli.options import command
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import UsageError
@@ -18,8 +17,6 @@ RUNS = "runs"
 
 
 class UiCommand(Request):
-    """What `evenhand ui` is asked for."""
-
     folder: Path = argument("Folder.", default=Path(RUNS))
     file: Path | None = option(
         None,
@@ -30,8 +27,7 @@ class UiCommand(Request):
     port: int = option(8791, "0 takes a free one.", ge=0, le=65535)
 
 
-@click.command(cls=Command)
-@declared(UiCommand)
+@command(UiCommand)
 def ui(request: UiCommand) -> None:
     """Browse, compare and start the runs in FOLDER (default: runs) on web pages.
 

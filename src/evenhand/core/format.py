@@ -129,6 +129,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def doc_line(thing: object) -> str:
+    """The first line of what a thing's docstring says."""
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """How a cell begins that a spreadsheet runs as a formula; the wide signs count in some languages."""
 

@@ -8,8 +8,7 @@ in evenhand.toml, the record by which a run is resumed (`Request.record`) and th
         folder: Path = argument("Where the runs are.", default=Path("runs"))
         limit: int | None = option(None, "At most this many.", short="-n", ge=1, common=True)
 
-    @click.command(cls=Command)         # in cli/
-    @declared(ListRequest)
+    @command(ListRequest)               # in cli/
     def runs(request: ListRequest) -> None: …
 
     @taking(ListRequest)                # in api.py: listed(limit=3), with completion in editors

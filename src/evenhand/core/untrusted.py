@@ -63,6 +63,11 @@ def clean(text: str) -> str:
     return _UNPRINTABLE.sub(_symbol, text.replace("\r\n", "\n"))
 
 
+def one_line(text: str) -> str:
+    """Return the text, cleaned, on one line."""
+    return " ".join(clean(text).split())
+
+
 def _symbol(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from evenhand.core.format import count
-from evenhand.core.untrusted import clean
+from evenhand.core.untrusted import one_line
 from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts
 from evenhand.models.base import split_spec
@@ -69,7 +69,7 @@ def _results(pack: Pack) -> Table:
 
 
 def _line(text: str) -> str:
-    return " ".join(clean(text).split())
+    return one_line(text)
 
 
 def _index(pack: Pack) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from evenhand.core.errors import PlanError
+from evenhand.core.format import doc_line
 from evenhand.core.options import PRESET, Options
 from evenhand.core.prompts import Prompt, built_in_prompts
 from evenhand.core.registry import Registry, signature_fault
@@ -121,7 +122,7 @@ def method(
     """Decorator: registers an async function as the method `name`; its docstring's first line is the summary."""
 
     def wrap(run: Run[OptionsT]) -> Method:
-        summary = (run.__doc__ or "").strip().partition("\n")[0]
+        summary = doc_line(run)
         made = Method(
             name,
             summary,

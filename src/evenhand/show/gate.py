@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from evenhand.core.format import plural
-from evenhand.show.markup import clean
+from evenhand.core.untrusted import one_line
 from evenhand.show.table import Table, columns, markdown, markdown_text
 from evenhand.studies.gate import Check, State, overall
 
@@ -27,13 +27,13 @@ def sentence(checks: Sequence[Check]) -> str:
         return f"Gate: {state}."
     what = "failed" if state == "failed" else "could not be decided"
     which = "" if len(said) == 1 else ", the worst" if state == "failed" else ", the first"
-    first = _flat(f"{said[0].condition}, {said[0].reason}")
+    first = one_line(f"{said[0].condition}, {said[0].reason}")
     return f"Gate: {state}. {len(said)} of {plural(len(checks), 'check')} {what}{which}: {first}."
 
 
 def line(check: Check) -> str:
     """One check as a line of text."""
-    return _flat(f"{check.state}: {check.arm}: fails if {check.condition}: {check.reason}")
+    return one_line(f"{check.state}: {check.arm}: fails if {check.condition}: {check.reason}")
 
 
 def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> bytes:
@@ -41,10 +41,10 @@ def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> byt
     bad = [c for c in checks if c.state == "failed" or (c.state == "cannot tell" and not undecided_passes)]
     skipped = [c for c in checks if c.state == "cannot tell" and undecided_passes]
     counts = {"tests": len(checks), "failures": len(bad), "errors": 0, "skipped": len(skipped)}
-    suite = ElementTree.Element("testsuite", {"name": _flat(title)} | {key: str(n) for key, n in counts.items()})
+    suite = ElementTree.Element("testsuite", {"name": one_line(title)} | {key: str(n) for key, n in counts.items()})
     for check in checks:
         case = ElementTree.SubElement(
-            suite, "testcase", {"classname": _flat(f"evenhand.{check.arm}"), "name": _flat(check.condition)}
+            suite, "testcase", {"classname": one_line(f"evenhand.{check.arm}"), "name": one_line(check.condition)}
         )
         if check in bad:
             ElementTree.SubElement(case, "failure", {"message": line(check), "type": check.state})
@@ -69,7 +69,3 @@ def annotation(check: Check, *, undecided_passes: bool) -> str:
         return ""
     level = "error" if check.state == "failed" or not undecided_passes else "warning"
     return f"::{level} title=Evenhand gate::{line(check).replace('%', '%25')}"
-
-
-def _flat(text: str) -> str:
-    return " ".join(clean(text).split())

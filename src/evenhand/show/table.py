@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenhand.core.errors import UsageError
 from evenhand.core.format import DASH, count, finite, limits, number, plain_cell, signed
+from evenhand.core.untrusted import one_line
 from evenhand.show.chart import legend_mark
 from evenhand.show.markup import Html, Node, clean, escape, tag
 
@@ -341,7 +342,7 @@ def markdown(table: Table) -> str:
 
 def markdown_text(text: str) -> str:
     """One line of text that Markdown shows literally."""
-    return escape(" ".join(clean(text).split())).translate(_MARKDOWN)
+    return escape(one_line(text)).translate(_MARKDOWN)
 
 
 _LATEX = str.maketrans(

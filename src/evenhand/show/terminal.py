@@ -22,8 +22,11 @@ _GAP = 2
 """Spaces between columns."""
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table in the width of the console."""
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Print a table in the width of the console, by default that of standard output."""
+    from rich.console import Console
+
+    console = console or Console()
     for part in fitted(table, console.width):
         console.print(part)
 

@@ -1,4 +1,4 @@
-"""The grade of our benchmarks with all their metrics, and our scorers of texts, as scorers of Inspect; benchmarks as its tasks."""
+"""Scorers of Inspect: the grade of our benchmarks with all their metrics, and our scorers of texts; and its tasks."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
-from evenhand.core.format import NO_PRICE, count, money
+from evenhand.core.format import NO_PRICE, count, doc_line, money
 from evenhand.methods.base import METHODS, Method
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.table import Table, columns, html_of
@@ -162,7 +162,7 @@ def _small(text: str) -> Html:
 
 def _summary(benchmark: str) -> str:
     """The first sentence of a benchmark's description."""
-    return (BENCHMARKS.get(benchmark).__doc__ or "").strip().partition("\n")[0]
+    return doc_line(BENCHMARKS.get(benchmark))
 
 
 def _said(method: Method) -> str:
