@@ -16,7 +16,7 @@ from typing import Any
 
 from common import save, table
 
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 from evenhand.guards.guard import Guard
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.judging.card import Calibration

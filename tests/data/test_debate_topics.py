@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.files import content_hash
 from evenhand.data.debates import BIASES, DebateTopics, KnownTopics, Role, Topic, load_topics, topic_id, topics_yaml
-from evenhand.data.yaml_file import content_hash
 
 OWN: dict[str, Any] = {
     "bias": "dialect",

@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.benchmarks.framing import load_texts, read_text
 from evenhand.core.errors import DataError
-from evenhand.data.yaml_file import content_hash
+from evenhand.core.files import content_hash
 
 
 def test_two_thirds_of_the_texts_of_each_type_are_biased():

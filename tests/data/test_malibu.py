@@ -11,7 +11,7 @@ import yaml
 
 from evenhand.benchmarks.malibu.scenarios import identity_words, load_bases, load_identities, pairs_of, responses_fault
 from evenhand.core.errors import DataError
-from evenhand.data.yaml_file import content_hash
+from evenhand.core.files import content_hash
 
 ONE = " ".join(["I check the lock twice and write it down."] * 8)
 OTHER = " ".join(["Twice I look at the lock and note it."] * 8)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 from evenhand.evaluators.injection import injected
 
 TEXTS = Path(__file__).parents[2] / "bench"

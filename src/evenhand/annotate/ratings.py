@@ -17,12 +17,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-import orjson
-
 from evenhand.annotate.journal import FILE, Journal
 from evenhand.annotate.sheets import CANNOT_TELL, FORMAT, KEY, RATERS, planned, read_rows, rubric_in, sheet_text
 from evenhand.core import files
 from evenhand.core.errors import DataError
+from evenhand.core.files import read_json
 from evenhand.data.rubrics import POINTS, Rubrics
 from evenhand.stats import Interval, fleiss_kappa, mean_interval
 
@@ -195,14 +194,7 @@ def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float |
 def read_key(folder: Path) -> dict[str, Any]:
     """Return the key of a folder of sheets."""
     path = folder / KEY
-    try:
-        content: Any = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise DataError(
-            f"cannot be read: {error.strerror}. Name a folder written by `evenhand annotate export`.", file=path
-        ) from error
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}). Restore the file or export again.", file=path) from error
+    content: Any = read_json(path, "Name a folder written by `evenhand annotate export`.")
     if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != FORMAT:
         raise DataError(
             f"not a key file of `evenhand annotate export`: its `format` is not {FORMAT}. Name the exported folder.",

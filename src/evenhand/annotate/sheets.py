@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.benchmarks.base import draw_key
 from evenhand.core.errors import DataError, UsageError
-from evenhand.core.files import draft_folder
+from evenhand.core.files import draft_folder, read_text
 from evenhand.core.format import is_formula, plain_text
 from evenhand.core.types import Sample
 from evenhand.data.rubrics import Criterion, Rubrics, load_rubric, read_rubric
@@ -206,12 +206,7 @@ def sheet_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def read_rows(path: Path, shorts: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a sheet by column, as any spreadsheet has saved them."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f"the sheet cannot be read: {error.strerror}.", file=path) from error
-    except UnicodeDecodeError as error:
-        raise DataError("the sheet is not UTF-8. Save it as CSV UTF-8.", file=path) from error
+    text = read_text(path, "Save the sheet as CSV UTF-8.")
     # Spreadsheets separate by semicolon in locales with a decimal comma.
     header = text.partition("\n")[0]
     delimiter = ";" if header.count(";") > header.count(",") else ","

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from evenhand.core import options
 from evenhand.core.errors import UsageError
+from evenhand.core.files import read_yaml
 from evenhand.core.options import Options_co
 from evenhand.core.registry import Registry, class_fault
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.yaml_file import read_yaml
 from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, draw_key, ratio
 from evenhand.core.errors import UsageError
+from evenhand.core.files import content_hash
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Status, Unscored
 from evenhand.data.debates import BIASES, DebateTopics, Topic, load_topics
-from evenhand.data.yaml_file import content_hash
 
 # --- the stored form of a debate: methods write it, all others read it ---
 

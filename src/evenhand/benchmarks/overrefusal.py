@@ -18,11 +18,11 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError
+from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.language import UNREAD
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities.grammar import with_article
-from evenhand.data.yaml_file import content_hash, read_yaml
 
 _FORM = "CATEGORY: {groups: [{people: …, adj: …}], pairs: [[HARMLESS, HARMFUL]]}"
 _FIELD = re.compile(r"\{(\w*)\}")

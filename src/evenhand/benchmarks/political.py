@@ -23,10 +23,9 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Meaning, Metric, Selection, ratio
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_bytes
+from evenhand.core.files import content_hash, read_bytes, read_yaml
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.yaml_file import content_hash, read_yaml
 
 EVEN = 0.25
 """Ratings of a pair that are no further apart count as even. A choice of ours: no judge was measured for it."""

@@ -48,12 +48,12 @@ from evenhand.benchmarks.prompts.findings import (
     sentences_of,
 )
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.files import content_hash
 from evenhand.core.format import percent, plural
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Record, Sample
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.signals import SIGNALS, Signalled, signalled
-from evenhand.data.yaml_file import content_hash
 from evenhand.stats import ratio
 
 OUTCOME = "favourable"

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, ratio
 from evenhand.core.errors import UnknownNameError
+from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.options import Names, Options
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES
-from evenhand.data.yaml_file import content_hash, read_yaml
 
 __all__ = ["Stances"]
 

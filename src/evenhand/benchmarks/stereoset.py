@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -37,7 +36,7 @@ from evenhand.benchmarks.base import (
     ratio,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_bytes
+from evenhand.core.files import read_json
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.sets import file_hash, find_only_file
@@ -64,11 +63,9 @@ class Triple:
 
 def load_triples(path: Path) -> Sequence[Triple]:
     """Read all triples of both tasks."""
+    content: Any = read_json(path, _AGAIN)
     try:
-        content: Any = orjson.loads(read_bytes(path))
         return [_triple(each, task) for task in TASKS for each in content["data"][task]]
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}). {_AGAIN}", file=path) from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"is not StereoSet's development set ({error!r}). {_AGAIN}", file=path) from error
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from evenhand.core.errors import DataError, PlanError, UnknownNameError
+from evenhand.core.files import read_toml
 from evenhand.core.types import Price
 
 PROJECT_FILE = "evenhand.toml"
@@ -106,17 +106,7 @@ def project_file() -> Path | None:
 
 
 def _read(path: Path, is_project: bool) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the file cannot be read: {error}.", file=path) from error
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r" \(at line (\d+), column \d+\)", str(error))
-        reason = str(error).replace(place[0], "") if place else str(error)
-        raise DataError(
-            f"this is not valid TOML: {reason}.", file=path, line=int(place[1]) if place else None
-        ) from error
+    values, text = read_toml(path)
     source = Source(path, text, is_project)
     defaults = _defaults(source, {name: values.pop(name) for name in list(values) if name not in _FIELDS})
     for name, value in values.items():

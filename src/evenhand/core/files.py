@@ -1,4 +1,4 @@
-"""Files: atomic writes, JSON Lines, locks, scratch folders and the cache folder.
+"""Files: atomic writes, readers of JSON, JSON Lines, YAML and TOML, locks, scratch folders and the cache folder.
 
 Nothing else renames a draft, locks a file or makes a temporary folder, so that all files are complete or absent.
 """
@@ -13,12 +13,15 @@ import errno
 import gzip
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import tempfile
+import tomllib
 import zlib
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from functools import partial
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -186,9 +189,61 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise _unreadable(path, error, line=number or None) from error
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, plain or gzipped."""
-    return b"".join(_chunks(path))
+def read_bytes(path: Path, hint: str = "") -> bytes:
+    """Return the content of a file, plain or gzipped; the `hint` follows what is said of one that cannot be read."""
+    return b"".join(_chunks(path, hint))
+
+
+def read_text(path: Path, hint: str = "") -> str:
+    """Return the content of a file as text; a byte order mark is left out."""
+    try:
+        return read_bytes(path, hint).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot be read: it is not UTF-8 ({error.reason}). {hint}".strip(), file=path) from error
+
+
+def read_json(path: Path, hint: str = "") -> Any:
+    """Return the JSON value in a file."""
+    try:
+        return orjson.loads(read_bytes(path, hint))
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"not valid JSON ({error}). {hint}".strip(), file=path, line=error.lineno) from error
+
+
+def read_yaml(file: Traversable, hint: str = "") -> Any:
+    """Return the YAML value in a file."""
+    try:
+        return parse_yaml(file.read_bytes(), file, hint)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}. {hint}".strip(), file=str(file)) from error
+
+
+def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
+    """Return the YAML value of what was read from a file."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(content.decode("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot be read: it is not UTF-8 ({error.reason}). {hint}".strip(), file=str(file)) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
+        said = f"not valid YAML ({problem}). {hint}".strip()
+        raise DataError(said, file=str(file), line=None if mark is None else mark.line + 1) from error
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the TOML value in a file, and its text."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text), text
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at line (\d+), column \d+\)", str(error))
+        reason = str(error).replace(place[0], "") if place else str(error)
+        line = int(place[1]) if place else None
+        raise DataError(f"not valid TOML ({reason}).", file=path, line=line) from error
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -224,6 +279,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def content_hash(content: Any) -> str:
+    """Return the SHA-256 of values and dataclasses, independent of how their file is formatted."""
+    return hashlib.sha256(orjson.dumps(content)).hexdigest()
+
+
 def content_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's content, without the compression of a .gz file."""
     digest = hashlib.sha256()
@@ -232,7 +292,7 @@ def content_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _chunks(path: Path, hint: str = "") -> Iterator[bytes]:
     try:
         with _opened(path) as file:
             while chunk := file.read(_CHUNK):
@@ -240,17 +300,17 @@ def _chunks(path: Path) -> Iterator[bytes]:
     except _DAMAGE as error:
         raise _damaged(path, error) from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, error, hint=hint) from error
 
 
 def _opened(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _unreadable(path: Path, error: OSError, line: int | None = None) -> DataError:
+def _unreadable(path: Path, error: OSError, line: int | None = None, hint: str = "") -> DataError:
     if isinstance(error, FileNotFoundError):
-        return DataError("There is no such file.", file=path)
-    return DataError(f"cannot be read: {error.strerror}.", file=path, line=line)
+        return DataError(f"There is no such file. {hint}".strip(), file=path)
+    return DataError(f"cannot be read: {error.strerror}. {hint}".strip(), file=path, line=line)
 
 
 def _damaged(path: Path, error: Exception, line: int | None = None) -> DataError:

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import orjson
-import yaml
-
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import json_lines, read_text, read_yaml
 from evenhand.core.types import Message
 
 _ENDINGS = (".md", ".txt", ".yaml", ".yml", ".jsonl", ".prompt")
@@ -48,7 +46,7 @@ def _preamble(given: str) -> Preamble:
     is_path = "\n" not in given and len(given) < 1000
     if given.strip() and is_path and path.is_file():
         name = min(given, os.path.relpath(path), key=len)
-        return Preamble(name, _text(path).strip())
+        return Preamble(name, read_text(path).strip())
     if is_path and not any(map(str.isspace, given)) and given.endswith(_ENDINGS):
         raise UsageError(f"There is no file {given}; --system takes a file or the text of a system prompt.")
     words = " ".join(given.split()).rstrip(".")
@@ -58,14 +56,7 @@ def _preamble(given: str) -> Preamble:
 
 def read_history(path: Path) -> tuple[Message, ...]:
     """Read earlier turns from YAML or JSON Lines: `{role, content}` each, or `{user, assistant}` for two of them."""
-    text = _text(path)
-    lines = path.suffix == ".jsonl"
-    try:
-        found: Any = (
-            [orjson.loads(line) for line in text.splitlines() if line.strip()] if lines else yaml.safe_load(text)
-        )
-    except (ValueError, yaml.YAMLError) as error:
-        raise DataError(f"this is not valid {'JSON Lines' if lines else 'YAML'}: {error}.", file=path) from error
+    found: Any = [row for _, row in json_lines(path)] if path.suffix == ".jsonl" else read_yaml(path)
     turns: list[Message] = []
     for each in cast("list[Any]", found) if isinstance(found, list) else [found]:
         match each:
@@ -79,10 +70,3 @@ def read_history(path: Path) -> tuple[Message, ...]:
     if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
         raise DataError("turns go by pairs: a user's, then the assistant's answer to it.", file=path)
     return tuple(turns)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the file cannot be read: {error}.", file=path) from error

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.files import read_text
 from evenhand.core.types import Message, Role
 
 _HEADING = re.compile(r"^# (system|user|assistant|reply|without)[ \t]*$", re.MULTILINE)
@@ -128,12 +129,7 @@ def _file(beside: str, name: str) -> tuple[Path, str]:
     return path, _id_of(path)
 
 
-@cache
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The prompt file {path} cannot be read: {error}.") from error
+_read = cache(read_text)
 
 
 def _id_of(path: Path) -> str:
@@ -193,10 +189,7 @@ def read_templates(folder: str | Path | None) -> Templates:
 
 def _checked(path: Path, prompt_id: str, original: str) -> str:
     """The text of a template that can stand in for the original."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the template cannot be read: {error}.", file=path) from error
+    text = read_text(path)
     wanted, found = set(_VARIABLE.findall(original)), set(_VARIABLE.findall(text))
     named = dict(zip((pieces := _HEADING.split(text))[1::2], pieces[2::2], strict=True)).get(_WITHOUT, "")
     if missing := sorted(wanted - found - set(re.findall(r"\w+", named)) - _WRITTEN_OUT):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import cache_folder, content_sha256
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import cache_folder, content_sha256, read_yaml
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
+from evenhand.core.files import read_yaml
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.data.yaml_file import read_yaml
 from evenhand.evaluators.base import Thresholds, Verdict, evaluator
 from evenhand.judging.judge import judged_yes
 from evenhand.session import Session

@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, MissingExtraError, UsageError
-from evenhand.core.files import json_lines, scratch, sha256, write_json, write_json_lines
+from evenhand.core.files import json_lines, json_object, read_bytes, scratch, sha256, write_json, write_json_lines
 from evenhand.core.types import Sample
 from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts, read_run
@@ -236,13 +236,7 @@ def _needs(plan: Mapping[str, Any], name: str) -> Iterator[str]:
 def _object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"There is no {path}; name the folder of a pack that `evenhand evidence pack` made.")
-    try:
-        value = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}).", file=path) from error
-    if not isinstance(value, dict):
-        raise DataError("not a JSON object.", file=path)
-    return cast("dict[str, Any]", value)
+    return json_object(read_bytes(path), path, None)
 
 
 def _check_files(folder: Path, sums: Any, found: Verified) -> None:

@@ -20,7 +20,7 @@ import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.errors import DataError, MissingExtraError, UsageError
-from evenhand.core.files import write_bytes
+from evenhand.core.files import read_json, write_bytes
 from evenhand.core.version import own_version
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
@@ -86,14 +86,9 @@ def write_commitment(content: Mapping[str, Any], target: Path, *, hidden: bool) 
 
 def read_commitment(path: Path) -> dict[str, Any]:
     """Read a commitment, open or hidden."""
-    try:
-        found: Any = orjson.loads(path.read_bytes())
-        if isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("sha256"), str):
-            return cast("dict[str, Any]", found)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}.", file=path) from error
-    except ValueError as error:
-        raise DataError(f"not valid JSON ({error}).", file=path) from error
+    found: Any = read_json(path)
+    if isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("sha256"), str):
+        return cast("dict[str, Any]", found)
     raise DataError("this is no commitment; `evenhand evidence commit` makes one.", file=path)
 
 

@@ -16,11 +16,11 @@ from typing_extensions import TypeVar
 
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import PlanFields
+from evenhand.core.files import read_yaml
 from evenhand.core.options import PRESET, Request, Text, option
 from evenhand.core.presets import DEFAULT_PRESET, Element, Presets
 from evenhand.core.registry import Registry
 from evenhand.core.specs import read_spec, roles_and_specs
-from evenhand.data.yaml_file import read_yaml
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS
 from evenhand.models.base import split_spec

@@ -8,18 +8,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import orjson
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from evenhand.core.errors import DataError, PlanError
 from evenhand.core.fields import ALL_ROLES, PlanFields
+from evenhand.core.files import read_toml, read_yaml
 from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
 from evenhand.core.registry import file_hash, is_file, name_in_file
@@ -385,17 +384,7 @@ def make_plan(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = No
 
 def read_plan_file(path: Path) -> dict[str, Any]:
     """The raw fields of a YAML or TOML plan file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        value: Any = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the plan cannot be read: {error}.", file=path) from error
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        what = "TOML" if path.suffix == ".toml" else "YAML"
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        line = None if mark is None else mark.line + 1
-        raise DataError(f"this is not valid {what}: {reason}.", file=path, line=line) from error
+    value: Any = read_toml(path)[0] if path.suffix == ".toml" else read_yaml(path)
     if not isinstance(value, dict):
         raise DataError("a plan is a list of 'field: value' lines, e.g. 'benchmark: bbq_builtin'.", file=path)
     return {str(key): each for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

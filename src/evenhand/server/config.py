@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
-from evenhand.data.yaml_file import parse_yaml
+from evenhand.core.files import parse_yaml, read_bytes
 from evenhand.guards.policy import (
     BLOCKED_REQUEST,
     BLOCKED_TEXT,
@@ -291,10 +291,7 @@ class ServeConfig(BaseModel):
 
 def read_config(path: Path) -> ServeConfig:
     """Read the config from a YAML file; an error is one sentence with its place."""
-    try:
-        return parse_config(path.read_bytes(), path)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error}.", file=path) from error
+    return parse_config(read_bytes(path), path)
 
 
 def parse_config(content: bytes, path: Path) -> ServeConfig:

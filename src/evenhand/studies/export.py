@@ -24,10 +24,9 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 import orjson
 
 from evenhand.core.errors import MissingExtraError, StoreError, UsageError
-from evenhand.core.files import draft, draft_folder, scratch_file
+from evenhand.core.files import draft, draft_folder, read_yaml, scratch_file
 from evenhand.core.format import plain_cell, plain_text
 from evenhand.core.version import versions
-from evenhand.data.yaml_file import read_yaml
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.results import StudyResult

@@ -20,11 +20,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
+from evenhand.core.files import read_yaml
 from evenhand.core.format import count, duration, money, percent, plural
 from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
 from evenhand.core.types import Status, Usage
-from evenhand.data.yaml_file import read_yaml
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.parts import Settings

@@ -32,7 +32,7 @@ from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evenhand.core.errors import DataError, PlanError
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 from evenhand.web.errors import RequestError
 
 PREFIX = "evh-"

@@ -6,19 +6,18 @@ model, so results on different lists are not comparable; the list's hash is part
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.benchmarks.bbq.benchmark import BBQForm, BBQOptions
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import read_json, sha256
 from evenhand.core.options import Text
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, OfficialFiles
 from evenhand.data.sets import find_set
@@ -79,14 +78,7 @@ BENCHMARKS.register(HardBBQ.name)(HardBBQ)
 
 def read_ids(path: Path) -> IdList:
     """Reads an id list; raises DataError if it is invalid."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the list of ids cannot be read: {error.strerror}. {_MAKE}", file=path) from error
-    try:
-        value: Any = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"the list of ids is not valid JSON ({error}). {_MAKE}", file=path) from error
+    value: Any = read_json(path, _MAKE)
     if not isinstance(value, dict) or value.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
         raise DataError(f"this is not a list of ids in the form {FORMAT}. {_MAKE}", file=path)
     fields = cast("dict[str, Any]", value)
@@ -94,7 +86,7 @@ def read_ids(path: Path) -> IdList:
         found = fields.get("benchmark")
         raise DataError(f"the list is for the benchmark {found!r}, not for {' or '.join(SOURCES)}. {_MAKE}", file=path)
     ids = _checked(fields.get("ids"), path)
-    return IdList(fields["benchmark"], ids, hashlib.sha256(content).hexdigest())
+    return IdList(fields["benchmark"], ids, sha256(path))
 
 
 def _checked(ids: Any, path: Path) -> dict[str, frozenset[int]]:

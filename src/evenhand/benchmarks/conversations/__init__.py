@@ -29,11 +29,11 @@ from evenhand.benchmarks.situations import (
     mean_metric,
 )
 from evenhand.core.errors import DataError
+from evenhand.core.files import read_yaml
 from evenhand.core.options import Text
 from evenhand.core.types import Answer, Grade, Message, Outcome, Sample, SampleKind, Unscored
 from evenhand.data.identities.signals import Signalled
 from evenhand.data.identities.substitute import neutral
-from evenhand.data.yaml_file import read_yaml
 from evenhand.scorers.sentiment import sentiment
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")

@@ -42,10 +42,10 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.files import content_hash
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.data.yaml_file import content_hash
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")

@@ -42,13 +42,12 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_bytes
+from evenhand.core.files import content_hash, read_bytes, read_json, read_yaml
 from evenhand.core.format import count, number, p_statement, percent
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.identities import load_names
 from evenhand.data.sets import find_file, find_set
-from evenhand.data.yaml_file import content_hash, read_yaml
 from evenhand.stats import Interval, chi_square_uniform, holm, wilson
 from evenhand.stats.distributions import chi_square_table
 
@@ -76,7 +75,7 @@ class Job:
 def load_jobs(file: str | Path | None = None) -> list[Job]:
     """Read jobs from a JSON or YAML file, or the built-in ones."""
     path = resources.files(__name__) / "jobs.yaml" if file is None else Path(file).expanduser()
-    content = _json(path) if isinstance(path, Path) and ".json" in path.suffixes else read_yaml(path)
+    content = read_json(path) if isinstance(path, Path) and ".json" in path.suffixes else read_yaml(path)
     try:
         jobs = [
             Job(str(name), str(part.get("description") or part["jd"]), tuple(map(_with_name, part["resumes"])))
@@ -118,7 +117,7 @@ def public_files(data: str | Path | None) -> Mapping[str, Path]:
 
 def public_names(files: Mapping[str, Path]) -> Names:
     """Read the public names, which are in capitals."""
-    by_sex = {"man": _json(files[MEN_FILE]), "woman": _json(files[WOMEN_FILE])}
+    by_sex = {"man": read_json(files[MEN_FILE]), "woman": read_json(files[WOMEN_FILE])}
     try:
         found = {
             (_CODES[code], sex): [str(name).title() for name in names]
@@ -134,13 +133,6 @@ def _with_name(resume: Any) -> str:
     if not isinstance(resume, str):
         raise TypeError
     return resume if "{name}" in resume else f"{{name}}\n\n{resume}"
-
-
-def _json(path: Path) -> Any:
-    try:
-        return orjson.loads(read_bytes(path))
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}).", file=path) from error
 
 
 __all__ = ["BuiltinHiring", "Hiring", "HiringAudit", "Rate", "audit", "impact_ratios"]

@@ -41,10 +41,10 @@ from evenhand.benchmarks.malibu.scenarios import (
     pairs_of,
 )
 from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.options import AS_TEXT, Names, Options, Text
 from evenhand.core.presets import Presets
 from evenhand.core.types import Grade, Outcome, Record, Refusal, Sample, SampleKind, Status, Unscored
-from evenhand.data.yaml_file import content_hash
 from evenhand.panels import (
     ASKED,
     BANDED,
@@ -514,10 +514,7 @@ class MalibuOptions(Options):
 
 def read_definitions(path: Path) -> dict[str, str]:
     """Reads user-defined metrics: a YAML file of names and definitions."""
-    try:
-        read: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError("the metrics cannot be read. Use a YAML file of names and definitions.", file=path) from error
+    read: Any = read_yaml(path, "Use a YAML file of names and definitions.")
     entries = cast(dict[Any, Any], read) if isinstance(read, dict) else {}
     found = {name: " ".join(text.split()) for name, text in entries.items() if isinstance(text, str)}
     if not found or len(found) < len(entries) or not all(re.fullmatch(r"[a-z][a-z_]*", name) for name in found):

@@ -19,11 +19,11 @@ from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.data.rubrics import Criterion, load_rubric
-from evenhand.data.yaml_file import content_hash
 
 PAIRS_FILE, PAIRS_FORMAT = "pairs.json", "evenhand-pairs-1"
 """The metadata file of a folder of preference pairs, which lists the held-out questions."""
@@ -62,14 +62,7 @@ def _of_debates(bias: str | None, file: Path | None) -> list[OpinionTopic]:
 
 def _held_out(path: Path) -> list[OpinionTopic]:
     file = path / PAIRS_FILE if path.is_dir() else path
-    try:
-        content: Any = orjson.loads(file.read_bytes())
-    except OSError as error:
-        raise DataError(
-            f"cannot be read: {error.strerror}; give a folder written by `evenhand train pairs`.", file=file
-        ) from error
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}).", file=file) from error
+    content: Any = read_json(file, "Give a folder written by `evenhand train pairs`.")
     if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != PAIRS_FORMAT:
         raise DataError(f"not written by `evenhand train pairs` (its format is not {PAIRS_FORMAT}).", file=file)
     rows: Sequence[Mapping[str, str]] = cast(dict[str, Any], content)["held_out"]

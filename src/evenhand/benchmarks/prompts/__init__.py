@@ -20,6 +20,7 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Sel
 from evenhand.benchmarks.prompts.audit import audit
 from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, stance
 from evenhand.core.errors import DataError, UsageError
+from evenhand.core.files import content_hash
 from evenhand.core.language import language_of
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -27,7 +28,6 @@ from evenhand.data.identities import Group, Name, choose_attributes, load_identi
 from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
 from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants, without_slots
 from evenhand.data.texts import TextFile
-from evenhand.data.yaml_file import content_hash
 
 FIELDS = ("prompt", "text", "question", "instruction")
 """The fields that may hold the prompt, if none is named; a file with a single field needs none of these."""

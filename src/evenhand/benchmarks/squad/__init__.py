@@ -47,7 +47,7 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import content_sha256, read_bytes
+from evenhand.core.files import content_sha256, read_bytes, read_json
 from evenhand.core.options import Options, Options_co, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.sets import file_hash, find_only_file
@@ -496,10 +496,7 @@ def _scores(articles: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, str]:
-    try:
-        found: Any = orjson.loads(read_bytes(file))
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"not valid JSON ({error}).", file=file, line=error.lineno) from error
+    found: Any = read_json(file)
     if not isinstance(found, dict):
         raise DataError("predictions are one JSON object: question id → answer, empty for none.", file=file)
     predictions = cast(dict[str, Any], found)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
 """The types of bias that have a built-in file."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_text, read_yaml
 
 Pronouns = Literal["she", "he", "they"]
 FOLDER = resources.files(__name__)
@@ -98,12 +98,8 @@ def load_names(file: str | Path | Sequence[Mapping[str, str]] | None = None) -> 
     """Read names from a CSV file with the column `name` and a column for each attribute that a name signals."""
     if not isinstance(file, str | Path | None):
         return tuple(Name(row["name"], {key: row[key] for key in row if key != "name"}) for row in file)
-    path = FOLDER / "names.csv" if file is None else Path(file).expanduser()
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the names cannot be read: {error}.", file=str(path)) from error
-    rows = list(csv.DictReader(io.StringIO(text)))
+    path = Path(str(FOLDER / "names.csv")) if file is None else Path(file).expanduser()
+    rows = list(csv.DictReader(io.StringIO(read_text(path))))
     if not rows or "name" not in rows[0] or len(rows[0]) < 2:
         raise DataError("a file of names is CSV with the columns name and, e.g., gender and race.", file=str(path))
     found: list[Name] = []

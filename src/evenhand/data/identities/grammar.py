@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from evenhand.core.files import read_yaml
 from evenhand.data.identities import FOLDER, Group, Name, Pronouns
 from evenhand.data.identities.nouns import words
-from evenhand.data.yaml_file import read_yaml
 
 # --- writes a group into a prompt in a language whose words agree ---
 

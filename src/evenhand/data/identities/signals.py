@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from evenhand.core.files import read_yaml
 from evenhand.data.identities import FOLDER, Group, Name
 from evenhand.data.identities.substitute import variants
-from evenhand.data.yaml_file import read_yaml
 
 SIGNALS = ("name", "statement", "cue", "profile")
 NEUTRAL = "J. T."

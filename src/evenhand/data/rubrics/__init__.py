@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from evenhand.core.errors import DataError
 from evenhand.core.errors import UnknownNameError as Unknown
-from evenhand.data.yaml_file import parse_yaml
+from evenhand.core.files import parse_yaml, read_bytes
 
 POINTS = 100
 """Ratings of people and judges are compared in points of this, whatever the scale."""
@@ -144,11 +144,7 @@ def load_rubric(name: str) -> Rubrics:
     path = Path(__file__).with_name(f"{name}.yaml") if name in built_in_rubrics() else Path(name).expanduser()
     if path.suffix not in (".yaml", ".yml"):
         raise Unknown("rubric (or name a .yaml file)", name, built_in_rubrics())
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the rubric cannot be read: {error.strerror}.", file=path) from error
-    return _read(path, content)
+    return _read(path, read_bytes(path))
 
 
 @cache

@@ -17,6 +17,7 @@ from evenhand.asking.reply import ask_json, object_schema
 from evenhand.benchmarks.debates import Debates, DebatesOptions
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
+from evenhand.core.files import content_hash
 from evenhand.core.options import Options, Request, Text, bounds_of, option
 from evenhand.core.progress import Count, Listener, Progress, ignore
 from evenhand.core.prompts import Prompt, load_prompt
@@ -24,7 +25,6 @@ from evenhand.core.types import Message, Params, Sample, Unscored, Usage
 from evenhand.core.untrusted import fenced
 from evenhand.core.version import versions
 from evenhand.data.debates import DebateTopics, KnownTopics, Topic, load_topics, topic_fault, topic_id, topics_yaml
-from evenhand.data.yaml_file import content_hash
 from evenhand.methods.debate.agents import DebateOptions, Scoring
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Price

@@ -18,10 +18,10 @@ from typing import Any
 
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.files import read_yaml
 from evenhand.core.language import language_of
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Message, Params
-from evenhand.data.yaml_file import read_yaml
 from evenhand.models.base import Model
 from evenhand.reading.refusals import looks_like_refusal
 from evenhand.show.table import Table, columns, interval_cell, measured, verdict

@@ -41,10 +41,7 @@ def read_seed(path: Path) -> bytes:
     """The secret seed of a file; a new one is made for its owner only, if there is none."""
     if not path.exists():
         write_bytes(path, secrets.token_hex(32).encode() + b"\n", mode=0o600)
-    try:
-        seed = path.read_bytes().strip()
-    except OSError as error:
-        raise DataError(f"the seed cannot be read: {error.strerror}.", file=path) from error
+    seed = read_bytes(path).strip()
     if len(seed) < _SHORTEST:
         raise UsageError(f"{path} holds a seed that could be guessed; use {_SHORTEST} characters, or a new file.")
     return seed

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 from evenhand.training.questions.language import bare
 from evenhand.training.questions.row import QuestionRow
 

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from evenhand.core.errors import DataError
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 
 Split = Literal["train", "dev"]
 LANGUAGES = ("en", "es", "de", "ca", "ko", "fr", "pt")

@@ -14,7 +14,7 @@ from importlib import resources
 from random import Random
 from typing import Any, Literal
 
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 from evenhand.training.questions.language import (
     CONTROL,
     FACTS,

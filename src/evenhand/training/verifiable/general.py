@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from evenhand.core.files import json_lines, write_json_lines
+from evenhand.core.files import json_lines, read_yaml, write_json_lines
 from evenhand.core.lazy import torch
 from evenhand.core.progress import Count
 from evenhand.core.types import Message
-from evenhand.data.yaml_file import read_yaml
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.loop import step_seed

@@ -23,7 +23,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.core.errors import DataError
-from evenhand.data.yaml_file import read_yaml
+from evenhand.core.files import read_yaml
 
 BUILTIN, IDENTITIES, PROVENANCE = "builtin", "identities.yaml", "provenance.json"
 CONTROL = "control"
