@@ -91,7 +91,7 @@ def test_start_up_imports_nothing_heavy(command: str):
 def test_core_never_imports_torch():
     code = (
         "import sys; from evenhand.cli import run, report, stored, lists, doctor, metrics, data;"
-        "from evenhand.cli import score; import evenhand.cli.models;"
+        "from evenhand.cli import score; import evenhand.cli.doctor;"
         "print('torch' in sys.modules, 'xllamacpp' in sys.modules)"
     )
 

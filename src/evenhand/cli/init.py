@@ -9,6 +9,7 @@ import shlex
 import tomllib
 from collections.abc import Sequence
 from importlib.metadata import distribution
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from evenhand.core.fields import DeploymentFields
 from evenhand.core.options import argument, option
 from evenhand.core.preamble import read_preambles
 from evenhand.core.specs import model_spec
-from evenhand.integrations.github import ACTION
 from evenhand.runs.plan import make_plan
 from evenhand.stats import size_for_difference
 
@@ -100,7 +100,7 @@ def init(request: InitCommand) -> None:
         PROJECT_FILE: _CONFIG,
         PLAN: yaml.safe_dump(plan, sort_keys=False, allow_unicode=True),
         WORKFLOW: _ABOUT + yaml.safe_dump(_workflow(request, detect), sort_keys=False, allow_unicode=True),
-        USED: ACTION.read_text(encoding="utf-8"),
+        USED: (files("evenhand.integrations") / "github" / "action.yml").read_text(encoding="utf-8"),
     }
     if taken := [name for name in content if (request.folder / name).exists()]:
         raise UsageError(f"{request.folder / taken[0]} exists already, and nothing was written; choose another folder.")

@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Prepare": {
         "init": ("evenhand.cli.init:init", "Write a project: config, plan, workflow and a first gate."),
         "data": ("evenhand.cli.data:data", "List, download, filter and search data."),
-        "models": ("evenhand.cli.models:models", "List the models that can be used; download or calibrate them."),
+        "models": ("evenhand.cli.doctor:models", "List the models that can be used; download or calibrate them."),
         "doctor": ("evenhand.cli.doctor:doctor", "Check with a few small calls what a model can do."),
     },
     "More": {

@@ -67,7 +67,7 @@ class _Train(Group):
     cls=_Train,
     lazy={
         "debate": ("evenhand.cli.debate:debate", "Have roles debate topics while a referee scores their bias."),
-        "pairs": ("evenhand.cli.pairs:pairs", "Make preference pairs for training from stored debates."),
+        "pairs": ("evenhand.cli.debate:pairs", "Make preference pairs for training from stored debates."),
     },
 )
 def train() -> None:

@@ -24,7 +24,7 @@ from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.ui import work
 from evenhand.ui.index import Chosen, Index, RunRow
-from evenhand.ui.pages.elements import computing, problem
+from evenhand.ui.pages import computing, problem
 from evenhand.web import site
 from evenhand.web.errors import RequestError
 from evenhand.web.site import END, beginning, page

@@ -26,10 +26,9 @@ from evenhand.studies.samples import find_sample, shown_sample
 from evenhand.ui import offers, samples, work
 from evenhand.ui.desk import Desk, json, page_of
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages import boards, runs, start
+from evenhand.ui.pages import boards, link, post_button, problem, progress_words, runs, start
 from evenhand.ui.pages import samples as sample_pages
 from evenhand.ui.pages.boards import Measured
-from evenhand.ui.pages.elements import link, post_button, problem, progress_words
 from evenhand.web.errors import RequestError
 from evenhand.web.keys import KeyConfig
 from evenhand.web.site import Site

@@ -13,7 +13,7 @@ from evenhand.show.table import Cell, Table, bare_html, cell_html, columns
 from evenhand.show.view import estimate_cell, metric_hint, metric_title, money_cell
 from evenhand.studies.results import Estimate, MetricInfo, digits_for, estimate_text
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages.elements import arm_mark, date, link, pager, problem, run_link, select
+from evenhand.ui.pages import arm_mark, date, link, pager, problem, run_link, select
 
 PAGE = 50
 MOST = 12

@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.core.format import plural, share
 from evenhand.show.markup import Html, Node, tag
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages.elements import cost, date, facts, field, link, pager, problem, run_link, select, state
+from evenhand.ui.pages import cost, date, facts, field, link, pager, problem, run_link, select, state
 
 PAGE = 100
 STATES = ("complete", "running", "stopped", "failed", "damaged")

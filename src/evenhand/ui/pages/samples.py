@@ -13,7 +13,7 @@ from evenhand.show.chart import PALETTE_SIZE
 from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
 from evenhand.studies.results import ShownOutcome, ShownSample
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages.elements import arm_mark, field, link, pager, run_link, select
+from evenhand.ui.pages import arm_mark, field, link, pager, run_link, select
 from evenhand.ui.samples import PAGE, SORTS, Listing, Query, SampleEntry
 
 STATUSES = ("graded", "refused", "unscored", "cut", "failed")

@@ -20,7 +20,7 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.table import Table, columns, html_of
 from evenhand.ui import offers
 from evenhand.ui.index import RunRow
-from evenhand.ui.pages.elements import field, link, problem, select
+from evenhand.ui.pages import field, link, problem, select
 
 _LARGEST = 1_000_000
 OWN = "prompts"
