@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import TypeVar
@@ -42,7 +41,7 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import content_hash, read_bytes, read_json, read_yaml
+from evenhand.core.files import content_hash, read_json, read_yaml
 from evenhand.core.format import count, number, p_statement, percent
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored

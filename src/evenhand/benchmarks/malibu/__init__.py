@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 

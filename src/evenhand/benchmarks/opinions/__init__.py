@@ -14,7 +14,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import orjson
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, ratio
