@@ -6,7 +6,7 @@ without a counterpart there (suffix, best_of, logprobs, prompts as tokens) are r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from evenhand.server.access import caller_of
 from evenhand.server.chat_api.streaming import Chunk, ChunkFormat, StreamFormat, chat_chunks, stream, text_chunks
 from evenhand.server.chat_api.wire import (
     Json,
+    Stamp,
     answers_wanted,
     as_list,
     as_object,
@@ -72,6 +73,30 @@ async def stream_answers(
     ticket = ticket_of(request)
     ticket.stream = True
     return await stream(request, ticket, [guard.stream(each) for each in bodies], form)
+
+
+async def answer_translated(
+    request: web.Request,
+    routes: Routes,
+    translate: Callable[[Json], Json],
+    events: Callable[[Stamp, Json], StreamFormat],
+    finished: Callable[[Stamp, Json, Guarded], Json],
+) -> web.StreamResponse:
+    """Answer a request of another API: it becomes a chat completions request, and the answer takes its format again."""
+    body = await body_of(request)
+    chat = translate(body)
+    most = limits_of(request)
+    check_chat(chat, most)
+    answers_wanted(chat, most)
+    ticket = ticket_of(request)
+    with routes.find(body["model"]) as route:
+        ticket.route = route.name
+        ticket.prompt = last_user_text(chat["messages"])
+        guard = chosen_guard(request, chat, route)
+        if is_set(chat, "stream"):
+            return await stream_answers(request, guard, [chat], events(ticket.stamp, body))
+        ticket.answers = await all_answers(guard, [chat])
+    return send(finished(ticket.stamp, body, ticket.answers[0]), ticket)
 
 
 def chunk_format(ticket: Ticket, body: Json, chunks: Chunk) -> ChunkFormat:

@@ -16,11 +16,10 @@ from aiohttp import web
 from evenhand.core.types import token_count
 from evenhand.guards.fields import allowed_message, as_mapping, text_of
 from evenhand.guards.types import Guarded, Segment
-from evenhand.server.chat_api.chat import all_answers, body_of, chosen_guard, last_user_text, send, stream_answers
-from evenhand.server.chat_api.wire import Json, Stamp, as_list, as_object, check_chat, is_set, record, usage_of
-from evenhand.server.limits import limits_of
+from evenhand.server.chat_api.chat import answer_translated
+from evenhand.server.chat_api.streaming import named_event
+from evenhand.server.chat_api.wire import Json, Stamp, as_list, as_object, record, usage_of
 from evenhand.server.routes import Routes
-from evenhand.server.ticket import ticket_of
 from evenhand.web.errors import RequestError
 
 PATH = "/v1/messages"
@@ -152,7 +151,7 @@ def _input(called: Mapping[str, Any]) -> Any:
         return {}
 
 
-def finished_message(stamp: Stamp, answer: Guarded) -> Json:
+def finished_message(stamp: Stamp, _body: Json, answer: Guarded) -> Json:
     blocks, stopped = _content(stamp, answer)
     ends: Json = {"stop_reason": stopped, "stop_sequence": None, "usage": _usage([answer])}
     return {**_head(stamp), "content": blocks, **ends, "evenhand": record([answer])}
@@ -161,7 +160,8 @@ def finished_message(stamp: Stamp, answer: Guarded) -> Json:
 class MessageEvents:
     """The stream of one message; a `StreamFormat`."""
 
-    def __init__(self, stamp: Stamp) -> None:
+    def __init__(self, stamp: Stamp, body: Json) -> None:
+        del body
         self._stamp = stamp
         self._started = False
         self._text = ""
@@ -173,41 +173,37 @@ class MessageEvents:
             self._started = True
             empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
             usage = {"input_tokens": 0, "output_tokens": 0}
-            yield _event("message_start", message={**_head(self._stamp), **empty, "usage": usage})
+            yield named_event("message_start", message={**_head(self._stamp), **empty, "usage": usage})
         if segment.text:
             if not self._text:
-                yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+                yield named_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
             self._text += segment.text
-            yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": segment.text})
+            yield named_event("content_block_delta", index=0, delta={"type": "text_delta", "text": segment.text})
         if segment.final is not None:
             blocks, self._stopped = _content(self._stamp, segment.final, self._text)
             for place, block in enumerate(blocks):
                 if place or not self._text:
                     yield from _whole(place, block)
-                yield _event("content_block_stop", index=place)
+                yield named_event("content_block_stop", index=place)
 
     def end(self, answers: Sequence[Guarded]) -> Iterator[bytes]:
         delta = {"stop_reason": self._stopped, "stop_sequence": None}
-        yield _event("message_delta", delta=delta, usage=_usage(answers), evenhand=record(answers))
-        yield _event("message_stop")
+        yield named_event("message_delta", delta=delta, usage=_usage(answers), evenhand=record(answers))
+        yield named_event("message_stop")
 
     def failure(self, fault: RequestError) -> Iterator[bytes]:
-        yield _event("error", error=fault.body["error"])
+        yield named_event("error", error=fault.body["error"])
 
 
 def _whole(place: int, block: Json) -> Iterator[bytes]:
     """Yield the start of a block that was not streamed, and all of its content."""
     if block["type"] == "text":
-        yield _event("content_block_start", index=place, content_block={"type": "text", "text": ""})
-        yield _event("content_block_delta", index=place, delta={"type": "text_delta", "text": block["text"]})
+        yield named_event("content_block_start", index=place, content_block={"type": "text", "text": ""})
+        yield named_event("content_block_delta", index=place, delta={"type": "text_delta", "text": block["text"]})
         return
-    yield _event("content_block_start", index=place, content_block={**block, "input": {}})
+    yield named_event("content_block_start", index=place, content_block={**block, "input": {}})
     given = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
-    yield _event("content_block_delta", index=place, delta=given)
-
-
-def _event(kind: str, **fields: Any) -> bytes:
-    return f"event: {kind}\ndata: ".encode() + orjson.dumps({"type": kind, **fields}) + b"\n\n"
+    yield named_event("content_block_delta", index=place, delta=given)
 
 
 def error_response(fault: RequestError) -> web.Response:
@@ -217,15 +213,4 @@ def error_response(fault: RequestError) -> web.Response:
 
 
 async def answer_messages(request: web.Request, routes: Routes) -> web.StreamResponse:
-    body = await body_of(request)
-    chat = as_chat(body)
-    check_chat(chat, limits_of(request))
-    ticket = ticket_of(request)
-    with routes.find(body["model"]) as route:
-        ticket.route = route.name
-        ticket.prompt = last_user_text(chat["messages"])
-        guard = chosen_guard(request, chat, route)
-        if is_set(chat, "stream"):
-            return await stream_answers(request, guard, [chat], MessageEvents(ticket.stamp))
-        ticket.answers = await all_answers(guard, [chat])
-    return send(finished_message(ticket.stamp, ticket.answers[0]), ticket)
+    return await answer_translated(request, routes, as_chat, MessageEvents, finished_message)

@@ -13,27 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from evenhand.core.types import token_count
 from evenhand.guards.fields import allowed_message, as_mapping, text_of
 from evenhand.guards.types import Guarded, Segment
-from evenhand.server.chat_api.chat import all_answers, body_of, chosen_guard, last_user_text, send, stream_answers
+from evenhand.server.chat_api.chat import answer_translated
+from evenhand.server.chat_api.streaming import named_event
 from evenhand.server.chat_api.wire import (
     Json,
     Stamp,
-    answers_wanted,
     as_list,
     as_object,
-    check_chat,
-    is_set,
     record,
     usage_of,
 )
-from evenhand.server.limits import limits_of
 from evenhand.server.routes import Routes
-from evenhand.server.ticket import ticket_of
 from evenhand.web.errors import RequestError
 
 _STORED = "Responses are not stored. Send the earlier items in input"
@@ -431,23 +426,9 @@ class ResponseEvents:
         return self._event(kind, item_id=f"msg_{self._stamp.id}", output_index=0, content_index=index, **fields)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
-        data = orjson.dumps({"type": kind, "sequence_number": self._sent, **fields})
         self._sent += 1
-        return f"event: {kind}\ndata: ".encode() + data + b"\n\n"
+        return named_event(kind, sequence_number=self._sent - 1, **fields)
 
 
 async def answer_responses(request: web.Request, routes: Routes) -> web.StreamResponse:
-    body = await body_of(request)
-    chat = as_chat(body)
-    most = limits_of(request)
-    check_chat(chat, most)
-    answers_wanted(chat, most)
-    ticket = ticket_of(request)
-    with routes.find(body["model"]) as route:
-        ticket.route = route.name
-        ticket.prompt = last_user_text(chat["messages"])
-        guard = chosen_guard(request, chat, route)
-        if is_set(chat, "stream"):
-            return await stream_answers(request, guard, [chat], ResponseEvents(ticket.stamp, body))
-        ticket.answers = await all_answers(guard, [chat])
-    return send(finished_response(ticket.stamp, body, ticket.answers[0]), ticket)
+    return await answer_translated(request, routes, as_chat, ResponseEvents, finished_response)

@@ -143,6 +143,11 @@ def event(chunk: Json) -> bytes:
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
+def named_event(kind: str, **fields: Any) -> bytes:
+    """An event of the formats whose events have a type."""
+    return f"event: {kind}\ndata: ".encode() + orjson.dumps({"type": kind, **fields}) + b"\n\n"
+
+
 async def _with_first(
     first: tuple[int, Segment], rest: AsyncIterator[tuple[int, Segment]]
 ) -> AsyncIterator[tuple[int, Segment]]:
