@@ -59,7 +59,7 @@ def test_the_folder_of_runs_is_relative_to_the_project(project: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[providers.a\n", "line 1: this is not valid TOML"),
+        ("[providers.a\n", "line 1: not valid TOML"),
         ("\nconcurency = 4\n", "line 2: there is no field named 'concurency'; did you mean concurrency"),
         ("# hi\nconcurrency = 0\n", "line 2: concurrency must be a whole number of at least 1"),
         ("budget = 5\n", "line 1: budget must be a text"),

@@ -64,7 +64,7 @@ def test_a_list_is_asked_for() -> None:
 
 
 def test_a_missing_list_is_told_with_the_command_that_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.json: the list of ids cannot be read.*evenhand data hard"):
+    with pytest.raises(DataError, match=r"gone\.json: There is no such file.*evenhand data hard"):
         next(HardBBQ(ids=str(tmp_path / "gone.json")).samples(Selection()))
 
 

@@ -263,7 +263,7 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
     fill(tmp_path / "r", alike)
     (tmp_path / "r" / "raters" / "rater-2.csv").unlink()
 
-    assert "rater-2.csv: the sheet cannot be read" in cli("annotate", "import", "r").err
+    assert "rater-2.csv: There is no such file" in cli("annotate", "import", "r").err
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_rubric_that_is_not_there_is_one_sentence(cli: Any, judge: FunctionMod
     )
 
     assert (missing.code, unknown.code) == (2, 2)
-    assert "the rubric cannot be read" in missing.err
+    assert "There is no such file" in missing.err
     assert "did you mean opinion?" in unknown.err
 
 

@@ -202,7 +202,7 @@ def test_plans_are_read_from_files(tmp_path: Path, name: str, text: str):
 
 
 BAD_FILES: list[tuple[str, bytes, str]] = [
-    ("plan.yaml", b"models: [fake/A\nlimit: 5", r"plan\.yaml, line \d+: this is not valid YAML"),
+    ("plan.yaml", b"models: [fake/A\nlimit: 5", r"plan\.yaml, line \d+: not valid YAML"),
     ("plan.yaml", b"- a\n- b", "a plan is a list of 'field: value' lines"),
     ("plan.yaml", b"", "a plan is a list of 'field: value' lines"),
     ("plan.yaml", b"\xff\xfe\x00", "cannot be read"),
@@ -220,7 +220,7 @@ def test_a_bad_file_is_told_with_its_name(tmp_path: Path, name: str, content: by
 
 
 def test_a_missing_file_is_told_with_its_name(tmp_path: Path):
-    with pytest.raises(DataError, match=r"gone\.yaml: the plan cannot be read"):
+    with pytest.raises(DataError, match=r"gone\.yaml: cannot be read: No such file"):
         read_plan_file(tmp_path / "gone.yaml")
 
 

@@ -206,7 +206,7 @@ def sheet_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def read_rows(path: Path, shorts: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a sheet by column, as any spreadsheet has saved them."""
-    text = read_text(path, "Save the sheet as CSV UTF-8.")
+    text = read_text(path, "Save the sheet as CSV UTF-8.", newline="")
     # Spreadsheets separate by semicolon in locales with a decimal comma.
     header = text.partition("\n")[0]
     delimiter = ";" if header.count(";") > header.count(",") else ","

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -194,10 +195,10 @@ def read_bytes(path: Path, hint: str = "") -> bytes:
     return b"".join(_chunks(path, hint))
 
 
-def read_text(path: Path, hint: str = "") -> str:
-    """Return the content of a file as text; a byte order mark is left out."""
+def read_text(path: Path, hint: str = "", newline: str | None = None) -> str:
+    """Return the content of a file as text, without a byte order mark; `newline` as in `open`."""
     try:
-        return read_bytes(path, hint).decode("utf-8-sig")
+        return io.TextIOWrapper(io.BytesIO(read_bytes(path, hint)), "utf-8-sig", newline=newline).read()
     except UnicodeDecodeError as error:
         raise DataError(f"cannot be read: it is not UTF-8 ({error.reason}). {hint}".strip(), file=path) from error
 
