@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.stats import Interval
+from evenhand.stats.agreement import auc_interval
 from evenhand.stats.distributions import student_t_quantile
 from evenhand.stats.intervals import mean_interval
-from evenhand.stats.separation import auc_interval
 
 ARMS = {
     "base": "as it was",

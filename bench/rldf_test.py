@@ -37,8 +37,7 @@ from evenhand.judging import readings
 from evenhand.judging.controls import NONSENSE, OFF_TOPIC, REFUSAL, construct
 from evenhand.methods.debate import agents
 from evenhand.reading.refusals import looks_like_refusal
-from evenhand.stats.platt import platt, sigmoid
-from evenhand.stats.separation import auc, auc_interval
+from evenhand.stats.agreement import auc, auc_interval, platt, sigmoid
 from evenhand.training import models, stage
 from evenhand.training.data import Prompt
 from evenhand.training.forgetting import last_number, probes
