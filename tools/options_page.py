@@ -44,8 +44,8 @@ def page() -> str:
     for words, rows in own.items():
         for row in rows:
             places.setdefault(row, []).append(words)
-    alike = {row: " · ".join(f"`{each}`" for each in where) for row, where in places.items() if len(where) > 1}
-    parts.append("### Options with one meaning in several commands\n")
+    alike = {row: " · ".join(f"`{each}`" for each in where) for row, where in places.items() if len(where) > 3}
+    parts.append("### Options with one meaning in four commands or more\n")
     for at in dict.fromkeys(alike.values()):
         parts.append(f"{at}:\n\n{_lines([row for row, where in alike.items() if where == at])}\n")
     parts.append("## Options of single commands\n\n`--help-all` after the command says what each does.\n")
