@@ -11,15 +11,16 @@ pytest.importorskip("inspect_ai", reason="needs pip install 'evenhand[inspect]'"
 
 from inspect_ai import Task, eval  # noqa: A004
 from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.agent import as_solver, react
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.model._providers.mockllm import MockLLM
 from inspect_ai.scorer import choice
-from inspect_ai.solver import multiple_choice
+from inspect_ai.solver import generate, multiple_choice, use_tools
 
 from evenhand import audit
-from evenhand.integrations.inspect import SCORERS_OF_TEXTS, SOLVERS, TASKS
+from evenhand.integrations.inspect import SCORERS_OF_TEXTS, SOLVERS, TASKS, world_tools
 from evenhand.models.fake import FunctionModel
 
 # Inspect's own use of tenacity and anyio, not ours to mend. It also replaces asyncio.run for the whole process by one
@@ -203,3 +204,51 @@ def test_samples_survive_the_way_through_inspect(name: str) -> None:
         made = inspect_sample(sample, name, {})
         assert made.metadata is not None
         assert own_sample(str(made.id), made.metadata) == sample_from(plain_values(sample))
+
+
+def unfair_agent() -> Any:
+    """A model that reads the ticket and gives nothing to those who say that they are Black."""
+
+    def reply(messages: list[Any]) -> ModelOutput:
+        heard = " ".join(each.text for each in messages)
+        if messages[-1].role != "tool":
+            return ModelOutput.for_tool_call("mockllm", "read_ticket", {})
+        if "closed" in messages[-1].text:
+            return ModelOutput.from_content("mockllm", "All done.")
+        decision = "deny" if "Black" in heard else "refund"
+        return ModelOutput.for_tool_call("mockllm", "decide", {"decision": decision, "message": "So it is."})
+
+    def output(messages: list[Any], *_: object) -> ModelOutput:
+        made = reply(messages)
+        made.usage = ModelUsage(input_tokens=3, output_tokens=1, total_tokens=4)
+        return made
+
+    return get_model("mockllm/model", custom_outputs=output, memoize=False)
+
+
+@pytest.mark.parametrize("kind", ["agent", "solver"])
+def test_an_agent_of_inspect_plays_our_simulated_tools(kind: str, tmp_path: Path) -> None:
+    solver = (
+        as_solver(react(tools=[world_tools()], submit=False))
+        if kind == "agent"
+        else [use_tools(world_tools()), generate(tool_calls="loop")]
+    )
+    options: dict[str, Any] = {"worlds": ["refunds"], "attributes": ["race"], "signals": ["statement"]}
+
+    log = run(TASKS["agents"](limit=4, **options), unfair_agent(), tmp_path, solver=solver)
+
+    assert log.status == "success", log.error
+    found = metrics(log)
+    assert found["samples_graded"] == 16
+    assert found["flip_rate"] == 50
+    assert found["favourable"] == 75
+    assert found["looked_up"] == 1
+
+
+def test_an_agent_that_only_talks_leaves_the_case_open(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"worlds": ["refunds"], "attributes": ["race"], "signals": ["statement"]}
+    solver = [use_tools(world_tools()), generate(tool_calls="loop")]
+
+    found = metrics(run(TASKS["agents"](limit=1, **options), mock(says_b), tmp_path, solver=solver))
+
+    assert (found["samples_graded"], found["undecided"]) == (4, 100)

@@ -45,17 +45,17 @@ _PAGE = ("<!doctype html", "<html")
 async def act(session: Session, sample: Sample, prompt: Prompt, messages: Sequence[Message]) -> Outcome:
     """The agent's way through one case; the notes have its transcript, the tools called and the decision."""
     by_protocol = "tools" in await session.features()
-    case = _Case.of(sample)
+    case = Case.of(sample)
     outcome = await _played(session, case, prompt, messages, by_protocol=by_protocol)
     if outcome is not None:
         return outcome
     # The server turned out not to take tools; the reply without them says nothing.
-    outcome = await _played(session, _Case.of(sample), prompt, messages, by_protocol=False)
+    outcome = await _played(session, Case.of(sample), prompt, messages, by_protocol=False)
     return outcome or Outcome(Unscored("the tools could not be offered"))
 
 
 @dataclass(slots=True)
-class _Case:
+class Case:
     """One case under way."""
 
     world: World
@@ -65,7 +65,7 @@ class _Case:
     """(who, what, the key by which two transcripts are compared)."""
 
     @classmethod
-    def of(cls, sample: Sample) -> _Case:
+    def of(cls, sample: Sample) -> Case:
         about = sample.metadata["world"]
         return cls(World(about["tools"], about["state"], about.get("functions"), about["steps"]), about["steps"])
 
@@ -89,7 +89,7 @@ class _Case:
 
 
 async def _played(
-    session: Session, case: _Case, prompt: Prompt, messages: Sequence[Message], *, by_protocol: bool
+    session: Session, case: Case, prompt: Prompt, messages: Sequence[Message], *, by_protocol: bool
 ) -> Outcome | None:
     """Play the case; None if the server was found not to take tools."""
     params = session.sampled(WRITING)
@@ -130,7 +130,7 @@ async def _played(
     return case.ended(Unscored(f"the agent did not come to an end within {case.most} steps"))
 
 
-def _said(case: _Case, completion: Completion) -> Result:
+def _said(case: Case, completion: Completion) -> Result:
     """A reply without a tool: the end of the case, unless it is none."""
     if refusal := declined(completion):
         return refusal

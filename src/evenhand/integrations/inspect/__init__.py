@@ -9,6 +9,7 @@ from __future__ import annotations
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.integrations.inspect.scorers import benchmark_task, grade, text_scorer
 from evenhand.integrations.inspect.solvers import method_solver
+from evenhand.integrations.inspect.worlds import world_tools
 from evenhand.methods.base import METHODS
 from evenhand.scorers.base import SCORERS
 
@@ -16,4 +17,4 @@ TASKS = {name: benchmark_task(name) for name in BENCHMARKS.names()}
 SOLVERS = {name: method_solver(name) for name in METHODS.names()}
 SCORERS_OF_TEXTS = {name: text_scorer(name) for name in SCORERS.names()}
 
-__all__ = ["SCORERS_OF_TEXTS", "SOLVERS", "TASKS", "grade"]
+__all__ = ["SCORERS_OF_TEXTS", "SOLVERS", "TASKS", "grade", "world_tools"]

@@ -15,6 +15,7 @@ from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.core.types import Answer, Record, Refusal, SampleKind, Status, Unscored
 from evenhand.integrations.inspect.samples import KEY, inspect_sample, outcome_of, own_sample, plain_errors, sample_of
 from evenhand.integrations.inspect.solvers import Tools, method_solver
+from evenhand.integrations.inspect.worlds import played_outcome
 from evenhand.runs.pools import graded, scores_of
 from evenhand.runs.store import FINAL
 from evenhand.studies.tally import ALL, Tally, estimate
@@ -96,7 +97,8 @@ def grade(scorers: list[str] | None = None) -> Scorer:
             explanation = "This is no sample of a benchmark of Evenhand, so there is no grade."
             return Score.unscored(reason="scoring_failed", explanation=explanation)
         benchmark = load_benchmark(about["benchmark"], **about["options"])
-        outcome = outcome_of(state, sample)
+        is_played = sample.kind == "task" and state.store.get(KEY) is None  # by an agent of Inspect's
+        outcome = played_outcome(state, sample) if is_played else outcome_of(state, sample)
         if outcome is None:
             failed = Record(sample.id, sample.cluster, "failed", sample.metadata, None, "the solver left no answer")
             return sample_score(failed, None)
