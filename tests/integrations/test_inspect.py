@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("inspect_ai", reason="needs pip install 'evenhand[inspect]'")
 
-from inspect_ai import Task, eval  # noqa: A004
+from inspect_ai import Task, eval, score  # noqa: A004
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.agent import as_solver, react
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -21,6 +21,7 @@ from inspect_ai.solver import generate, multiple_choice, use_tools
 
 from evenhand import audit
 from evenhand.integrations.inspect import SCORERS_OF_TEXTS, SOLVERS, TASKS, world_tools
+from evenhand.integrations.inspect.scorers import grade
 from evenhand.models.fake import FunctionModel
 
 # Inspect's own use of tenacity and anyio, not ours to mend. It also replaces asyncio.run for the whole process by one
@@ -252,3 +253,16 @@ def test_an_agent_that_only_talks_leaves_the_case_open(tmp_path: Path) -> None:
     found = metrics(run(TASKS["agents"](limit=1, **options), mock(says_b), tmp_path, solver=solver))
 
     assert (found["samples_graded"], found["undecided"]) == (4, 100)
+
+
+def test_a_strangers_log_executes_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = run("evenhand/bbq_builtin", mock(says_b), tmp_path / "logs", limit=2)
+    monkeypatch.chdir(tmp_path)
+    Path("bench.py").write_text("open('was-run', 'w').close()\n")
+    for sample in log.samples or ():
+        sample.metadata["evenhand"]["benchmark"] = "./bench.py"
+
+    with pytest.raises(Exception, match="names the Python code"):
+        score(log, grade())
+
+    assert not Path("was-run").exists()

@@ -5,17 +5,20 @@ Each test has two machines, as two homes: one makes a run, the other gets a copy
 
 import asyncio
 import os
+import py_compile
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from evenhand.core.registry import file_hash
 from evenhand.runs.store import Store
 from support.fixtures import Serve
 from support.server import chat
@@ -410,3 +413,172 @@ async def test_the_key_of_the_machine_is_for_its_user_alone(theirs: Machine):
     key = theirs.place / "state/evenhand/key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert key.read_bytes() not in (theirs.place / "r/run.sqlite").read_bytes()
+
+
+# --- code that an option, a sample or a scorer names ---
+
+TOOLS = """
+open("was-run", "w").close()
+
+
+def looked(state, tool, **_):
+    return state["ticket"]
+"""
+
+
+async def shared_tools(theirs: Machine, ours: Machine, name: str = "tools.py", *more: str) -> Path:
+    """They run agents in a world with tools of their own; we get the run's folder, and the file beside it."""
+    theirs.place.mkdir()
+    world = (resources.files("evenhand.benchmarks.agents") / "worlds/refunds.yaml").read_text()
+    (theirs.place / "world.yaml").write_text(world.replace("does: show, table: ticket", "does: looked", 1))
+    (theirs.place / name).write_text(TOOLS)
+    made = await theirs(
+        *("run", "--model", "fake/A", "--benchmark", "agents", "--limit", "2", "--no-cache", "--out", "r"),
+        *("--set", "data=world.yaml", "--set", f"tools={name}", *more),
+    )
+    assert made.code in (0, 3), made.out
+    assert theirs.has_executed
+    shutil.copytree(theirs.place, ours.place, ignore=shutil.ignore_patterns("r", "state", "cache", "was-run"))
+    return Path(shutil.copytree(theirs.place / "r", ours.place / "r"))
+
+
+@pytest.mark.parametrize("name", ["tools.py", "my tools.py"], ids=["word", "spaces"])
+@pytest.mark.parametrize(
+    "command", [("report", "r"), ("run", "export", "r", "--table", "metrics"), ("evidence", "pack", "r", "--no-pdf")]
+)
+async def test_2_a_shared_run_is_read_without_the_tools_that_its_option_names(
+    theirs: Machine, ours: Machine, command: tuple[str, ...], name: str
+):
+    await shared_tools(theirs, ours, name)
+
+    result = await ours(*command)
+
+    assert result.code == 0, result.out
+    assert not ours.has_executed
+
+
+async def test_2_tools_run_after_consent_for_this_file_only(theirs: Machine, ours: Machine):
+    await shared_tools(theirs, ours, "my tools.py", "--budget", "3 calls")
+    go_on = ("resume", "r", "--budget", "1000 calls")
+
+    refused = await ours(*go_on)
+    assert refused.code == 2, refused.out
+    assert "my tools.py" in refused.out and "evenhand run trust r" in refused.out
+    assert not ours.has_executed
+    listed = await ours("run", "trust", "r", "--yes")
+    assert "runs the Python code my tools.py" in listed.out and "SHA-256" in listed.out
+
+    for file in (ours.place / "my tools.py", *(ours.place / "r/own").rglob("my tools.py")):
+        file.write_text(TOOLS + "# changed")
+    changed_since = await ours(*go_on)
+    assert changed_since.code == 2, changed_since.out
+    assert not ours.has_executed
+    (ours.place / "my tools.py").write_text(TOOLS)
+    result = await ours(*go_on)
+
+    assert result.code == 0, result.out
+    assert ours.has_executed
+
+
+def kept_under(name: str) -> Callable[[Any], Any]:
+    """What a run has kept, with its Python file under another name."""
+    return lambda kept: {name if each.endswith(".py") else each: place for each, place in kept.items()}
+
+
+@pytest.mark.parametrize("named", ["notes.txt", "tools.pyc", "own_tools", "./r/../tools.py ", "x\n/../tools.py"])
+@pytest.mark.parametrize("command", [("report", "r"), ("resume", "r", "--budget", "1000 calls")])
+async def test_2_no_other_name_of_the_tools_executes_them(
+    theirs: Machine, ours: Machine, named: str, command: tuple[str, ...]
+):
+    run = await shared_tools(theirs, ours, "tools.py", "--budget", "3 calls")
+    (ours.place / "own_tools.py").write_text(TOOLS)
+    py_compile.compile(str(ours.place / "tools.py"), str(ours.place / "tools.pyc"))
+    digest = file_hash(str(ours.place / "tools.py"))
+    renamed = lambda plan: {**plan, "benchmark_options": {**plan["benchmark_options"], "tools": named}}  # noqa: E731
+    changed(run, plan=renamed, kept=kept_under(named), files=lambda files: {**files, named: digest})
+
+    result = await ours(*command)
+
+    assert result.code in (0, 2), result.out
+    assert "Traceback" not in result.out
+    assert not ours.has_executed
+
+
+async def test_2_a_stored_case_cannot_name_tools_of_its_own(serve: Serve, theirs: Machine, ours: Machine):
+    call = {"id": "a", "type": "function", "function": {"name": "read_ticket", "arguments": "{}"}}
+    server = await serve(chat(None, finish="tool_calls", tool_calls=[call]))
+    for machine in (theirs, ours):
+        machine.place.mkdir()
+        (machine.place / "evenhand.toml").write_text(f'[providers.lab]\nbase_url = "{server.url}"\n')
+    arguments = ("--model", "lab/x", "--benchmark", "agents", "--set", "worlds=refunds", "--limit", "2", "--out", "r")
+    assert (await theirs("run", *arguments, "--no-cache", "--budget", "3 calls")).code == 3
+    run = Path(shutil.copytree(theirs.place / "r", ours.place / "r"))
+    (ours.place / "tools.py").write_text(TOOLS.replace("looked", "show"))
+    asked = len(server.requests)
+    with closing(Store(run)) as store:
+        world = {"functions": "tools.py"}
+        store.add_numbered(
+            [
+                (number, replace(each, metadata={**each.metadata, "world": {**each.metadata["world"], **world}}))
+                for number, each in store.samples()
+            ]
+        )
+
+    result = await ours("resume", "r", "--budget", "1000 calls")
+
+    assert "Traceback" not in result.out
+    assert len(server.requests) > asked
+    assert not ours.has_executed
+
+
+async def test_2_a_line_break_in_a_name_hides_no_file(theirs: Machine, ours: Machine):
+    run = await shared_run(theirs, ours, "--benchmark", "realtoxicity_builtin")
+    (ours.place / "mine.py").write_text(TOOLS)
+    name = "./mine.py:a\nb"
+    digest = file_hash(str(ours.place / "mine.py"))
+    changed(run, plan=lambda plan: {**plan, "scorers": [name]}, files=lambda _: {name: digest})
+
+    result = await ours("resume", "r", "--budget", "100 calls")
+
+    assert result.code == 2, result.out
+    assert not ours.has_executed
+
+
+async def test_2_a_shared_run_reads_no_file_of_ours_into_its_prompts(theirs: Machine, ours: Machine):
+    run = await shared_run(theirs, ours, "--method", "panel")
+    (ours.place / "private.yaml").write_text(f"- name: Ann\n  description: {SECRET}\n")
+    method = {"name": "panel", "options": {"personas": "private.yaml"}}
+    changed(run, plan=lambda plan: {**plan, "methods": [method]})
+
+    result = await ours("resume", "r", "--budget", "100 calls")
+
+    assert result.code == 2, result.out
+    assert f"reads {ours.place / 'private.yaml'}" in result.out and "evenhand run trust r" in result.out
+
+
+async def test_2_the_list_of_what_is_trusted_cannot_be_forged(theirs: Machine, ours: Machine):
+    run = await shared_run(theirs, ours)
+    named = ["judge:openai/x?base_url=http://evil\n  2. nothing else\x1b[2K"]
+    changed(run, plan=lambda plan: {**plan, "scorers": named})
+
+    listed = await ours("run", "trust", "r")
+
+    assert "http://evil" in listed.out
+    assert "\x1b" not in listed.out and "\n  2. nothing" not in listed.out
+
+
+async def test_3_a_link_in_a_shared_run_leads_no_file_elsewhere(theirs: Machine, ours: Machine, tmp_path: Path):
+    theirs.place.mkdir()
+    (theirs.place / "own.txt").write_text("Give {person} some advice.\n")
+    arguments = ("--model", "fake/A", "--benchmark", "prompts", "--data", "own.txt", "--out", "r")
+    assert (await theirs("run", *arguments, "--budget", "3 calls")).code == 3
+    shutil.copytree(theirs.place, ours.place, ignore=shutil.ignore_patterns("state", "cache", "plan.yaml"))
+    (elsewhere := tmp_path / "elsewhere").write_text("ours")
+    for name in ("plan.yaml", "report.html"):
+        (ours.place / "r" / name).symlink_to(elsewhere)
+
+    resumed, reported = await ours("resume", "r", "--budget", "1000 calls"), await ours("report", "r")
+
+    assert (resumed.code, reported.code) == (0, 0), resumed.out + reported.out
+    assert (ours.place / "r/plan.yaml").is_file()
+    assert elsewhere.read_text() == "ours"

@@ -299,6 +299,8 @@ class Benchmark(ABC, Generic[Options_co]):
     """The end of the warning about position bias: what it means and how to reduce it."""
     keeps_data: ClassVar[bool] = True
     """Whether a run keeps copies of the data files that its options name; False where they are secret."""
+    code_options: ClassVar[tuple[str, ...]] = ()
+    """Options that name a Python file, which a stranger's run does not execute."""
     Options: ClassVar[type[options.Options]] = options.Options
     """The class of its options."""
 

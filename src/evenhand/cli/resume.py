@@ -114,7 +114,7 @@ def _resume_run(request: ResumeCommand) -> int:
     asked = read_asked(settings.origin)
     goes_on = asked.declaration().goes_on
     assert goes_on is not None
-    with files_kept(kept):
+    with files_kept(kept), stored.only_its_code():
         return goes_on(asked.request(), PlannedRun(plan, settings, request.run, asked.report))
 
 

@@ -28,6 +28,7 @@ from evenhand.cli.request import PlanCommand
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.fields import ComparisonFields
+from evenhand.core.files import write_text
 from evenhand.core.format import NO_PRICE, count, money
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Progress
@@ -221,7 +222,7 @@ def run_request(request: PlannedRun) -> Progress:
     if own := load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).portable():
         plan = request.plan.model_copy(update={"benchmark_options": own})
         content = yaml.safe_dump(plan.model_dump(exclude_defaults=True), sort_keys=False, allow_unicode=True)
-        (request.out / PLAN_FILE).write_text(content, encoding="utf-8")
+        write_text(request.out / PLAN_FILE, content)  # in place of a link that a stranger may have put there
         click.echo(f"The same audit, anywhere: evenhand audit --config {request.out / PLAN_FILE}")
     return progress
 

@@ -276,7 +276,8 @@ def _agreed(request: TrustCommand, demands: Sequence[str]) -> bool:
         return False
     click.echo(f"{request.run} was not made on this machine. If you trust it, this machine may do what it asks for. It")
     for number, each in enumerate(demands, 1):
-        click.echo(f"  {number}. {each}")
+        # A stranger wrote these names: one line each, and no code for the terminal.
+        click.echo(f"  {number}. {''.join(char if char.isprintable() else '�' for char in each)}")
     if not request.yes:
         if not sys.stdin.isatty():
             raise UsageError("Nothing was trusted; read the list, and repeat the command with --yes.")

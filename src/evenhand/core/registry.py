@@ -36,6 +36,7 @@ _contents: dict[bytes, tuple[ModuleType, bool]] = {}
 """What was loaded by its content, and whether it was the copy that a run has kept."""
 _loading: list[Path] = []
 _kept: ContextVar[Mapping[str, Path]] = ContextVar("kept", default=MappingProxyType({}))
+_refused: ContextVar[str] = ContextVar("refused", default="")
 
 
 class Registry(Generic[T]):
@@ -173,13 +174,38 @@ def _decorated(source: str, decorator: str) -> str | None:
     return None
 
 
-def load_file(file: str) -> ModuleType:
-    """The module in a file that the user names; it is executed once."""
+@contextlib.contextmanager
+def code_refused(why: str) -> Generator[None]:
+    """No code is loaded here that is not loaded yet, whatever names it; `why` says so to the user."""
+    token = _refused.set(why)
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+
+
+def check_code() -> None:
+    """Refuse to load code where none may be loaded."""
+    if why := _refused.get():
+        raise UsageError(why)
+
+
+def loaded_file(file: str) -> ModuleType | None:
+    """The module in a file, if it was loaded before; nothing is executed."""
     path, is_copy = place_of_file(file), file in _kept.get()
     if path in _files:
         return _files[path]
     if path.is_file() and (same := _contents.get(path.read_bytes())) is not None and (is_copy or same[1]):
         return same[0]  # the copy that a run kept and its original cannot both register their names
+    return None
+
+
+def load_file(file: str) -> ModuleType:
+    """The module in a file that the user names; it is executed once."""
+    if (known := loaded_file(file)) is not None:
+        return known
+    check_code()
+    path, is_copy = place_of_file(file), file in _kept.get()
     name = f"evenhand_file_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     spec = spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, UsageError
-from evenhand.core.registry import is_file, load_file
+from evenhand.core.registry import check_code, is_file, load_file
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, ROLE, TOOLBOX, Model, ModelOptions, estimate_tokens
 
@@ -240,6 +240,7 @@ def as_prompt(messages: Sequence[Message]) -> str:
 def _import(name: str) -> Any:
     if is_file(name):
         return load_file(name)
+    check_code()
     here = str(Path.cwd())
     if here not in sys.path:
         # As `python -m` does. It is not removed again: the module may import its neighbours later.

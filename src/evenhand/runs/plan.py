@@ -16,7 +16,8 @@ from typing import Annotated, Any, cast
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from evenhand.core.errors import DataError, PlanError
+from evenhand.benchmarks.base import BENCHMARKS
+from evenhand.core.errors import DataError, PlanError, UnknownNameError
 from evenhand.core.fields import ALL_ROLES, PlanFields
 from evenhand.core.files import read_toml, read_yaml
 from evenhand.core.preamble import Preamble
@@ -227,6 +228,7 @@ class Plan(PlanFields):
     def files(self) -> dict[str, str]:
         """The hash of every Python file that the plan names, and of the weights that were fitted for its methods."""
         names = [self.benchmark, *(method.name for method in self.methods), *(self.scorers or ())]
+        names += option_files(self.benchmark, self.benchmark_options).values()
         for value in (value for method in self.methods for value in method.options.values()):
             texts: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             names += [name for text in texts if isinstance(text, str) for name in re.split(r"[,+]", text)]
@@ -265,6 +267,15 @@ class Plan(PlanFields):
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise PlanError(f"The plan names the same arm twice: {', '.join(sorted(twice))}.")
         return arms
+
+
+def option_files(benchmark: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a benchmark that name Python files, with the files; a benchmark in a file is not loaded for it."""
+    try:
+        declared = () if is_file(benchmark) else BENCHMARKS.get(benchmark).code_options
+    except UnknownNameError:  # a package that is not installed here
+        return {}
+    return {name: str(options[name]) for name in declared if options.get(name)}
 
 
 def arm_labels(combinations: Sequence[tuple[Mapping[str, ModelPlan], MethodPlan, int]]) -> list[str]:

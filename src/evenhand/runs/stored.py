@@ -18,7 +18,7 @@ import orjson
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, ratio
 from evenhand.core.errors import PlanError, UnknownNameError
-from evenhand.core.registry import file_hash, files_kept, is_file
+from evenhand.core.registry import code_refused, file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
 from evenhand.judging.certificate import Certificate, certificate_of
@@ -27,7 +27,7 @@ from evenhand.models.request import unpack
 from evenhand.runs import own, trust
 from evenhand.runs.file import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import Arm, MethodPlan, Plan, arm_labels, make_plan
+from evenhand.runs.plan import Arm, MethodPlan, Plan, arm_labels, make_plan, option_files
 from evenhand.runs.store import FILE_NAME, FINAL, Store, no_plan, sample_from, unreadable
 
 
@@ -136,10 +136,7 @@ class StoredRun:
     def code_fault(self, *names: str) -> str | None:
         """Why the Python of the plan is not executed; None if it may be. Only that of `names`, if there are any."""
         if (found := [name for name in self._code() if not names or name in names]) and not self.is_own:
-            return (
-                f"{self.directory} was not made on this machine, so its Python code {found[0]} is not executed; look "
-                f"at it, and trust it: evenhand run trust {self.directory}"
-            )
+            return self._foreign(f"its Python code {found[0]}")
         for name in sorted(self.changed_files()):
             if not names or name in names:
                 return (
@@ -169,6 +166,16 @@ class StoredRun:
         self.check_files()
         with files_kept(self.kept_files()):
             yield
+
+    def only_its_code(self) -> contextlib.AbstractContextManager[None]:
+        """No code is loaded here, if the run was made elsewhere and is not trusted."""
+        return contextlib.nullcontext() if self.is_own else code_refused(self._foreign("its Python code"))
+
+    def _foreign(self, what: str) -> str:
+        return (
+            f"{self.directory} was not made on this machine, so {what} is not executed; look at it, and trust it: "
+            f"evenhand run trust {self.directory}"
+        )
 
     def _code(self) -> list[str]:
         stored: Mapping[str, Any] = self.store.get("plan")
@@ -250,15 +257,18 @@ class StoredRun:
         Where its code is not to be executed, or not installed, what the run has stored of it takes its place.
         """
         name, described = self.plan.benchmark, self.store.get("described")
-        fault = self.code_fault(name, name.partition(":")[0], *trust.python_in(self.plan.benchmark_options))
+        fault = self.code_fault(name, name.partition(":")[0])
         if fault is None:
-            kept = self.kept_files()
+            kept, files = self.kept_files(), option_files(name, self.plan.benchmark_options)
+            # Metrics do not take the code that an option names.
+            left_out = {key for key, file in files.items() if self.code_fault(file)}
             options = {
                 key: str(kept.get(value, value)) if isinstance(value, str) else value
                 for key, value in self.plan.benchmark_options.items()
+                if key not in left_out
             }
             try:
-                with files_kept(kept):
+                with files_kept(kept), self.only_its_code():
                     return load_benchmark(name, **options)
             except UnknownNameError:
                 if not described:

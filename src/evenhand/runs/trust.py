@@ -8,6 +8,7 @@ machine's config says or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -25,11 +26,13 @@ from evenhand.core.registry import place_of_file
 from evenhand.core.specs import model_spec
 from evenhand.models.endpoints import call_among, resolved
 from evenhand.runs.parts import Settings
-from evenhand.runs.plan import ModelPlan, Plan
+from evenhand.runs.plan import ModelPlan, Plan, option_files
 
 MARKS = "marks"
 """The fact, or the field of a file, with the marks of all machines that may act by it."""
 _PYTHON = re.compile(r"[^\s,+=?&|;:]*\.py(?!\w)")
+_SPLIT = re.compile(r"[,+=?&|;:]")
+_LONGEST_NAME = 200
 _WORD = re.compile(r"[\w.+-]{0,64}")
 _HARMLESS = frozenset({"concurrency", "budget", "prices", "max_failed", "shard"})
 """Settings that may come from anyone: numbers and shares."""
@@ -80,18 +83,48 @@ def _mark(content: Mapping[str, Any], *, make: bool) -> str | None:
 
 def python_in(value: Any) -> list[str]:
     """The Python files that a plan, or the fields of a command, name at any depth."""
-    texts = (text for text in _texts(value) if "\n" not in text)
-    return list(dict.fromkeys(name for text in texts for name in _PYTHON.findall(text)))
+    return list(dict.fromkeys(name for text in _texts(value) for name in _files_in(text)))
+
+
+def _files_in(text: str) -> list[str]:
+    """The Python files in a text, as code splits it that loads them; a name may have spaces."""
+    parts = (part.strip() for part in _SPLIT.split(text))
+    whole = [part for part in parts if part.endswith(".py") and "\n" not in part and len(part) < _LONGEST_NAME]
+    return [*whole, *(name for name in _PYTHON.findall(text) if not any(each.endswith(name) for each in whole))]
+
+
+def _paths_in(text: str) -> list[Path]:
+    """The files and folders of this machine that a text names, Python files aside: what is read may be sent on."""
+    found: list[Path] = []
+    for part in (part.strip() for part in _SPLIT.split(text)):
+        with contextlib.suppress(OSError, ValueError):  # too long for a path, or with a zero in it
+            path = Path(part).expanduser()
+            found += [path.resolve()] if re.search(r"[./]", part) and path.suffix != ".py" and path.exists() else []
+    return found
 
 
 def code_in(plan: Mapping[str, Any]) -> list[str]:
     """The Python code that a stored plan runs: files, and functions used as models."""
-    named = {name: value for name, value in plan.items() if name != "benchmark_options"}
-    # Prompts of the user's own may stand among the options; a name of a file is one word.
-    options = [text for text in _texts(plan.get("benchmark_options")) if not re.search(r"\s", text)]
-    called = call_among([plan.get("models"), plan.get("judges"), plan.get("scorers"), plan.get("methods")])
-    files = python_in([named, options])
+    named = _without_prompts({name: value for name, value in plan.items() if name != "benchmark_options"})
+    options: Mapping[str, Any] = plan.get("benchmark_options") or {}
+    # Prompts of the user's own may stand among the options; other names of files are one word.
+    words = [text for text in _texts(options) if not re.search(r"\s", text)]
+    called = call_among([named.get("models"), named.get("judges"), named.get("scorers"), named.get("methods")])
+    declared = option_files(str(plan.get("benchmark")), options).values()
+    files = list(dict.fromkeys([*declared, *python_in([named, words])]))
     return [*files, *([called] if called and not any(name in called for name in files) else [])]
+
+
+def _without_prompts(value: Any) -> Any:
+    """A plan without the system prompts and earlier turns of its models, which may mention anything."""
+    match value:
+        case Mapping():
+            fields = cast("Mapping[Any, Any]", value).items()
+            return {name: _without_prompts(each) for name, each in fields if name != "preamble"}
+        case list():
+            return [_without_prompts(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def known_here(model: ModelPlan) -> ModelPlan | None:
@@ -132,8 +165,9 @@ def demands(plan: Plan, stored: Mapping[str, Any], settings: Mapping[str, Any], 
     """Return what the run in a directory demands, one by one; `stored` is its plan as it is stored."""
     needed = [f"runs the Python code {name} ({_file(name)})" for name in code_in(stored)]
     needed += [_sends(model) for model in plan.every_model() if known_here(model) is None]
-    reached = _texts([stored.get("methods"), stored.get("scorers")])
+    reached = list(_texts([stored.get("methods"), stored.get("scorers")]))
     needed += [f"connects to {text}" for text in reached if "://" in text or "?" in text]
+    needed += [f"reads {path}" for text in reached for path in _paths_in(text)]
     origin: Mapping[str, Any] = settings.get("origin") or {}
     command = str(origin.get("command", "compare"))
     if command not in _PLAIN_ENDS and origin.get("asked"):

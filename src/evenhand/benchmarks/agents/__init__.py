@@ -31,7 +31,7 @@ from evenhand.benchmarks.situations import (
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_yaml
 from evenhand.core.options import Names, Text
-from evenhand.core.registry import load_file
+from evenhand.core.registry import is_file, load_file
 from evenhand.core.types import Answer, Grade, Message, Outcome, Sample, SampleKind, Unscored
 from evenhand.data.identities.signals import Signalled
 
@@ -80,6 +80,7 @@ class Agents(Situations):
     name: ClassVar[str] = "agents"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "task"
+    code_options: ClassVar[tuple[str, ...]] = ("tools",)
     guardrails: ClassVar[tuple[str, ...]] = ("impact", "favourable", "escalated", "undecided", "steps", "coverage")
     Options = AgentsOptions
     options: AgentsOptions  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -93,7 +94,8 @@ class Agents(Situations):
             for name in self.options.worlds:
                 if name not in WORLDS:
                     raise DataError(f"there is no world {name}; there are {', '.join(WORLDS)}.", file="agents")
-            return {name: _checked(read_yaml(folder / f"{name}.yaml"), name) for name in self.options.worlds}
+            tools = self.options.tools
+            return {name: _checked(read_yaml(folder / f"{name}.yaml"), name, tools) for name in self.options.worlds}
         path = Path(own if isinstance(own, str) else "own.yaml").expanduser()
         content = read_yaml(path) if isinstance(own, str) else own
         return {path.stem: _checked(content, str(path), self.options.tools)}
@@ -179,6 +181,8 @@ class Agents(Situations):
 def _checked(content: Any, where: str, functions: str | None = None) -> _World:
     """Return a world whose tools can be called and whose decisions have a value."""
     world: _World = _World.checked(content, where)
+    if functions and not is_file(functions):
+        raise DataError(f"tools must be a Python file (.py), not {functions!r}.", file=where)
     known = {*FUNCTIONS, *(vars(load_file(functions)) if functions else ())}
     for tool in world.tools:
         if tool.does not in known:

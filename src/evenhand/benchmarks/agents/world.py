@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.core.registry import load_file
+from evenhand.core.registry import loaded_file
 from evenhand.core.types import ToolCall
 
 State = dict[str, Any]
@@ -124,7 +124,8 @@ class World:
         return (found if isinstance(found, str) else orjson.dumps(found, default=str).decode())[:_LONGEST]
 
     def _function(self, name: str) -> Does:
-        own = getattr(load_file(self.file), name, None) if self.file else None
+        # A case may come from a stranger's run, so what it names is used only if the benchmark has loaded it.
+        own = getattr(loaded_file(self.file), name, None) if self.file else None
         return own if inspect.isfunction(own) else FUNCTIONS[name]
 
 

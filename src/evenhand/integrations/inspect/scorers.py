@@ -12,6 +12,7 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, 
 from inspect_ai.solver import TaskState
 
 from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
+from evenhand.core.registry import code_refused
 from evenhand.core.types import Answer, Record, Refusal, SampleKind, Status, Unscored
 from evenhand.integrations.inspect.samples import KEY, inspect_sample, outcome_of, own_sample, plain_errors, sample_of
 from evenhand.integrations.inspect.solvers import Tools, method_solver
@@ -61,6 +62,12 @@ def estimates_of(benchmark: Benchmark, records: Sequence[Record]) -> dict[str, f
     return found | {f"samples_{status}": statuses[status] for status in STATUSES}
 
 
+def _benchmark(about: Mapping[str, Any]) -> Benchmark:
+    """The benchmark that a sample names; a log may be a stranger's, so no code is loaded that its task has not."""
+    with code_refused(f"The log names the Python code {about['benchmark']}; make its task in this process first."):
+        return load_benchmark(about["benchmark"], **about["options"])
+
+
 @metric(name="estimates", scores="unreduced")
 def estimates() -> Metric:
     """All metrics of the benchmark, with intervals that respect its clusters."""
@@ -69,7 +76,7 @@ def estimates() -> Metric:
         about: Any = (scores[0].sample_metadata or {}).get(KEY) if scores else None
         if about is None:
             return {}
-        benchmark = load_benchmark(about["benchmark"], **about["options"])
+        benchmark = _benchmark(about)
         return estimates_of(benchmark, [record for score in scores if (record := _record(score)) is not None])
 
     return compute
@@ -96,7 +103,7 @@ def grade(scorers: list[str] | None = None) -> Scorer:
         if about is None:
             explanation = "This is no sample of a benchmark of Evenhand, so there is no grade."
             return Score.unscored(reason="scoring_failed", explanation=explanation)
-        benchmark = load_benchmark(about["benchmark"], **about["options"])
+        benchmark = _benchmark(about)
         is_played = sample.kind == "task" and state.store.get(KEY) is None  # by an agent of Inspect's
         outcome = played_outcome(state, sample) if is_played else outcome_of(state, sample)
         if outcome is None:
