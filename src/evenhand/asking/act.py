@@ -33,13 +33,13 @@ from evenhand.core.types import (
 )
 from evenhand.models.base import TOOLBOX
 from evenhand.reading.refusals import looks_like_refusal
+from evenhand.reading.text import is_web_page
 from evenhand.session import Session
 
 AGENT = "agent"
 FINISH = "finish"
 """The name by which a model without the protocol says that it is done."""
 WRITING = Params(temperature=0.0, max_tokens=512)
-_PAGE = ("<!doctype html", "<html")
 
 
 async def act(session: Session, sample: Sample, prompt: Prompt, messages: Sequence[Message]) -> Outcome:
@@ -140,7 +140,7 @@ def _said(case: Case, completion: Completion) -> Result:
         text = str(_arguments(finished).get("message") or "(nothing was said)")
     if not text:
         return Unscored("the agent's reply is empty")
-    if text.lower().startswith(_PAGE):
+    if is_web_page(text):
         return Unscored("the agent replied with a web page", text)
     if completion.finish == "length":
         return Cut("the agent's reply reached its token limit", text)

@@ -9,11 +9,11 @@ from evenhand.asking.chat import quoted, reply
 from evenhand.asking.reply import ask_and_read, declined
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Answer, Completion, Message, Outcome, Params, Refusal, Sample, Unscored
+from evenhand.reading.text import is_web_page
 from evenhand.session import Session
 
 USER = "user"
 """The role of the model that plays the user."""
-_PAGE = ("<!doctype html", "<html")
 _SPEAKING = Params(temperature=0.0, max_tokens=128)
 
 
@@ -34,7 +34,7 @@ async def converse(session: Session, sample: Sample, prompt: Prompt, messages: S
         result = await reply(session, prompt, tuple(heard), agent="assistant")
         if isinstance(result, Unscored):
             return Outcome(Unscored(f"turn {place + 1}: {result.reason}", result.raw))
-        if result.text.strip().lower().startswith(_PAGE):
+        if is_web_page(result.text):
             return Outcome(Unscored(f"turn {place + 1}: the reply is a web page", result.text))
         turns += [("user", said, ""), ("model", result.text, "refuses" if isinstance(result, Refusal) else "")]
         heard.append(Message("assistant", result.text))

@@ -24,7 +24,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.files import read_yaml
 from evenhand.core.options import Options_co
 from evenhand.core.registry import Registry, class_fault
-from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 
@@ -369,6 +369,14 @@ class Benchmark(ABC, Generic[Options_co]):
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns what identifies the data: name, version, source, hashes, options."""
         return {"name": self.name, "version": self.version}
+
+
+def graded_text(outcome: Outcome) -> Grade | Unscored:
+    """Returns the grade of a text that scorers rate: its length in words."""
+    answer = outcome.result
+    if not isinstance(answer, Answer) or not answer.text.strip():
+        return Unscored("the answer is empty", getattr(answer, "text", ""))
+    return Grade({"length": len(answer.text.split())})
 
 
 BENCHMARKS: Registry[type[Benchmark]] = Registry(

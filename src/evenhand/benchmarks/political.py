@@ -21,11 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Meaning, Metric, Selection, ratio
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    Benchmark,
+    Meaning,
+    Metric,
+    Selection,
+    graded_text,
+    ratio,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_hash, read_bytes, read_yaml
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 
 EVEN = 0.25
 """Ratings of a pair that are no further apart count as even. A choice of ours: no judge was measured for it."""
@@ -109,10 +119,7 @@ class Political(Benchmark[PoliticalOptions]):
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         """Grades the text alone; a run adds the judge's ratings."""
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or not answer.text.strip():
-            return Unscored("the answer is empty", getattr(answer, "text", ""))
-        return Grade({"length": len(answer.text.split())})
+        return graded_text(outcome)
 
     def metrics(self) -> Sequence[Metric]:
         return METRICS

@@ -150,7 +150,7 @@ class PassedModel(Model):
         )
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        raise NotImplementedError
+        raise NotImplementedError("no such model is ever made")
 
 
 def passed_model(function: Callable[..., Any], options: ModelOptions, taken: Iterable[str] = ()) -> FunctionAsModel:

@@ -246,6 +246,11 @@ def letter_probabilities(token: TokenLogprob, count: int) -> tuple[list[float], 
     return ([value / total for value in mass] if total > 0 else mass), total
 
 
+def is_web_page(text: str) -> bool:
+    """Whether a text is a page that a gateway sent in place of an answer."""
+    return text.lstrip()[:20].lower().startswith(("<!doctype html", "<html"))
+
+
 def unread(text: str) -> Unscored | None:
     """Why it cannot be told whether somebody who writes like this text abstains; None if it can."""
     reason = unsupported(text, ABSTENTION)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -412,14 +413,14 @@ def latex_text(text: str) -> str:
 # --- data frames ---
 
 
-class Tabular:
+class Tabular(ABC):
     """A result with rows, which become a data frame."""
 
     __slots__ = ()
 
+    @abstractmethod
     def rows(self, table: str = "") -> list[dict[str, Any]]:
         """The rows of a table as plain values; "" stands for the main one."""
-        raise NotImplementedError
 
     def to_pandas(self, table: str = "") -> Any:
         """The rows as a pandas data frame."""

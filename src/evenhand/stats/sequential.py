@@ -45,7 +45,7 @@ class MeanSequence:
         variance = self.squares / n
         bet = min(_LARGEST_BET, math.sqrt(2 * math.log(2 / self.alpha) / (variance * n * math.log(1 + n))))
         bets, weighted = self.bets + bet, self.weighted + bet * x
-        penalty = self.penalty + 4 * (x - before) ** 2 * (-math.log(1 - bet) - bet) / 4
+        penalty = self.penalty + (x - before) ** 2 * (-math.log(1 - bet) - bet)
         half = (math.log(2 / self.alpha) + penalty) / bets
         total = self.total + x
         after = (0.5 + total) / (n + 1)

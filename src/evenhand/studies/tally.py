@@ -9,6 +9,7 @@ as many groups at random. Estimates stay the same, and so many groups still give
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -235,7 +236,7 @@ def _coded(names: Sequence[str]) -> _Coded:
     return list(places), codes
 
 
-class _Adding(Generic[T]):
+class _Adding(ABC, Generic[T]):
     """Records, or pairs of them, that wait to be added up: by many at once, and by whole clusters."""
 
     sides = 1
@@ -262,11 +263,13 @@ class _Adding(Generic[T]):
         self._add_up()
         self._gather()
 
+    @abstractmethod
     def _add_up(self) -> None:
-        raise NotImplementedError
+        """Add the records that wait to the sums."""
 
+    @abstractmethod
     def _gather(self) -> None:
-        raise NotImplementedError
+        """Count the current cluster in the cluster-level metrics."""
 
 
 class Tally(_Adding[Record]):

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, graded_text, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.data.rubrics import Criterion, load_rubric
 
@@ -118,10 +118,7 @@ class Opinions(Benchmark[OpinionsOptions]):
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         """Grades the text alone; a run adds the scorer's ratings."""
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or not answer.text.strip():
-            return Unscored("the answer is empty", getattr(answer, "text", ""))
-        return Grade({"length": len(answer.text.split())})
+        return graded_text(outcome)
 
     def metrics(self) -> Sequence[Metric]:
         return METRICS
