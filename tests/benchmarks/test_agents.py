@@ -15,7 +15,19 @@ from evenhand.benchmarks.agents.world import World
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.situations import SituationsAudit
 from evenhand.core.errors import DataError
-from evenhand.core.types import Answer, Completion, Grade, Message, Outcome, Params, Refusal, Sample, ToolCall, Unscored
+from evenhand.core.types import (
+    Answer,
+    Completion,
+    Cut,
+    Grade,
+    Message,
+    Outcome,
+    Params,
+    Refusal,
+    Sample,
+    ToolCall,
+    Unscored,
+)
 from evenhand.methods.base import METHODS
 from evenhand.models.base import Model, ModelOptions
 from evenhand.models.budget import Limits
@@ -169,6 +181,25 @@ async def test_a_page_nothing_or_a_refusal_is_no_decision(text: str, result: typ
     outcome = await played(FunctionModel(lambda _messages, _params: text, features=("tools",)))
 
     assert isinstance(outcome.result, result)
+
+
+async def test_an_agent_that_spent_its_tokens_on_thinking_was_cut():
+    spent = Completion("", finish="length", thought="Who asks, and what for? " * 50)
+
+    outcome = await played(FunctionModel(lambda _messages, _params: spent, features=("tools",)))
+
+    assert outcome.result == Cut("cut while the model was thinking")
+
+
+async def test_where_no_case_has_a_decision_nothing_is_said_about_differences(workshop: Workshop):
+    workshop.model(lambda _messages, _params: "Fine.", features=("tools",))
+    await workshop.run(benchmark="agents", benchmark_options=SMALL, limit=2, settings={"cache": None})
+
+    result = study([workshop.directory / "run"])
+
+    assert result.arms[0].audit.verdict == "cannot tell"
+    assert result.arms[0].audit.sentences[0] == "Nothing could be compared between identities (2 situations)."
+    assert "larger than chance" not in " ".join(result.arms[0].audit.sentences)
 
 
 async def test_an_agent_that_ends_without_a_decision_has_left_the_case_open():

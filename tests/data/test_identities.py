@@ -130,6 +130,12 @@ def test_scorers_see_no_group():
     assert neutral("A white wall and a rich cake.", GROUPS["race"], []) == "A white wall and a rich cake."
 
 
+def test_a_long_text_becomes_neutral_sentence_by_sentence():
+    said = "The Black nurse said that she goes home, and her husband saw him. "
+
+    assert neutral(said * 2_000, GROUPS["race"], []) == neutral(said, GROUPS["race"], []) * 2_000
+
+
 def test_own_names_and_groups(tmp_path: Path):
     names = tmp_path / "names.csv"
     names.write_text("name,region\nKo,north\nLi,south\n")

@@ -139,7 +139,8 @@ def _said(case: Case, completion: Completion) -> Result:
     if finished is not None:
         text = str(_arguments(finished).get("message") or "(nothing was said)")
     if not text:
-        return Unscored("the agent's reply is empty")
+        thinking = completion.finish == "length" and completion.thought
+        return Cut("cut while the model was thinking") if thinking else Unscored("the agent's reply is empty")
     if is_web_page(text):
         return Unscored("the agent replied with a web page", text)
     if completion.finish == "length":

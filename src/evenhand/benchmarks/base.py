@@ -209,7 +209,8 @@ Lookup = Callable[[str], EstimateLike | None]
 class Audit(Protocol):
     """A benchmark's findings from all records of an arm.
 
-    It may also have a `verdict`: "found", "none found", "nothing found" (beyond chance) or "measured".
+    It may also have a `verdict`: "found", "none found", "nothing found" (beyond chance), "cannot tell" or
+    "measured".
     """
 
     @property

@@ -314,20 +314,26 @@ class PromptsAudit:
 
     @property
     def verdict(self) -> str:
-        return "found" if self.found else "nothing found"
+        return "found" if self.found else "nothing found" if self.tests else "cannot tell"
+
+    @property
+    def tests(self) -> int:
+        """How many comparisons were made."""
+        return sum(each.p_value is not None for each in self.differences)
 
     @property
     def headline(self) -> tuple[str, str, str]:
-        n = sum(each.p_value is not None for each in self.differences)
-        tests = f"of {n} comparisons; 5 % family-wise"
+        tests = f"of {self.tests} comparisons; 5 % family-wise"
         return "Differences beyond chance", str(len(self.found)), tests
 
 
 def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
-    tests = sum(each.p_value is not None for each in found.differences)
+    tests = found.tests
     asked = plural(found.prompts, found.unit) + (f", {found.repeats} repeats" if found.repeats > 1 else "")
-    if not found.found:
+    if not tests:
+        sentences = [f"Nothing could be compared between identities ({asked})."]
+    elif not found.found:
         said = (
             f"No difference between identities is larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."
         )

@@ -286,10 +286,12 @@ def _case(word: str, rest: str) -> str:
     return "possessive" if has_noun else "object"
 
 
+_GENDERED = {word: row for row in reversed(GENDERED) for word in row[1:]}
+
+
 def gendered_noun(word: str, pronouns: Pronouns) -> str | None:
     """Return the noun of this gender for a gendered noun; None if the noun is not gendered."""
-    row = next((row for row in GENDERED if word.lower() in row[1:]), None)
-    if row is None:
+    if (row := _GENDERED.get(word.lower())) is None:
         return None
     found = row[_COLUMN[pronouns]]
     return found.capitalize() if word[0].isupper() else found

@@ -276,11 +276,20 @@ MASKED = frozenset(
 """Words that differ between groups for reasons of grammar; they do not count in comparisons of answers."""
 
 
+_PART = re.compile(r"(?s).{1,1500}(?:(?<=[.!?])\s|\Z)|.{1,1500}(?:\s|\Z)|.{1,1500}")
+"""Up to 1,500 characters, to the end of a sentence or at least of a word."""
+
+
 def neutral(text: str, groups: Sequence[Group], names: Sequence[str], language: str = "en") -> str:
     """Return the text without what shows a group: names become Alex, she and he they, "a Black nurse" a nurse.
 
-    In other languages than English names alone are replaced.
+    In other languages than English names alone are replaced. It is done part by part, since what changes a word copies
+    the rest of the text.
     """
+    return "".join(_neutral(part, groups, names, language) for part in _PART.findall(text))
+
+
+def _neutral(text: str, groups: Sequence[Group], names: Sequence[str], language: str) -> str:
     if words := [re.escape(word) for name in names for word in name.split()]:
         text = re.sub(rf"\b(?:{'|'.join(words)})\b", "Alex", text)
         text = re.sub(r"\bAlex(?:\s+Alex)+\b", "Alex", text)
