@@ -43,8 +43,7 @@ from evenhand.training.data import Preference, Prompt
 from evenhand.training.dpo import DPOTrainer
 from evenhand.training.loop import BatchSampler, Schedule, train
 from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions
-from evenhand.training.ppo import PPOTrainer
-from evenhand.training.ppo.assessor import PPOModels
+from evenhand.training.ppo import PPOModels, PPOTrainer
 from evenhand.training.reward import RewardModel, RewardTrainer, evaluate
 from evenhand.training.rollout import roll_out
 from evenhand.training.sft import SFTTrainer

@@ -44,8 +44,7 @@ from evenhand.training.forgetting import last_number, probes
 from evenhand.training.loop import read_metrics
 from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.pairs.cleaning import without_persona
-from evenhand.training.ppo import PPOTrainer, train_ppo
-from evenhand.training.ppo.assessor import PPOModels, load_actor
+from evenhand.training.ppo import PPOModels, PPOTrainer, load_actor, train_ppo
 from evenhand.training.reward import RewardModel, train_reward
 from evenhand.training.rollout import roll_out
 from evenhand.training.sft import train_sft

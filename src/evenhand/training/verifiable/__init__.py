@@ -40,8 +40,7 @@ from evenhand.training.loop import train
 from evenhand.training.models import Machine
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import join_team
-from evenhand.training.ppo import PPOTrainer
-from evenhand.training.ppo.assessor import PPOModels
+from evenhand.training.ppo import PPOModels, PPOTrainer
 from evenhand.training.questions.folder import draw, load_benchmarks, write_folder
 from evenhand.training.questions.generate import QuestionPlan
 from evenhand.training.questions.grading import ReplyGrade, grade
