@@ -18,11 +18,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import (  # noqa: E402
-    PPOTrainer,
-    load_models,  # noqa: E402
-    train_ppo,
-)
+from evenhand.training.ppo import PPOTrainer, load_models, train_ppo  # noqa: E402
 from evenhand.training.rollout import (  # noqa: E402
     SAMPLES,
     SampleLog,

@@ -14,11 +14,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import models  # noqa: E402 - they need torch
 from evenhand.training.data import Prompt, read_prompts  # noqa: E402
-from evenhand.training.ppo import (  # noqa: E402
-    Assessor,
-    PPOTrainer,  # noqa: E402
-    load_models,
-)
+from evenhand.training.ppo import Assessor, PPOTrainer, load_models  # noqa: E402
 from evenhand.training.rollout import Rollout, roll_out  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")

@@ -14,10 +14,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.ppo import (
-    load_models,  # noqa: E402
-    train_ppo,  # noqa: E402
-)
+from evenhand.training.ppo import load_models, train_ppo  # noqa: E402
 from evenhand.training.reward import RewardModel  # noqa: E402
 from evenhand.training.rollout import logprobs_and_entropies, roll_out  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after  # noqa: E402

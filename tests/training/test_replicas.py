@@ -21,10 +21,7 @@ from ray.exceptions import RayActorError  # noqa: E402 - they need torch or Ray
 
 from evenhand.training.loop import read_metrics  # noqa: E402 - they need torch
 from evenhand.training.models import Machine  # noqa: E402
-from evenhand.training.ppo import (
-    load_actor,  # noqa: E402
-    train_ppo,  # noqa: E402
-)
+from evenhand.training.ppo import load_actor, train_ppo  # noqa: E402
 from evenhand.training.replicas import Part, _joined  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from support.ray_cluster import pids  # noqa: E402
