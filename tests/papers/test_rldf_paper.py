@@ -13,10 +13,20 @@ from evenhand.data.debates import BIASES, load_topics
 from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, stopped_arms, training_warnings
-from evenhand.papers.rldf.ablation import BEST, AblationPoint, ablation, points, series
 from evenhand.papers.rldf.arms import Arms, Contrast, RLDFOptions, Training, arm_name, own_arm, read_values, widened
 from evenhand.papers.rldf.claims import ahead, claims_of
-from evenhand.papers.rldf.steps import Making, debates_run, lessons, trained_arms, write_part
+from evenhand.papers.rldf.steps import (
+    BEST,
+    AblationPoint,
+    Making,
+    ablation,
+    debates_run,
+    lessons,
+    points,
+    series,
+    trained_arms,
+    write_part,
+)
 from evenhand.papers.rldf.tables import CATEGORIES, compared, people_tables, table_four, table_one
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan

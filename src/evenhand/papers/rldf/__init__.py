@@ -14,7 +14,6 @@ from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
 from evenhand.papers.reading import BUILTIN
-from evenhand.papers.rldf.ablation import FOLDER, figure, figure_claims, read_ablation
 from evenhand.papers.rldf.arms import (
     ACCURACY,
     BASE,
@@ -33,6 +32,7 @@ from evenhand.papers.rldf.arms import (
     runs_of,
 )
 from evenhand.papers.rldf.claims import claims_of
+from evenhand.papers.rldf.steps import FOLDER, figure, figure_claims, read_ablation
 from evenhand.papers.rldf.tables import (
     FILE,
     compared,

@@ -16,7 +16,6 @@ from evenhand.data.debates import load_topics
 from evenhand.models.budget import Price
 from evenhand.papers.base import PAPERS
 from evenhand.papers.making import PaperResult, check_roles, write_page
-from evenhand.papers.rldf.ablation import AblationPoint, ablation, ablation_runs
 from evenhand.papers.rldf.arms import (
     DECLARED,
     NAME,
@@ -29,8 +28,11 @@ from evenhand.papers.rldf.arms import (
 )
 from evenhand.papers.rldf.steps import (
     TOPICS_FOLDER,
+    AblationPoint,
     Lesson,
     Making,
+    ablation,
+    ablation_runs,
     lessons,
     make_pairs,
     pair_options,
