@@ -16,18 +16,21 @@ from evenhand.methods.base import METHODS
 from evenhand.methods.mabrf.agents import MabrfOptions
 from evenhand.methods.search import SearchOptions
 from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions, PaperPage, PresetField, published
-from evenhand.papers.mabrf.questions import claims, read_compared, table_of_correlation, table_of_questions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
     NAME,
     PooledArm,
     bin_metrics,
+    claims,
     figure_four,
     models_in,
     pooled_arms,
+    read_compared,
     search_warnings,
     table_five,
     table_four,
+    table_of_correlation,
+    table_of_questions,
     table_of_reasoning,
     table_one,
     table_three,
