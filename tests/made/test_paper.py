@@ -12,8 +12,7 @@ from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.types import Message, Params
 from evenhand.models.budget import Limits
 from evenhand.papers.rldf import RLDF
-from evenhand.papers.rldf.plan import plan_training
-from evenhand.papers.rldf.steps import recipe_of
+from evenhand.papers.rldf.steps import plan_training, recipe_of
 from evenhand.runs.stored import StoredRun
 from evenhand.training.options import PPOOptions
 from support.papers import options_of

@@ -74,7 +74,7 @@ class RLDF(Paper[RLDFOptions]):
     def planned(self, options: RLDFOptions, out: Path | None) -> PlannedPaper | None:
         """Returns the trainings that are asked for; None to measure models that exist."""
         if options.is_training:
-            from evenhand.papers.rldf.plan import plan_training
+            from evenhand.papers.rldf.steps import plan_training
 
             return plan_training(options, out)
         if options.preset != BOTH:
