@@ -10,7 +10,6 @@ from typing import Any
 
 from evenhand.core.files import read_yaml
 from evenhand.data.identities import FOLDER, Group, Name, Pronouns
-from evenhand.data.identities.nouns import words
 
 # --- writes a group into a prompt in a language whose words agree ---
 
@@ -119,27 +118,34 @@ def _after(before: str, first: str, grammar: Grammar) -> tuple[str, str]:
     return before[: last.start()], one[:1].upper() + one[1:] if last[1][0].isupper() else one
 
 
+_WORDS: Mapping[str, frozenset[str]] = {
+    name: frozenset(listed.split()) for name, listed in read_yaml(FOLDER / "words.yaml").items()
+}
+_IRREGULAR = {"person": "people", "child": "children", "woman": "women", "man": "men", "wife": "wives"}
+
+
+def _nouns(noun: str) -> tuple[str, str]:
+    """The singular and the plural."""
+    if noun in _IRREGULAR:
+        return noun, _IRREGULAR[noun]
+    if noun.endswith("man"):
+        return noun, f"{noun[:-3]}men"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return noun, f"{noun[:-1]}ies"
+    return noun, f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+PERSONS = frozenset(each for noun in _WORDS["persons"] for each in _nouns(noun))
+"""Nouns that name a person, in singular and plural."""
+NOT_PERSONS_BEFORE, COMPOUNDS, ADJECTIVES = (_WORDS[each] for each in ("not_persons_before", "compounds", "adjectives"))
 CASES = ("subject", "object", "possessive", "possessive_noun", "reflexive")
 FORMS: Mapping[Pronouns, tuple[str, str, str, str, str]] = {
     "she": ("she", "her", "her", "hers", "herself"),
     "he": ("he", "him", "his", "his", "himself"),
     "they": ("they", "them", "their", "theirs", "themself"),
 }
-DETERMINERS = words(
-    """
-    a an the my your our their his her this that another one each every any some no whose its these those all many
-    most few several two three
-    """
-)
-FUNCTION_WORDS = DETERMINERS | words(
-    """
-    and or but nor so if when while because as than that which who whom to of in on at by for with from about into
-    onto over under after before between against without within through during up down out off like is are was were
-    be been being am has have had do does did can could will would shall should may might must not there here how
-    what where why i you he she it we they me him us them too also again then now today tomorrow yesterday please
-    back yet whether until since per
-    """
-)
+DETERMINERS = _WORDS["determiners"]
+FUNCTION_WORDS = DETERMINERS | _WORDS["function_words"]
 GENDERED = (
     ("person", "woman", "man"),
     ("people", "women", "men"),
@@ -170,11 +176,7 @@ _AN_NUMBER = re.compile(r"(?:8|11(?!\d)|18(?!\d))")
 _LETTERS_WITH_AN = "AEFHILMNORSX"
 _PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do", "goes": "go"}
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does"}
-_ADVERBS = words(
-    """
-    always sometimes often never also still just now perhaps soon already ever first then once even only almost
-    """
-)
+_ADVERBS = _WORDS["adverbs"]
 _NOT_VERBS = frozenset(("us", "as", "his", "this", "its", "plus", "versus", "perhaps", "towards", "besides", "thus"))
 _PRONOUN = re.compile(r"\b(she|he|her|him|hers|his|herself|himself)\b(?!['’-]?\w*-)", re.IGNORECASE)
 _NEXT = re.compile(r"\s+([A-Za-z'’-]+)")

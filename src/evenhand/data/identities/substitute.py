@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from evenhand.core.errors import DataError
 from evenhand.data.identities import Group, Name
 from evenhand.data.identities.grammar import (
+    ADJECTIVES,
     CASES,
+    COMPOUNDS,
     DETERMINERS,
     FORMS,
     FUNCTION_WORDS,
     GENDERED,
     GENDERS,
+    NOT_PERSONS_BEFORE,
+    PERSONS,
     SLOT,
     agreeing,
     article,
@@ -33,7 +37,6 @@ from evenhand.data.identities.grammar import (
     with_pronouns,
 )
 from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
-from evenhand.data.identities.nouns import ADJECTIVES, COMPOUNDS, NOT_PERSONS_BEFORE, PERSONS
 
 SLOTS = ("person", "name", "pronoun", *(f"pronoun.{case}" for case in CASES[1:]))
 GENDER = "gender"

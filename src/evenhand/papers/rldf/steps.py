@@ -67,7 +67,7 @@ from evenhand.training.pairs.folder import write_pairs
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
 
-# --- the topics, debates, pairs and models that RLDF's tables and figures are about, made as far as they are missing ---
+# --- the topics, debates, pairs and models that the tables and figures are about, made as far as they are missing ---
 
 PAPER_SEEDS = (1, 2, 3)
 """The paper's three repeats."""
@@ -273,7 +273,7 @@ def _needs(run: SeriesRun, folders: Sequence[Path]) -> bool:
     return any(folder in model.parents for folder in folders)
 
 
-# --- ablations of RLDF: one training for each value of a parameter, all evaluated on the same topics; Figures 8 to 12 ---
+# --- ablations: one training for each value of a parameter, all evaluated on the same topics; Figures 8 to 12 ---
 
 FOLDER = "ablate"
 
