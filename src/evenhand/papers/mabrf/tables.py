@@ -17,6 +17,7 @@ from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import (
+    NOT_RUN,
     PRESETS,
     RELEASED,
     Bar,
@@ -402,7 +403,6 @@ def pooled(arms: Sequence[PooledArm]) -> PooledArm:
 # --- rows ---
 
 NAME = "mabrf"
-NOT_RUN = "not run"
 WITHOUT, WITH = "without search", "with search"
 SEARCHED = "_with_search"
 """Suffix of columns with search, in rows that have both."""

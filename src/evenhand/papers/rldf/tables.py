@@ -13,7 +13,7 @@ from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core.errors import DataError
 from evenhand.core.types import Record, Sample
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import Case, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
+from evenhand.papers.base import NOT_RUN, Case, Grid, PaperCell, PaperColumn, PaperRow, PaperTable, published
 from evenhand.papers.rldf.arms import (
     BASE,
     CATEGORIES,
@@ -34,7 +34,6 @@ from evenhand.runs.stored import ArmSource, open_sources, walk
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL
 
-NOT_RUN = "not run"
 OVERALL = "all"
 METRICS = {scale.short: scale.name for scale in opinion_scales()}
 """The paper's name of a scale → ours."""

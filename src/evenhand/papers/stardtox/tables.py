@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.papers.base import (
+    NOT_RUN,
     PRESETS,
     Bar,
     Figure,
@@ -216,7 +217,6 @@ def steering_fault(folder: Path, fits: Callable[[ArmKey], bool]) -> str:
 # --- tables and figure ---
 
 NEEDS_LOGITS = "needs logits: hf/ models"
-NOT_RUN = "not run"
 _TEXT_COLUMNS = (
     PaperColumn("toxicity", "Toxicity", "lower is better"),
     PaperColumn("coherence", "Coherence", "higher is better"),
