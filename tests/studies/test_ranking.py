@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from evenhand.core.types import Message, Params
-from evenhand.studies.ranking import ranking
+from evenhand.studies.agreement import ranking
 from evenhand.studies.study import study
 from support.runs import Workshop
 from support.toy import OTHER, STEREOTYPED, UNKNOWN

@@ -22,8 +22,8 @@ from evenhand.core.errors import EvenhandError
 from evenhand.runs.store import Store
 from evenhand.show.report import report_parts
 from evenhand.show.view import total_usage, view_of
+from evenhand.studies.agreement import ranking
 from evenhand.studies.conclusions import headline_of
-from evenhand.studies.ranking import ranking
 from evenhand.studies.study import study
 
 P = ParamSpec("P")
