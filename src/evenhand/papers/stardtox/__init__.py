@@ -25,15 +25,16 @@ from evenhand.papers.base import (
     published,
 )
 from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
-from evenhand.papers.stardtox.claims import claims, read_tested
 from evenhand.papers.stardtox.tables import (
     BASES,
     CHOICES,
     NAME,
     STEERED,
     TEXTS,
+    claims,
     figure_three,
     presets_in,
+    read_tested,
     refined_bars,
     table_one,
     table_three,
