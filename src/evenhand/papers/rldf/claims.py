@@ -8,8 +8,8 @@ from typing import Literal
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import ALPHA, MARGIN, NOT_RUN, Finding, PaperClaim, untold
-from evenhand.papers.rldf.arms import DEFAULT, MODES, SELF, STOPPED, TEACHER, TITLES, Arms, Contrast
-from evenhand.papers.rldf.tables import CATEGORIES, METRICS
+from evenhand.papers.rldf.arms import CATEGORIES, DEFAULT, MODES, SELF, STOPPED, TEACHER, TITLES, Arms, Contrast
+from evenhand.papers.rldf.tables import METRICS
 from evenhand.stats import holm
 from evenhand.studies.results import estimate_text
 from evenhand.studies.tally import ALL
