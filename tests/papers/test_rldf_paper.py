@@ -14,7 +14,6 @@ from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, publishe
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, stopped_arms, training_warnings
 from evenhand.papers.rldf.arms import Arms, Contrast, RLDFOptions, Training, arm_name, own_arm, read_values, widened
-from evenhand.papers.rldf.claims import ahead, claims_of
 from evenhand.papers.rldf.steps import (
     BEST,
     AblationPoint,
@@ -27,7 +26,7 @@ from evenhand.papers.rldf.steps import (
     trained_arms,
     write_part,
 )
-from evenhand.papers.rldf.tables import CATEGORIES, compared, people_tables, table_four, table_one
+from evenhand.papers.rldf.tables import CATEGORIES, ahead, claims_of, compared, people_tables, table_four, table_one
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate

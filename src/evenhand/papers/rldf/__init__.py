@@ -31,10 +31,10 @@ from evenhand.papers.rldf.arms import (
     read_arms,
     runs_of,
 )
-from evenhand.papers.rldf.claims import claims_of
 from evenhand.papers.rldf.steps import FOLDER, figure, figure_claims, read_ablation
 from evenhand.papers.rldf.tables import (
     FILE,
+    claims_of,
     compared,
     people_tables,
     read_cases,

@@ -52,8 +52,7 @@ from evenhand.papers.rldf.arms import (
     stages_of,
     teacher_arm,
 )
-from evenhand.papers.rldf.claims import ahead
-from evenhand.papers.rldf.tables import METRICS
+from evenhand.papers.rldf.tables import METRICS, ahead
 from evenhand.runs.execute import SeriesRun, check_runs, run_all
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import MethodPlan, ModelPlan
