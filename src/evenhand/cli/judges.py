@@ -21,7 +21,7 @@ from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
 from evenhand.judging.card import FITTED, SAMPLE
 from evenhand.judging.instruments import USUAL, Checked
-from evenhand.judging.readings import READINGS
+from evenhand.judging.judge import READINGS
 from evenhand.judging.reliability import PROBES, REPEATS, TEXTS
 from evenhand.models.budget import Budget
 from evenhand.runs.parts import Settings

@@ -16,7 +16,7 @@ from evenhand.core.types import Generation, Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, JudgeTest, calibrate, labelled
 from evenhand.judging.certificate import Certificate, certified, repeated
 from evenhand.judging.controls import LANGUAGE, OFF_TOPIC, UNUSUAL, Control, Controls, construct
-from evenhand.judging.readings import BY_QUESTION, Reading, asked, best_reading
+from evenhand.judging.judge import BY_QUESTION, Reading, asked, best_reading
 from evenhand.judging.rubric import Ratings
 from evenhand.judging.scorers import RubricScorer
 from evenhand.models.base import Model, WrappedModel

@@ -26,8 +26,8 @@ from evenhand.core.types import Params, Sample, Unscored
 from evenhand.judging.card import Calibration
 from evenhand.judging.controls import OTHER, SHUFFLED, UNUSUAL, Control, construct
 from evenhand.judging.instruments import Reseeded, controls_of
+from evenhand.judging.judge import BY_QUESTION
 from evenhand.judging.pairs import CHANGE, Comparison, ComparisonSet, PairFindings, author_of, share_of
-from evenhand.judging.readings import BY_QUESTION
 from evenhand.judging.scorers import RubricScorer, no_answer
 from evenhand.models.base import Model
 from evenhand.scorers.base import Scorer

@@ -30,7 +30,7 @@ from evenhand.core.untrusted import fenced
 from evenhand.data.rubrics import Rubrics, load_rubric
 from evenhand.judging.card import FITTED, NO_CARD, load_card
 from evenhand.judging.controls import Controls, rubric_controls
-from evenhand.judging.readings import BY_QUESTION, Reading, asked
+from evenhand.judging.judge import BY_QUESTION, Reading, asked
 from evenhand.judging.rubric import Ratings, Rubric, rate, rubric_prompt
 from evenhand.models.base import Model
 from evenhand.reading.refusals import looks_like_refusal

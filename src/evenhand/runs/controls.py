@@ -36,8 +36,7 @@ from evenhand.judging.instruments import (
     with_people,
     with_repeats,
 )
-from evenhand.judging.judge import JudgeReading
-from evenhand.judging.readings import Reading
+from evenhand.judging.judge import JudgeReading, Reading
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
 from evenhand.models.base import Model, PromptedModel
