@@ -36,7 +36,6 @@ Reading = str
 READINGS: tuple[Reading, ...] = ("expected", "written", "odds", "pairwise")
 BY_QUESTION: tuple[Reading, ...] = ("odds", "pairwise")
 """The readings that take questions of their own, two short calls each."""
-_READING_ALTERNATIVES = 20
 _READING_TOKENS = 4
 
 
@@ -70,9 +69,7 @@ async def _pairwise(model: Model, about: Construct, low: str, text: str, context
 async def probability(model: Model, messages: tuple[Message, ...], words: tuple[str, str]) -> float | Unscored:
     """Return the probability of the first of two words as the reply; 1 or 0 where there are no logprobs."""
     scored = "logprobs" in model.features
-    params = Params(
-        temperature=0, max_tokens=1 if scored else _READING_TOKENS, logprobs=_READING_ALTERNATIVES if scored else 0
-    )
+    params = Params(temperature=0, max_tokens=1 if scored else _READING_TOKENS, logprobs=_ALTERNATIVES if scored else 0)
     return (await read_replies(partial(model.generate, messages), params, partial(_read, words=words)))[0]
 
 
