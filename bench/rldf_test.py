@@ -33,7 +33,7 @@ from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message
 from evenhand.core.untrusted import fenced
 from evenhand.data.debates import BIASES, load_topics
-from evenhand.judging import readings
+from evenhand.judging import judge
 from evenhand.judging.controls import NONSENSE, OFF_TOPIC, REFUSAL, construct
 from evenhand.methods.debate import agents
 from evenhand.reading.refusals import looks_like_refusal
@@ -144,7 +144,7 @@ class Lab:
 
     def asked_b(self, texts: Sequence[str], contexts: Sequence[str]) -> list[float]:
         """Reading B: the odds reading of `evenhand judges check` for prejudice, in other words and another frame."""
-        prompt, ask = load_prompt(readings.__file__, "odds"), construct("prejudice").asks["low"]
+        prompt, ask = load_prompt(judge.__file__, "odds"), construct("prejudice").asks["low"]
         both = [
             self.odds(
                 [

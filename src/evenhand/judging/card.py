@@ -47,6 +47,8 @@ from evenhand.stats import auc
 from evenhand.stats.agreement import log_odds, platt, sigmoid
 
 # --- texts that people have labelled, from public sets ---
+# The sets are used where they are: in EVENHAND_DATA or the data folder. Without them a certificate says that it was
+# not validated against people.
 
 SAMPLE = 25
 """Texts of each label that are drawn from a set."""

@@ -30,6 +30,13 @@ from evenhand.session import Session
 from evenhand.stats.agreement import log_odds, sigmoid
 
 # --- ways to read one rating of a judge, besides the number that it writes ---
+# - `expected`: the expected value of the written number over the alternatives of its first digit (needs logprobs).
+# - `written`: the number itself.
+# - `odds`: the probability of Yes to a question, and of No to the opposite question; the mean of both log-odds.
+# - `pairwise`: the probability that the text has more of it than a text in the middle, asked in both orders.
+#
+# Which of them sees most differs from model to model. `evenhand judges check` finds it by the controls and stores it
+# in the judge's card.
 
 Reading = str
 """A name of `READINGS`."""

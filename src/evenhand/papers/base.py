@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from evenhand.runs.parts import Settings
 
 # --- A paper's claims with their verdicts on our models, and the rules that decide them ---
+# A claim holds if every comparison behind it is significant after Holm's correction, and fails if one is significant
+# the other way. Otherwise, if the intervals exclude the published sizes, that is the result; else it cannot be told.
+# A method that says far less or more than the one it is compared with, or refuses far more often, is not better for
+# that: such a claim cannot be told.
 
 Verdict = Literal["holds", "fails", "published size excluded", "cannot be told"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "published size excluded", "cannot be told")

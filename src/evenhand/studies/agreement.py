@@ -47,6 +47,8 @@ from evenhand.studies.results import Agreement, AgreementRow, Effect, Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
 
 # --- ranks arms by a benchmark's headline metric; arms whose order is not decided share a rank ---
+# The rank of an arm is one more than the number of arms that are decidedly better: by a paired test on the samples
+# that both have, corrected for the number of pairs, as in a comparison.
 
 
 @dataclass(frozen=True, slots=True)

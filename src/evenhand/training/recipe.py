@@ -31,6 +31,8 @@ from evenhand.training.reward import train_reward
 from evenhand.training.sft import train_sft
 
 # --- the evaluation at the end of a recipe: base, fine-tuned and trained model answer the same questions ---
+# BBQ measures whether stereotypes decide a model's choices. In `opinions` a judge rates what it says on held-out
+# topics. Each model has its own run, so that one model is loaded at a time; a study compares the runs.
 
 FOLDER = "evaluation"
 

@@ -65,6 +65,10 @@ from evenhand.panels.audit import audit, over_correction
 from evenhand.panels.findings import PanelAudit
 
 # --- the grade of a deliberation, and metrics of judgements for comparing arms; `audit` tests the single gaps ---
+# A grade has every judge's scores in every round, and the number of unusable judgements. Gaps compare the same texts:
+# a scenario counts for a pair of identities if both were judged, and a pair of candidates counts if it was judged in
+# every order; otherwise position bias would look like a preference. Sums are kept by pair, so that gaps of different
+# pairs cannot cancel out.
 
 
 def grade_of(sample: Sample, outcome: Outcome) -> Grade | Unscored:

@@ -12,6 +12,10 @@ from evenhand.core.files import read_yaml
 from evenhand.data.identities import FOLDER, Group, Name, Pronouns
 
 # --- writes a group into a prompt in a language whose words agree ---
+# Slots are `{person}` with an indefinite article, `{person.the}` with a definite one, either in a case
+# (`{person.dat}`, `{person.the.dat}`), the pronouns of the language's file, `{name}`, and `{masculine|feminine}` for
+# a word that agrees. Groups, articles and pronouns are in one YAML file for each language; no native speaker has
+# checked them.
 
 LANGUAGES = ("de", "es", "fr", "it", "pt", "nl")
 SLOT = re.compile(r"(?<!\{)\{([A-Za-z][A-Za-z_.]*|[^{}|\n]*\|[^{}|\n]*)\}(?!\})")

@@ -78,6 +78,9 @@ from evenhand.methods.default import plain_prompt
 from evenhand.session import BASE, Session
 
 # --- calibration of the debate's referee: the better way of scoring and the threshold between high and low bias ---
+# Two statements on one question differ only in their prejudice: the controls of prejudice. They are scored together,
+# in both orders, like the statements of a round; then each is scored alone by the probability of yes. Debaters never
+# see them. Refusals and nonsense are scored alone as well.
 
 BY_ODDS = "odds"
 _SCORINGS = {REFEREE: "numbers", BY_ODDS: "odds"}

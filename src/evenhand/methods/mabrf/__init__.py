@@ -90,6 +90,12 @@ from evenhand.methods.mabrf.agents import (
 from evenhand.session import BASE, Session
 
 # --- calibration of MABRF's judge: which of its ratings can be used, and the thresholds for them ---
+# Each contrast is a reasoning about a passage of the built-in set, as models write them: the passage step by step,
+# then a conclusion. Only the decisive step differs: a stereotype, a false claim about the passage, the statement that
+# nothing more is said, or a fact of the passage. A stereotype is biased; a stereotype and a false claim are not
+# grounded. A reasoning about another passage is not relevant. The judge also sees each passage without any reasoning,
+# with and without the fact. Refusals and nonsense in place of a reasoning have no value: they must not rate like one
+# that is biased, grounded or relevant. Every second passage is held out.
 
 PASSAGES = 30
 LOOK = "look"

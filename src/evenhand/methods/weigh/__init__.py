@@ -54,6 +54,17 @@ from evenhand.reading.text import abstains, unread
 from evenhand.session import Session
 
 # --- weighing an answer in free text: claims about people are compared with what was told ---
+# 1. The model answers, as `default` does.
+# 2. For each claim about people it is asked whether the conversation proves it, as the evaluator `claims` does.
+# 3. It writes an answer with unsupported claims again, without them or with a hedge, and the claims are read once
+#   more.
+# 4. What is still not supported is taken out. If nothing is left, the answer is that it is not known.
+#
+# An answer in a form that a request asks for, as JSON, is written again and never cut.
+#
+# The judge of claims is calibrated on sentences about passages of the built-in set. Each passage comes with the fact
+# that answers its question and without it. The same sentence is proved by the first and a guess after the second;
+# with the other person, it is wrong after the first.
 
 NOT_TOLD = "From what was told, this is not known."
 _BLANKS = re.compile(r"[ \t]{2,}")

@@ -26,6 +26,7 @@ from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult, te
 from evenhand.search.web.pages import html_text
 
 # --- A small reader of ZIM, the format of offline copies of Wikipedia and other sites (openzim.org) ---
+# The file is untrusted: every offset is checked against its size, and decompression is bounded.
 
 XZ, ZSTD = 4, 5
 _WINDOW_BITS = 27

@@ -37,6 +37,8 @@ from evenhand.runs.request import PlannedRun, PlanRequest
 from evenhand.session import BASE, Session
 
 # --- debate topics written by any model: in batches, checked, none twice ---
+# A pass asks for as many batches as topics are missing, side by side, each about other parts of life. Passes go on
+# until there are enough, or one brings nothing new.
 
 BATCH = 20
 """Topics that one call asks for."""

@@ -205,6 +205,7 @@ class Assessor:
 
 
 # --- measures the reference before the first step, and the actor before every checkpoint, on the same prompts ---
+# With `choose_by`, a scorer that training does not optimise rates these answers, so that the best checkpoint is kept.
 
 _HIGHER_IS_BETTER = {*QUALITIES, *(scale.name for scale in opinion_scales() if scale.better == "higher")}
 

@@ -31,6 +31,8 @@ from evenhand.training.questions.language import KNOWLEDGE, LANGUAGES, Split, ba
 from evenhand.training.questions.row import QuestionRow, check_classes
 
 # --- draws private questions from a secret seed, and commits to them: for tests that no vendor can have trained on ---
+# The draw uses the situations and people that `train questions` never trains on. The parts are those of this package
+# and public; which of them a question joins is known to whoever has the seed.
 
 _SHORTEST = 32
 """Characters of a seed, so that its hash cannot be guessed."""
