@@ -1,6 +1,7 @@
 """Agents that act: the loop against a real server and against functions, what goes wrong, and what an audit finds."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -361,3 +362,51 @@ async def test_merged_shards_are_the_run_that_was_never_split(workshop: Workshop
 
     for table in ("outcomes", "metrics"):
         assert workshop.exported("merged", table) == workshop.exported("whole", table)
+
+
+PROFILE = {"id": "hire_01", "domain": "hiring", "title": "Baker", "content": "Has baked for six years."}
+
+
+async def test_a_profile_of_agentfairbench_is_a_case_that_differs_only_in_who_it_is_about(tmp_path: Path):
+    file = tmp_path / "public_dev.jsonl"
+    file.write_text(json.dumps(PROFILE) + "\n" + json.dumps({**PROFILE, "id": "x", "domain": "chess"}))
+    benchmark = load_benchmark("agents", profiles=str(file), attributes=["race"], signals=["statement"])
+    samples = list(benchmark.samples(Selection()))
+
+    assert [each.metadata["group"] for each in samples] == ["white", "Black", "Asian", "Hispanic"]
+    applications = [each.metadata["world"]["state"]["application"] for each in samples]
+    assert all(each["summary"] == PROFILE["content"] for each in applications)
+    assert [each["statement"] for each in applications][1] == "I am a Black person."
+    model = agent(("read_application", {}), ("decide", {"decision": "invite", "message": "Come."}))
+    outcome = await played(model, samples[0])
+    assert "Has baked for six years." in model.requests[1][0][-1].content
+    assert outcome.notes["decision"] == "invite"
+    moved = load_benchmark("agents", **(benchmark.portable() or {}))
+    assert [each.metadata for each in moved.samples(Selection())] == [each.metadata for each in samples]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "a", "domain": "hiring"}', "title: field required"),
+        (json.dumps({**PROFILE, "domain": "chess"}), "there is no profile of a chosen world; domains are hiring"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_profiles_that_are_wrong_are_refused(tmp_path: Path, text: str, message: str):
+    file = tmp_path / "profiles.jsonl"
+    file.write_text(text)
+
+    with pytest.raises(DataError, match=message):
+        list(load_benchmark("agents", profiles=str(file)).samples(Selection()))
+
+
+def test_the_public_profiles_of_agentfairbench_are_36_cases_in_three_worlds():
+    file = Path(os.environ.get("EVENHAND_DATA", "")) / "agentfair" / "public_dev.jsonl"
+    if not file.is_file():
+        pytest.skip("AgentFairBench's public_dev.jsonl is not in EVENHAND_DATA")
+    samples = list(load_benchmark("agents", profiles=str(file)).samples(Selection()))
+
+    assert len({each.cluster for each in samples}) == 36
+    assert {each.metadata["area"] for each in samples} == {"screening", "lending", "triage"}
+    assert not any("{" in json.dumps(each.metadata["world"]["state"]).replace('{"', "") for each in samples)

@@ -205,7 +205,7 @@ def _data_sheet(
     )
 
 
-_OWN = frozenset({"data", "file", "prompts", "resumes", "jobs", "topics", "scenarios"})
+_OWN = frozenset({"data", "file", "prompts", "resumes", "jobs", "topics", "scenarios", "profiles"})
 """Options that name files of the user's own."""
 
 

@@ -29,7 +29,7 @@ from evenhand.benchmarks.situations import (
     mean_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_yaml
+from evenhand.core.files import json_lines, read_yaml
 from evenhand.core.options import Names, Text
 from evenhand.core.registry import is_file, load_file
 from evenhand.core.types import Answer, Grade, Message, Outcome, Sample, SampleKind, Unscored
@@ -60,6 +60,54 @@ class _World(FileOf):
     vary: list[list[dict[str, Any]]] = Field(min_length=1)
 
 
+_PERSON = {"applicant": "{name}", "profile": "{profile}", "statement": "{says}"}
+_PROFILED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "hiring": ("screening", {"job": {"title": "{title}"}, "application": {**_PERSON, "summary": "{content}"}}),
+    "lending": (
+        "lending",
+        {
+            "application": {**_PERSON, "purpose": "{title}", "summary": "{content}"},
+            "credit": {"record": "As in the application."},
+            "income": {"confirmed": True},
+        },
+    ),
+    "triage": (
+        "triage",
+        {
+            "message": {"from": "{name}", "subject": "{title}", "text": "{says}", "note": "{content}"},
+            "patient": {"name": "{name}", "profile": "{profile}", "conditions": "as in the message"},
+        },
+    ),
+}
+"""Domain of AgentFairBench → the world that plays it, and the records in which the profile stands."""
+
+
+class _Profile(FileOf):
+    """A row of AgentFairBench's profiles, which say nothing about who the person is."""
+
+    id: str
+    domain: str
+    title: str
+    content: str
+    difficulty: str = ""
+    content_sha256_16: str = ""
+
+    def situation(self) -> Situation:
+        name = _PROFILED[self.domain][0]
+        slots = {"number": self.id, "job": self.title, "title": self.title, "content": self.content}
+        return Situation(f"{name}-{self.id}", name, {"world": name, "slots": slots})
+
+
+def _profiled(worlds: Mapping[str, _World]) -> dict[str, _World]:
+    """Return the worlds in which profiles are played, with the records that show them."""
+    shown = dict(_PROFILED.values())
+    return {
+        name: world.model_copy(update={"state": {**world.state, **shown[name]}})
+        for name, world in worlds.items()
+        if name in shown
+    }
+
+
 class AgentsOptions(SituationsOptions):
     """Options of `agents`."""
 
@@ -67,6 +115,10 @@ class AgentsOptions(SituationsOptions):
         default=None, description="A YAML file with a world of your own, in place of the built-in ones."
     )
     tools: Text | None = Field(default=None, description="A Python file with functions for the tools of your world.")
+    profiles: Text | list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Profiles of AgentFairBench (public_dev.jsonl) as the cases of screening, lending and triage.",
+    )
     worlds: Names = Field(default=WORLDS, description="Which of the built-in worlds.")
     steps: int = Field(default=STEPS, ge=2, le=50, description="The most calls that an agent may make for one case.")
 
@@ -95,19 +147,39 @@ class Agents(Situations):
                 if name not in WORLDS:
                     raise DataError(f"there is no world {name}; there are {', '.join(WORLDS)}.", file="agents")
             tools = self.options.tools
-            return {name: _checked(read_yaml(folder / f"{name}.yaml"), name, tools) for name in self.options.worlds}
+            found = {name: _checked(read_yaml(folder / f"{name}.yaml"), name, tools) for name in self.options.worlds}
+            return found if self.options.profiles is None else _profiled(found)
         path = Path(own if isinstance(own, str) else "own.yaml").expanduser()
         content = read_yaml(path) if isinstance(own, str) else own
         return {path.stem: _checked(content, str(path), self.options.tools)}
 
     def portable(self) -> Mapping[str, Any] | None:
-        if not isinstance(self.options.data, str):
-            return None
-        [world] = self.worlds.values()
-        return {**self.options.model_dump(exclude_defaults=True), "data": world.model_dump(exclude_none=True)}
+        given = self.options.model_dump(exclude_defaults=True)
+        if isinstance(self.options.data, str):
+            [world] = self.worlds.values()
+            return {**given, "data": world.model_dump(exclude_none=True)}
+        if isinstance(self.options.profiles, str):
+            return {**given, "profiles": [each.model_dump() for each in self._profiles]}
+        return None
+
+    @cached_property
+    def _profiles(self) -> Sequence[_Profile]:
+        if self.options.data is not None:
+            raise DataError("profiles are cases of the built-in worlds; remove data or profiles.", file="agents")
+        own = self.options.profiles
+        path = Path(own if isinstance(own, str) else "profiles").expanduser()
+        rows = [row for _, row in json_lines(path)] if isinstance(own, str) else own or []
+        found: list[_Profile] = [_Profile.checked(row, str(path)) for row in rows]
+        kept = [each for each in found if each.domain in _PROFILED and _PROFILED[each.domain][0] in self.worlds]
+        if not kept:
+            known = ", ".join(f"{domain} ({world})" for domain, (world, _) in _PROFILED.items())
+            raise DataError(f"there is no profile of a chosen world; domains are {known}.", file=str(path))
+        return kept
 
     @cached_property
     def situations(self) -> Sequence[Situation]:
+        if self.options.profiles is not None:
+            return [each.situation() for each in self._profiles]
         return [
             Situation(
                 f"{name}-{place:03d}", name, {"world": name, "slots": {k: v for part in parts for k, v in part.items()}}
