@@ -190,7 +190,7 @@ def guard(
     if judge is not None:
         roles["judge"] = judge
     if unused := sorted(roles.keys() - {"base", "judge"}):
-        raise UsageError(f"A guard has a base model and a judge, and no use for {', '.join(unused)}; remove it.")
+        raise UsageError(f"A guard has a base model and a judge, and does not use {', '.join(unused)}; remove it.")
     specs, settings = with_specs(roles, Settings(concurrency=OPTIONS.concurrency))
     models = make_plan({"models": [specs]}).models[0]
 

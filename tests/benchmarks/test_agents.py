@@ -167,7 +167,7 @@ async def test_a_tool_that_raises_is_told_to_the_agent_as_one_sentence(tmp_path:
 async def test_an_agent_that_never_ends_is_stopped_and_has_no_score():
     outcome = await played(agent(*[("read_ticket", NOTHING)] * 50))
 
-    assert outcome.result == Unscored("the agent did not come to an end within 8 steps")
+    assert outcome.result == Unscored("the agent did not finish within 8 steps")
 
 
 @pytest.mark.parametrize(

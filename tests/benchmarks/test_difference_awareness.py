@@ -58,7 +58,7 @@ def test_the_first_option_may_be_spelled_with_a_number(tmp_path: Path):
         ("{", "not valid JSON"),
         (row(suite="D2"), "suite is 'D2', not D1"),
         (row(condition="unequal"), "condition is 'unequal', not different or equal"),
-        (row(label=2), "label is 2, which is no option where groups are different"),
+        (row(label=2), "label is 2, which is not an option where groups are different"),
         (row(label="1"), "label is '1'"),
         (row(text="Which?"), "a question with the options"),
         ({"suite": "D1"}, "a question with the options"),

@@ -277,7 +277,7 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
         (("export", "none", "--out", "r"), "holds no run"),
         (("ui", "none"), "Name a folder written by `evenhand annotate export`"),
         (("ui", "o"), "Name a folder written by `evenhand annotate export`"),
-        (("ui", "o", "--url", "ratings.example.org"), "is no address. Give --url as https://HOST"),
+        (("ui", "o", "--url", "ratings.example.org"), "is not an address. Give --url as https://HOST"),
         (("import", "none"), "Name a folder written by `evenhand annotate export`"),
     ],
     ids=str,

@@ -90,7 +90,7 @@ def test_it_runs_beside_bbq_and_neither_run_nor_pack_holds_the_file(cli, drawn: 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("", "selected no sample"), ('{"id": 1}', "this is no question of a draw"), ("[1]", "not a JSON object")],
+    [("", "selected no sample"), ('{"id": 1}', "this is not a question of a draw"), ("[1]", "not a JSON object")],
 )
 def test_a_file_that_is_no_draw_is_one_sentence(cli, tmp_path: Path, content: str, said: str):
     (tmp_path / "bad.jsonl").write_text(content)

@@ -56,7 +56,7 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
     [
         (("--fail-if", "bias_ambi > 1"), "did you mean bias_ambig"),
         (("--against", "b.json", "--tolerance", "bias_ambi=1"), "did you mean bias_ambig"),
-        (("--against", "b.json", "--tolerance", "1"), "b.json: is no baseline"),
+        (("--against", "b.json", "--tolerance", "1"), "b.json: is not a baseline"),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(cli, tmp_path: Path, arguments, said):

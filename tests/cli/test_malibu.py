@@ -229,4 +229,4 @@ def test_the_papers_page_stands_beside_the_published_numbers(cli, models, tmp_pa
     page = (tmp_path / "p/index.html").read_text(encoding="utf-8")
     assert "judging/two, panel" in page and "DeepSeek-V3: as published" in page
     assert "Female ahead of male on all four metrics (said of both models)" in page
-    assert "cannot be told" in page and 'class="scatter"' in page
+    assert "cannot be determined" in page and 'class="scatter"' in page

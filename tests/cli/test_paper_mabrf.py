@@ -95,7 +95,7 @@ def test_the_rating_that_ends_the_loop_proves_nothing_about_the_reasoning(once, 
     claim = claims["The loop makes the reasoning less biased"]
     assert "10.0 → 1.0" in claim["why"]
     assert (claim["verdict"], claim["why"].partition(",")[0]) == (
-        "cannot be told",
+        "cannot be determined",
         "The judge that ends the loop also rates its result",
     )
 
@@ -203,7 +203,7 @@ def test_search_that_only_makes_a_model_abstain_does_not_make_its_answers_better
     assert cli("papers", "mabrf", "--out", "p").code == 0
 
     (claim,) = [row for row in rows_of(tmp_path / "p/claims.csv") if row["place"].startswith("RQ4")]
-    assert claim["verdict"] == "cannot be told"
+    assert claim["verdict"] == "cannot be determined"
     assert claim["why"].startswith("Searched: corpus:builtin. ")
     assert "F1 (unread = 0) 0.0 → 50.0" in claim["why"] and "F1, answerable 0.0 → 0.0" in claim["why"]
 

@@ -136,7 +136,7 @@ def test_an_arm_that_says_almost_nothing_is_not_less_biased(once: Any, stubs: An
     fault = "its answers have 12 % of Default&#x27;s words (comparable: 60 to 160 %)"
     claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
     claim = claims["RLDF's answers are less biased than those of every other method, over all types"]
-    assert claim["verdict"] == "cannot be told"
+    assert claim["verdict"] == "cannot be determined"
     assert claim["why"].startswith("RLDF (S-R) cannot be compared: its answers have 12 %")
     assert "stub/mute cannot be called better than " in html and ": Words per answer went from 8.0" in html
     assert "stub/mute is better than" not in html

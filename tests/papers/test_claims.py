@@ -1,4 +1,4 @@
-"""The rules by which a paper's claims hold, fail or cannot be told."""
+"""The rules by which a paper's claims hold, fail or cannot be determined."""
 
 import csv
 from dataclasses import replace
@@ -29,13 +29,13 @@ def changed(difference: float, *, error: float = 1.0, p: float = 0.001) -> Paire
     [
         ([changed(-10)], "holds"),
         ([changed(10)], "fails"),
-        ([changed(-10, p=0.2)], "cannot be told"),
-        ([changed(-10, error=6)], "cannot be told"),
+        ([changed(-10, p=0.2)], "cannot be determined"),
+        ([changed(-10, error=6)], "cannot be determined"),
         ([changed(-10), changed(-10, p=0.04)], "holds"),
-        ([changed(-10, p=0.04), changed(-10, p=0.04)], "cannot be told"),  # after Holm's correction
+        ([changed(-10, p=0.04), changed(-10, p=0.04)], "cannot be determined"),  # after Holm's correction
         ([changed(-10), changed(10)], "fails"),
-        ([changed(-10), None], "cannot be told"),
-        ([], "cannot be told"),
+        ([changed(-10), None], "cannot be determined"),
+        ([], "cannot be determined"),
     ],
 )
 def test_all_differences_must_go_the_way_that_is_claimed(found: list[PairedDifference | None], verdict: str):
@@ -46,7 +46,7 @@ def test_all_differences_must_go_the_way_that_is_claimed(found: list[PairedDiffe
     ("found", "verdict"),
     [
         (changed(0.0, error=0.01, p=1).beside(-0.2), "published size excluded"),
-        (changed(0.0, error=0.2, p=1).beside(-0.2), "cannot be told"),
+        (changed(0.0, error=0.2, p=1).beside(-0.2), "cannot be determined"),
         (changed(-10).beside(-0.2), "holds"),
     ],
     ids=["0.00 [−0.02, 0.02] against 0.20", "the interval has it", "decided anyway"],
@@ -56,7 +56,7 @@ def test_a_published_size_outside_our_interval_is_excluded(found: PairedDifferen
 
     assert answer == verdict
     assert f"published −0.2, {'' if found.effect.excludes_published else 'not '}excluded" in why
-    assert unless("It refuses more", (answer, why))[0] == "cannot be told"
+    assert unless("It refuses more", (answer, why))[0] == "cannot be determined"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_published_size_outside_our_interval_is_excluded(found: PairedDifferen
         (changed(0, error=0.5, p=1), "holds"),
         (changed(-1.5, error=0.2), "holds"),
         (changed(-10), "fails"),
-        (changed(0, error=3, p=1), "cannot be told"),
+        (changed(0, error=3, p=1), "cannot be determined"),
         (changed(10), "holds"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_reason_says_what_changed_by_how_much_and_how_surely():
 
 
 def test_a_fault_takes_away_a_good_result_only():
-    assert unless("It refuses more", ("holds", "Less toxic")) == ("cannot be told", "It refuses more. Less toxic")
+    assert unless("It refuses more", ("holds", "Less toxic")) == ("cannot be determined", "It refuses more. Less toxic")
     assert unless("It refuses more", ("fails", "More toxic")) == ("fails", "More toxic")
     assert unless("", ("holds", "Less toxic")) == ("holds", "Less toxic")
 
@@ -86,7 +86,7 @@ def test_a_fault_takes_away_a_good_result_only():
 def test_a_claim_of_several_parts_fails_with_one_of_them():
     assert all_of(("holds", "a"), ("fails", "b")) == ("fails", "a. b")
     assert all_of(("holds", "a"), ("holds", "a")) == ("holds", "a")
-    assert all_of(("holds", "a"), ("cannot be told", "b"))[0] == "cannot be told"
+    assert all_of(("holds", "a"), ("cannot be determined", "b"))[0] == "cannot be determined"
 
 
 def test_first_answers_stand_where_the_final_ones_stood():
@@ -104,7 +104,7 @@ def test_first_answers_stand_where_the_final_ones_stood():
 CLAIMS = [
     PaperClaim("Less <b>toxic</b>", "Table 2", "m/one", "holds", "10 → 5", "paper"),
     PaperClaim("Less <b>toxic</b>", "Table 2", "m/one", "fails", "10 → 15", "evenhand"),
-    PaperClaim("Search helps", "RQ4", "m/one", "cannot be told", "too few"),
+    PaperClaim("Search helps", "RQ4", "m/one", "cannot be determined", "too few"),
 ]
 
 
@@ -113,8 +113,8 @@ def test_a_claim_without_a_preset_counts_with_each():
 
     assert list(variants) == [("m/one", "paper"), ("m/one", "evenhand")]
     assert [counted(claims_of(CLAIMS, each)) for each in variants] == [
-        {"holds": 1, "fails": 0, "published size excluded": 0, "cannot be told": 1},
-        {"holds": 0, "fails": 1, "published size excluded": 0, "cannot be told": 1},
+        {"holds": 1, "fails": 0, "published size excluded": 0, "cannot be determined": 1},
+        {"holds": 0, "fails": 1, "published size excluded": 0, "cannot be determined": 1},
     ]
 
 
@@ -123,17 +123,17 @@ def test_the_claims_are_the_first_answer_of_the_page_and_are_in_a_file_and_in_th
 
     html = paper_page(page).html()
     assert html.index("Does what the paper says hold here?") < html.index(">L<")
-    assert "2 claims: 1 holds, 0 fail, 1 cannot be told" in html
+    assert "2 claims: 1 holds, 0 fail, 1 cannot be determined" in html
     assert "<b>toxic</b>" not in html
     assert html.count('class="chip') == 3
     [file] = write_csv_files(page, tmp_path)
     with file.open(encoding="utf-8", newline="") as lines:
         assert [(row["verdict"], row["preset"]) for row in csv.DictReader(lines)] == [
-            ("holds", "paper"), ("fails", "evenhand"), ("cannot be told", ""),
+            ("holds", "paper"), ("fails", "evenhand"), ("cannot be determined", ""),
         ]  # fmt: skip
     console = Console(width=100, record=True, force_terminal=False)
     for table in printed(page):
         print_table(table, console)
     text = console.export_text()
     assert "preset paper" in text
-    assert text.count("cannot be told") == 2
+    assert text.count("cannot be determined") == 2

@@ -241,8 +241,8 @@ def finding(text: str, found: PanelAudit) -> tuple[str, str]:
 def test_a_claim_is_reproduced_where_every_gap_is_found():
     assert answer("Female ahead", audit(0.3)) == "holds"
     assert answer("Female ahead", audit(-0.3)) == "fails"
-    assert answer("Female ahead", audit(0.0)) in ("cannot be told", "published size excluded")
-    assert answer("Atheist behind overall", audit(0.3)) == "cannot be told"
+    assert answer("Female ahead", audit(0.0)) in ("cannot be determined", "published size excluded")
+    assert answer("Atheist behind overall", audit(0.3)) == "cannot be determined"
 
 
 def test_chi_square_is_reproduced_by_its_p_values():
@@ -252,7 +252,7 @@ def test_chi_square_is_reproduced_by_its_p_values():
 
     some = replace(found, means=tuple(replace(each, n=20) for each in found.means))
     answers = [answer("All chi-square", each) for each in (sure, found, some, unknown)]
-    assert answers == ["holds", "fails", "cannot be told", "cannot be told"]
+    assert answers == ["holds", "fails", "cannot be determined", "cannot be determined"]
 
 
 def test_win_rates_within_the_margin_need_intervals_within_it():
@@ -260,7 +260,7 @@ def test_win_rates_within_the_margin_need_intervals_within_it():
         return replace(audit(), wins=tuple(replace(win, interval=interval(value, width)) for win in audit().wins))
 
     answers = [answer("No win rate", rates(*each)) for each in ((0.5, 0.05), (0.5, 0.1), (0.7, 0.1))]
-    assert answers == ["holds", "cannot be told", "fails"]
+    assert answers == ["holds", "cannot be determined", "fails"]
 
 
 def test_the_strongest_category_is_told_by_intervals():
@@ -272,7 +272,7 @@ def test_the_strongest_category_is_told_by_intervals():
         return replace(audit(), gaps=tuple(changed))
 
     answers = [answer("Win rates differ", gaps(*each)) for each in ((0.3, 0.1), (0.1, -0.3), (0.1, 0.1))]
-    assert answers == ["holds", "fails", "cannot be told"]
+    assert answers == ["holds", "fails", "cannot be determined"]
 
 
 def test_reasons_say_what_is_missing():
@@ -281,7 +281,7 @@ def test_reasons_say_what_is_missing():
     wide = replace(audit(), wins=tuple(replace(win, interval=interval(0.5, 0.1)) for win in audit().wins))
 
     assert finding("Christian wins", few) == (
-        "cannot be told",
+        "cannot be determined",
         "christian − atheist: 0.00 in 1 scenario, too few for an interval",
     )
     assert finding("No win rate", wide)[1] == "the intervals of 10 of 10 identities reach beyond 43.75 to 56.25 %"
@@ -296,7 +296,7 @@ def test_identities_of_ones_own_leave_claims_undecided():
     young = {"age": ("young", "old")}
     other = replace(audit(), categories=young, gaps=(), secondary=(), wins=(), chi_square=())
 
-    assert {claim.check(other)[0] for claim in claim_checks()} == {"cannot be told"}
+    assert {claim.check(other)[0] for claim in claim_checks()} == {"cannot be determined"}
 
 
 def test_claims_say_what_each_model_shows_and_why():
@@ -306,7 +306,7 @@ def test_claims_say_what_each_model_shows_and_why():
     assert found[-1].text.startswith("One model is biased more than the other in all three categories")
     assert [(claim.model, claim.verdict) for claim in found[:2]] == [
         ("one/model", "holds"),
-        ("other/model", "cannot be told"),
+        ("other/model", "cannot be determined"),
     ]
     assert found[0].text == "Female ahead of male on all four metrics (said of both models)"
     assert found[0].why.startswith("female − male, creativity: 0.42 [0.32, 0.52]; ")

@@ -373,10 +373,10 @@ def test_a_claim_holds_where_every_difference_is_found():
 
     assert verdict([sure, sure], "lower") == "holds"
     assert verdict([sure, sure], "higher") == "fails"
-    assert verdict([sure, unsure], "lower") == "cannot be told"
+    assert verdict([sure, unsure], "lower") == "cannot be determined"
     assert verdict([sure, other], "lower") == "fails"
-    assert verdict([sure, None], "lower") == "cannot be told"
-    assert ahead([], "lower") == ("cannot be told", "not run")
+    assert verdict([sure, None], "lower") == "cannot be determined"
+    assert ahead([], "lower") == ("cannot be determined", "not run")
     assert ahead([("RLDF less SFT", sure)], "lower")[1] == "RLDF less SFT: −5.0 [−7.0, −3.0], n = 60"
 
 
@@ -384,11 +384,11 @@ def test_what_is_found_is_corrected_for_how_much_was_looked_at():
     near = difference(-3, 2.9, 0.04)
 
     assert verdict([near], "lower") == "holds"
-    assert verdict([near] * 5, "lower") == "cannot be told"
+    assert verdict([near] * 5, "lower") == "cannot be determined"
 
 
 def test_claims_without_runs_say_so():
-    assert {(claim.verdict, claim.why) for claim in claims_of(Arms(), Arms())} == {("cannot be told", "not run")}
+    assert {(claim.verdict, claim.why) for claim in claims_of(Arms(), Arms())} == {("cannot be determined", "not run")}
 
 
 def test_only_grids_that_are_to_be_drawn_are():
@@ -460,5 +460,5 @@ def test_an_arm_whose_training_was_stopped_gives_no_verdict(tmp_path: Path):
     assert halted == {"rldf_ts"}
     arms = Arms("m", alone={"rldf_ts": Tally([], "bias")}, stopped=halted)
     found = claims_of(arms, arms)
-    assert {claim.verdict for claim in found} == {"cannot be told"}
+    assert {claim.verdict for claim in found} == {"cannot be determined"}
     assert all("failed or was stopped" in claim.why for claim in found)

@@ -1,4 +1,4 @@
-"""Runs carry their certificates: a number from a judge that does not see what it rates cannot be told, anywhere."""
+"""Runs carry their certificates: a number from a judge that does not see what it rates has no value, anywhere."""
 
 import json
 from collections.abc import Sequence
@@ -82,11 +82,11 @@ async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any,
     assert (effect.difference, effect.direction) == (None, "undecided")
     assert all(arm.estimate("bias").value is None for arm in found.arms)
     assert found.arms[0].estimate("length").value is not None
-    assert "“Bias score (BS)” cannot be told: the judge does not see it (AUC 0." in " ".join(found.verdicts)
+    assert "“Bias score (BS)” cannot be determined: the judge does not see it (AUC 0." in " ".join(found.verdicts)
     assert check(found, found.arms[0], Condition.parse("bias > 90")).state == "cannot tell"
     assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
     write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
-    assert "cannot be told: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
+    assert "cannot be determined: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
 
 
 async def test_a_paper_made_with_a_blind_judge_claims_nothing(plan: Any, tmp_path: Path):
@@ -101,8 +101,8 @@ async def test_a_paper_made_with_a_blind_judge_claims_nothing(plan: Any, tmp_pat
     }
 
     assert verdicts["sees"][0] == "holds"
-    assert verdicts["blind"][0] == "cannot be told"
-    assert "Bias score (BS) cannot be told: the judge does not see it (AUC 0." in verdicts["blind"][1]
+    assert verdicts["blind"][0] == "cannot be determined"
+    assert "Bias score (BS) cannot be determined: the judge does not see it (AUC 0." in verdicts["blind"][1]
 
 
 async def test_without_controls_the_numbers_stand_and_the_report_says_so(plan: Any, tmp_path: Path):
@@ -172,7 +172,7 @@ async def test_a_method_whose_judge_never_crosses_its_threshold_says_that_what_i
 
     await run_plan(plan, tmp_path / "r", Settings())
 
-    said = [each for each in study([tmp_path / "r"]).caveats if "revises cannot be told" in each]
+    said = [each for each in study([tmp_path / "r"]).caveats if "revises cannot be determined" in each]
     assert bool(said) is not crosses
     assert crosses or "never crosses the threshold of 80 (it rates 58 to 73)" in said[0]
     fault = steering_fault(tmp_path / "r", lambda key: key.method == "stardtox")

@@ -20,7 +20,7 @@ def test_an_interval_over_zero_does_not_say_that_nothing_moved():
     moved, spread = vote_sentences(arm((3.8, -1.8, 9.3)))
 
     assert moved == (
-        "whether the discussion moved answers towards the stereotype or away from it cannot be told: "
+        "whether the discussion moved answers towards the stereotype or away from it cannot be determined: "
         "+3.8 [−1.8, 9.3] points (n = 110)."
     )
     assert spread == (

@@ -72,7 +72,7 @@ def test_what_trl_does_not_have_is_refused(pairs: Path, reward: Path, tmp_path: 
         ({"algorithm": "ppo", "reward": reward}, "TRL is exported with --algorithm grpo or rloo or dpo"),
         ({}, "needs a reward model"),
         ({"algorithm": "dpo", "reward": reward}, "remove --reward"),
-        ({"reward": tmp_path / "nothing"}, "is no reward model"),
+        ({"reward": tmp_path / "nothing"}, "is not a reward model"),
     ]
     for how, words in cases:
         with pytest.raises(UsageError, match=words):

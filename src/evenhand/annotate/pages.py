@@ -637,7 +637,7 @@ class Served:
 async def serve_studies(folders: Sequence[Path], how: Served, say: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
     if how.url is not None and (urlsplit(how.url).scheme not in ("http", "https") or not urlsplit(how.url).netloc):
-        raise UsageError(f"{how.url!r} is no address. Give --url as https://HOST, without a path.")
+        raise UsageError(f"{how.url!r} is not an address. Give --url as https://HOST, without a path.")
     studies: list[tuple[RatingStudy, bytes]] = []
     try:
         for folder in dict.fromkeys(folder.resolve() for folder in folders):

@@ -127,7 +127,7 @@ async def _played(
                 case.turns.append(("model", completion.text, "reply"))
             return case.ended(Answer(_message(calls) or completion.text or "(nothing was said)"))
         messages = (*messages, *_next(completion, calls, results))
-    return case.ended(Unscored(f"the agent did not come to an end within {case.most} steps"))
+    return case.ended(Unscored(f"the agent did not finish within {case.most} steps"))
 
 
 def _said(case: Case, completion: Completion) -> Result:

@@ -89,7 +89,7 @@ class Metric:
     """The ratings of a judge or scorer that its values are made of. Before they count, controls must show that the
     judge sees what it rates."""
     untold: str = ""
-    """Why it cannot be told in this run: "the judge does not see it (AUC 0.61)"."""
+    """Why it cannot be determined in this run: "the judge does not see it (AUC 0.61)"."""
     margin: float | None = None
     """Changes up to this size do not matter, as displayed; None: 3 % of the scale, if the scale has ends."""
 
@@ -339,7 +339,7 @@ class Benchmark(ABC, Generic[Options_co]):
         return None
 
     def members(self, record: Record) -> Members | None:
-        """Returns how biased a graded answer is and, of a panel's, each member; None where that cannot be told."""
+        """Returns how biased a graded answer is and, of a panel's, each member; None where that is unknown."""
         del record
         return None
 

@@ -127,9 +127,9 @@ class CrowsPairs(Benchmark[CrowsPairsOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "Of CrowS-Pairs' pairs, many are not fit to measure a stereotype: sentences that differ in more than the "
-            "group, groups that do not match, statements that are no stereotype (Blodgett et al., 2021); read it as a "
-            "rough signal and never as the only one",
+            "Many of CrowS-Pairs' pairs do not measure a stereotype: sentences differ in more than the group, groups "
+            "do not match, or statements are not stereotypes (Blodgett et al., 2021); read it as a rough signal "
+            "and never as the only one",
         )
 
 

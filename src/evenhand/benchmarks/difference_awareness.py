@@ -101,7 +101,7 @@ def _question(row: Mapping[str, Any], suite: str, path: Path, number: int) -> Gr
     elif condition not in ("different", "equal"):
         fault = f"condition is {condition!r}, not different or equal"
     elif type(label) is not int or label not in ((0, 1) if condition == "different" else (0, 1, 2)):
-        fault = f"label is {label!r}, which is no option where groups are {condition}"
+        fault = f"label is {label!r}, which is not an option where groups are {condition}"
     else:
         right = label if condition == "different" else ALIKE
         options = (parts[2], parts[3], parts[4])

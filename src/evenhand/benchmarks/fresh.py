@@ -71,7 +71,7 @@ class Fresh(Benchmark[FreshOptions]):
                 found.append(_sample(row))
             except (LookupError, TypeError, ValueError) as error:
                 raise DataError(
-                    f"this is no question of a draw ({error!r}). {_MAKE}", file=path, line=number
+                    f"this is not a question of a draw ({error!r}). {_MAKE}", file=path, line=number
                 ) from error
         return found
 

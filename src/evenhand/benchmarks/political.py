@@ -68,7 +68,7 @@ def load_pairs(file: str | Path | None = None) -> list[PositionPair]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"the pairs cannot be read: {error}.", file=path) from error
     if not rows or not all(row.get(column) for row in rows for column in _COLUMNS):
-        raise DataError(f"it is no CSV file with {', '.join(_COLUMNS)} in every row.", file=path)
+        raise DataError(f"it is not a CSV file with {', '.join(_COLUMNS)} in every row.", file=path)
     return [
         PositionPair(row["topic_name"], row.get("template_category") or "", at, row["prompt_a"], row["prompt_b"])
         for at, row in enumerate(rows, 1)

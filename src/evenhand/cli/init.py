@@ -46,7 +46,7 @@ _COUNTING = 0.5
 
 
 class InitCommand(DeploymentFields):
-    folder: Path = argument("Folder.", default=Path())
+    folder: Path = argument("The folder of the new project.", default=Path())
     model: str = option("local/builtin", "The model that the plan measures.", short="-m", metavar="SPEC")
     benchmark: str = option("bbq_builtin", "What the plan measures it on; see evenhand list benchmarks.", short="-b")
     base_url: str | None = option(

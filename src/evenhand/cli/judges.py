@@ -79,12 +79,12 @@ def check(request: CheckCommand) -> int:
 
     For every rating of a scorer or a method's judge there are controls: texts of our own that have the property and
     others like them that have not, with refusals, nonsense, very short and very long texts. Printed are the AUC with
-    its interval, the scale that the model uses, what it makes of refusals and nonsense, and whether its numbers may be
-    believed. How it is best read is stored in its card, with curves that turn ratings into probabilities and options
+    its interval, the scale that the model uses, what it makes of refusals and nonsense, and whether its numbers can be
+    trusted. How it is best read is stored in its card, with curves that turn ratings into probabilities and options
     that suit it; scorers and methods with this judge then use them.
 
-    Runs check the ratings that their metrics rest on by themselves. Calls are cached. Exit code 1: no rating may be
-    believed.
+    Runs check the ratings that their metrics rest on by themselves. Calls are cached. Exit code 1: no rating can be
+    trusted.
 
     \b
     Examples:
@@ -173,8 +173,8 @@ def _option_text(value: float | bool | str) -> str:
 
 
 class PeopleCommand(Request):
-    folder: Path = argument("Folder.")
-    runs: tuple[Path, ...] = argument("Runs.", metavar="RUN…")
+    folder: Path = argument("A folder of ratings, written by `annotate export`.")
+    runs: tuple[Path, ...] = argument("The rated runs.", metavar="RUN…")
     scorers: Several = option((), "A stored judge (default: all).", flag="--scorer", short="-s", metavar="SPEC")
     scales: Several = option(
         (),
@@ -191,8 +191,8 @@ def people(request: PeopleCommand) -> None:
     """Compare the judges of RUN… with people's ratings in FOLDER, and correct the run's numbers by these.
 
     FOLDER was written by `evenhand annotate export RUN… --limit N` and filled by raters. People rate N questions, the
-    judge all; the corrected means, differences and shares are people's, for all questions. From 50 rated questions on,
-    their intervals hold what they promise. No model is called.
+    judge all; the corrected means, differences and shares estimate what people would say about all questions. With 50
+    rated questions or more, their intervals have the stated coverage. No model is called.
 
     \b
     Examples:
@@ -258,7 +258,7 @@ def reliability(request: ReliabilityCommand) -> int:
     The texts are those of `evenhand judges check`. Changed are: nothing (repeat), the words of the rubric, the length
     (neutral sentences), the style (bold words in a list), the author, whether the text is said to be the judge's own,
     and an irrelevant detail. Pairs of answers are compared in both orders; the judge's own answers are among them, and
-    with --other it is told whether it prefers them more than other judges do. With --run, the pairs are the answers of
+    --other shows whether it prefers them more than other judges do. With --run, the pairs are the answers of
     stored runs. Calls are cached. Exit code 1: a fault was found, or nothing could be measured.
 
     \b

@@ -62,7 +62,7 @@ def shown(value: Any) -> str:
 
 
 class MethodsCommand(Request):
-    name: str | None = argument("Name.", default=None)
+    name: str | None = argument("Show only this one, with its options.", default=None)
     prompts: Path | None = option(
         None, "Write the prompt files of NAME to DIR, to be changed and used with --templates DIR.", metavar="DIR"
     )
@@ -112,7 +112,7 @@ def _about_method(method: Method) -> str:
 
 
 class BenchmarksCommand(Request):
-    name: str | None = argument("Name.", default=None)
+    name: str | None = argument("Show only this one, with its options.", default=None)
     lm_eval: bool = option(False, "Print the folder of task files for lm-evaluation-harness.")
 
 
@@ -155,14 +155,14 @@ _MOST = 7
 
 
 class ScorersCommand(Request):
-    name: str | None = argument("Name.", default=None)
+    name: str | None = argument("Show only this one, with its options.", default=None)
 
 
 @command(ScorersCommand)
 def scorers(request: ScorersCommand) -> None:
-    """List the scorers, or show NAME with its options: what they give, for which languages, and if they work here.
+    """List the scorers, or show NAME with its options: what they score, in which languages, and whether they work here.
 
-    A scorer is named NAME, or NAME:ARGUMENT where the list shows a colon; what stands in brackets may be left out.
+    A scorer is named NAME, or NAME:ARGUMENT where the list shows a colon; the part in brackets is optional.
 
     \b
     Examples:

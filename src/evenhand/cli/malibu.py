@@ -149,7 +149,7 @@ class MalibuCommand(ComparisonFields, PlanCommand):
 def malibu(request: MalibuCommand) -> int:
     """Audit judges for bias by the author's identity: MALIBU.
 
-    Judges score responses that are said to be by somebody of some identity. The text is the same for all, so a
+    Judges score responses that are attributed to authors of different identities. The text is the same for all, so a
     difference of scores is bias. `judge` is one judge, `panel` four with personas who discuss; `fair_panel` is told
     that the author is no reason for a score, `blind_panel` is not told the author.
 

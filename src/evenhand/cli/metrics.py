@@ -36,7 +36,7 @@ def metrics() -> None:
 
 
 class BbqCommand(Request):
-    predictions: Path = argument("Predictions.")
+    predictions: Path = argument("The file with the answers.")
     as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
     data: str | None = option(
         None, "The folder with BBQ (default EVENHAND_DATA, then what was pulled).", metavar="FOLDER"
@@ -83,7 +83,7 @@ def bbq(request: BbqCommand) -> None:
 
 
 class SquadCommand(Request):
-    predictions: Path = argument("Predictions.")
+    predictions: Path = argument("The file with the answers.")
     as_json: bool = option(False, "Print JSON instead of a table.", flag="--json")
     data: str | None = option(
         None, "SQuAD's folder or file (default EVENHAND_DATA, then what was pulled).", metavar="PATH"
@@ -93,7 +93,7 @@ class SquadCommand(Request):
 
 @command(SquadCommand, metrics)
 def squad(request: SquadCommand) -> None:
-    """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not tell.
+    """Score SQuAD v2 answers: one JSON object of question id → answer, empty where the passage does not say.
 
     \b
     Examples:

@@ -37,13 +37,13 @@ class _Row:
 
 
 class RunsCommand(Request):
-    folder: Path = argument("Folder.", default=Path("runs"))
+    folder: Path = argument("The folder with the runs.", default=Path("runs"))
     as_json: bool = option(False, "Print a list of objects.", flag="--json")
 
 
 @click.group(cls=Group, default="list", alone=True)
 def runs() -> None:
-    """Work with runs: list those of a folder, or make one of another tool's answers.
+    """List the runs in a folder, or import the answers of another tool as a run.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def list_runs(request: RunsCommand) -> None:
 
 
 class ImportCommand(Request):
-    files: tuple[Path, ...] = argument("Files.")
+    files: tuple[Path, ...] = argument("The files to import.")
     out: Path | None = option(None, "The folder of the run (default runs/import-NAME).", short="-o")
     columns: Several = option(
         (),
@@ -95,7 +95,7 @@ class ImportCommand(Request):
 
 @command(ImportCommand, runs, "import")
 def import_command(request: ImportCommand) -> None:
-    """Make a run of the answers in FILES: Inspect, lm-evaluation-harness, promptfoo, OpenTelemetry, or a table.
+    """Import the answers in FILES as a run: Inspect, lm-evaluation-harness, promptfoo, OpenTelemetry, or a table.
 
     \b
     Examples:

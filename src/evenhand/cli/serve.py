@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KeysCommand(Request):
-    name: str = argument("Name.")
+    name: str = argument("The client that gets the key.")
     may: tuple[Permission, ...] = option(
         (),
         "What the key may do besides chat: switch off the method (bypass), score texts (score), read metrics "
@@ -184,7 +184,7 @@ def audit() -> None:
 
 
 class ExportCommand(Request):
-    file: Path = argument("File.")
+    file: Path = argument("The audit file.")
     since: datetime | None = option(None, "Only requests from this time on (UTC).")
     action: tuple[
         Literal["passed", "revised", "tried", "flagged", "blocked", "unrevised", "unchecked", "input-blocked"], ...
@@ -218,7 +218,7 @@ def export(request: ExportCommand) -> None:
 
 
 class VerifyCommand(Request):
-    files: tuple[Path, ...] = argument("Files.", metavar="FILE…")
+    files: tuple[Path, ...] = argument("The audit files.", metavar="FILE…")
     variables: Several = option(
         (),
         "An environment variable with a key of the audit file (audit.key_env); repeat for several.",
@@ -246,7 +246,9 @@ def verify(request: VerifyCommand) -> int:
     try:
         expected = bytes.fromhex(request.contains)
     except ValueError as error:
-        raise UsageError(f"--contains {request.contains} is no hash: it is not made of hex digits.") from error
+        raise UsageError(
+            f"--contains {request.contains} is not a hash: it has characters other than hex digits."
+        ) from error
     keys = [key_from(variable) for variable in request.variables]
     states = {file: verify_audit(file, keys, expected) for file in dict.fromkeys(map(newest_file, request.files))}
     for file, state in states.items():

@@ -40,7 +40,7 @@ LATEX = "latex"
 
 
 class ExportCommand(SkipDamagedOption):
-    run: Path = argument("Run.")
+    run: Path = argument("The run.")
     content: str | None = option(None, "What to write (default outcomes).", flag="--table", choices=TABLES)
     file_format: str | None = option(
         None,
@@ -171,7 +171,7 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
 
 
 class MergeCommand(Request):
-    runs: tuple[Path, ...] = argument("Runs.")
+    runs: tuple[Path, ...] = argument("The shards of one plan.")
     out: Path = option(..., "The new folder of the merged run.", short="-o")
 
 
@@ -199,8 +199,8 @@ def merge(request: MergeCommand) -> int:
 
 
 class PushCommand(Request):
-    run: Path = argument("Run.")
-    url: str = argument("Url.")
+    run: Path = argument("The run.")
+    url: str = argument("Where the copy is, e.g. s3://bucket/runs/first.")
     overwrite: bool = option(False, "Replace the run that is there.")
 
 
@@ -221,8 +221,8 @@ def push(request: PushCommand) -> None:
 
 
 class PullCommand(Request):
-    url: str = argument("Url.")
-    run: Path = argument("Run.")
+    url: str = argument("Where the copy is, e.g. s3://bucket/runs/first.")
+    run: Path = argument("The run.")
 
 
 @command(PullCommand)
@@ -246,7 +246,7 @@ class TrustCommand(Request):
 
 @command(TrustCommand)
 def trust(request: TrustCommand) -> None:
-    """Show what RUN, a folder from elsewhere, would do on this machine, and trust it if you say so.
+    """Show what RUN, made on another machine, would do on this one, and trust it if you confirm.
 
     \b
     Examples:
@@ -287,8 +287,8 @@ def _agreed(request: TrustCommand, demands: Sequence[str]) -> bool:
 
 
 class ShowCommand(SkipDamagedOption):
-    run: Path = argument("Run.")
-    sample: str | None = argument("Sample.", default=None)
+    run: Path = argument("The run.")
+    sample: str | None = argument("The id of a sample.", default=None)
     listed: bool = option(False, "Print the ids of the samples.", flag="--list")
     turns: bool = option(False, "With a SAMPLE: print every call, also where there is a story.")
 
@@ -303,7 +303,7 @@ def show(request: ShowCommand) -> None:
       evenhand run show runs/first --list
       evenhand run show runs/first Age-ambig-3 --turns
 
-    Methods that revise their answers are told as a story: each answer, what the critics said, what was decided.
+    For methods that revise their answers, it prints a story: each answer, what the critics said, what was decided.
     Of other methods, every call is printed.
     """
     if request.sample is not None:

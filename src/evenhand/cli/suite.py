@@ -48,8 +48,8 @@ def suite(request: SuiteCommand) -> int:
     """Measure one model in many areas and print one page: what was found, how sure, what it cost, what is missing.
 
     `quick` takes about 1,500 short calls, some 15 minutes on an API; `full` has real sizes and takes hours. A file of
-    your own has the same form (see the documentation). Public data that are not here are replaced by built-in sets
-    where there are any, and named as missing otherwise: evenhand data pull NAME.
+    your own has the same form (see the documentation). Missing public data are replaced by built-in sets where
+    possible, and listed as missing otherwise: evenhand data pull NAME.
 
     \b
     Examples:

@@ -165,8 +165,8 @@ class RewardCommand(TrainCommand, RewardOptions):
 def reward(request: RewardCommand) -> None:
     """Train a reward model on pairs: it gives the less biased answer the higher score.
 
-    Then it is probed with worthless answers (empty, gibberish, cut, off-topic, doubled, padded, the prompt again); a
-    warning names those that it likes, and another says if it teaches length.
+    Then it is probed with worthless answers (empty, gibberish, cut, off-topic, doubled, padded, the prompt again); it
+    warns of those that score high, and of rewards that depend on length.
 
     \b
     Examples:
@@ -448,7 +448,7 @@ class QuestionsCommand(CheckedOptions):
 
 @command(QuestionsCommand, train)
 def questions(request: QuestionsCommand) -> None:
-    """Write training questions: short passages that tell who it was, or do not; and common knowledge.
+    """Write training questions: short passages that say who it was, or do not, and common knowledge.
 
     No model is needed. Questions that repeat BBQ or the built-in ones are dropped. The folder gets train.jsonl,
     dev.jsonl with situations, people and wording of its own, and a data card.

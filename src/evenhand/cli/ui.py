@@ -17,7 +17,7 @@ RUNS = "runs"
 
 
 class UiCommand(Request):
-    folder: Path = argument("Folder.", default=Path(RUNS))
+    folder: Path = argument("The folder with the runs.", default=Path(RUNS))
     file: Path | None = option(
         None,
         "A YAML file with keys, as evenhand serve keys prints them; needed for addresses other than loopback.",

@@ -172,9 +172,7 @@ class DeploymentFields(Request):
         metavar="FILE|TEXT",
         common=True,
     )
-    history: str | Path | None = option(
-        None, "Turns that stand before every question (YAML or JSON Lines).", metavar="FILE"
-    )
+    history: str | Path | None = option(None, "Turns that precede every question (YAML or JSON Lines).", metavar="FILE")
 
 
 class ProfileField(DeploymentFields):

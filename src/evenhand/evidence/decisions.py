@@ -130,7 +130,7 @@ class _Row:
         try:
             return float(self.cell(name))
         except ValueError as error:
-            raise DataError(f"{name!r} is no number.", file=self.path, line=self.line) from error
+            raise DataError(f"{name!r} is not a number.", file=self.path, line=self.line) from error
 
     def period(self, name: str, every: Every) -> str:
         try:

@@ -136,7 +136,7 @@ def verify(folder: Path, *, commitment: Path | None = None, key: Path | None = N
     for run in cast("list[Mapping[str, Any]]", runs) if isinstance(runs, list) else []:
         name = str(run.get("name"))
         if PurePosixPath(name).name != name or name == "..":
-            raise DataError("a run has a name that is no file name.", file=folder / PACK)
+            raise DataError("the name of a run is not a valid file name.", file=folder / PACK)
         try:
             _check_run(folder, name, run, found)
         except (LookupError, TypeError, ValueError, AttributeError) as error:

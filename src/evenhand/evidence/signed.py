@@ -89,7 +89,7 @@ def read_commitment(path: Path) -> dict[str, Any]:
     found: Any = read_json(path)
     if isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("sha256"), str):
         return cast("dict[str, Any]", found)
-    raise DataError("this is no commitment; `evenhand evidence commit` makes one.", file=path)
+    raise DataError("this is not a commitment; `evenhand evidence commit` makes one.", file=path)
 
 
 def commitment_faults(stated: Mapping[str, Any], facts: Mapping[str, Any], samples: Iterable[str]) -> list[str]:
@@ -153,7 +153,7 @@ def sign(folder: Path, sums: Mapping[str, str], key_file: Path) -> str:
     except OSError as error:
         raise UsageError(f"The key {key_file} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{key_file} is no private key without a password; make one: evidence key FILE.") from error
+        raise UsageError(f"{key_file} is not a private key without a password; make one: evidence key FILE.") from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise UsageError(f"{key_file} is no Ed25519 key; make one: evenhand evidence key FILE.")
     statement = {
@@ -185,7 +185,7 @@ def signature_faults(folder: Path, sums: Mapping[str, str], trusted: Path | None
     except OSError as error:
         raise UsageError(f"The key {trusted} cannot be read: {error.strerror}.") from error
     except (ValueError, LookupError, TypeError, AttributeError):
-        return "", ["it is no signature, or the key no public key"]
+        return "", ["it is not a signature, or the key is not a public key"]
     if not isinstance(public, ed25519.Ed25519PublicKey) or envelope["payloadType"] != _TYPE:
         return "", ["it is of another kind than Ed25519 over in-toto"]
     key_id = _key_id(public, coding)

@@ -418,5 +418,5 @@ def _read(path: Path, _changed: int) -> JudgeCard:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise DataError(f"this is no card of a judge: {place}: {first['msg'].lower()}.", file=path) from error
+        raise DataError(f"this is not a judge's card: {place}: {first['msg'].lower()}.", file=path) from error
     return card.model_copy(update={"hash": hashlib.sha256(content).hexdigest()[:16]})

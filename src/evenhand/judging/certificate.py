@@ -1,4 +1,4 @@
-"""Certificates: what the controls show of one rating of one judge, and whether its numbers may be believed."""
+"""Certificates: what the controls show of one rating of one judge, and whether its numbers can be trusted."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Certificate:
 
     @property
     def untold(self) -> str:
-        """Why a number that rests on it cannot be told; empty if it can."""
+        """Why a number that rests on it cannot be determined; empty if it can."""
         return f"the judge {self.faults[0]}" if self.faults else ""
 
     def note(self) -> dict[str, Any]:

@@ -115,20 +115,20 @@ _WORDS: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "fails": ("fails", "fail"),
     "published size excluded": ("has its published size excluded", "have their published size excluded"),
-    "cannot be told": ("cannot be told", "cannot be told"),
+    "cannot be determined": ("cannot be determined", "cannot be determined"),
 }
 _CLASSES: dict[Verdict, str] = {
     "holds": "holds",
     "fails": "fails",
     "published size excluded": "excluded",
-    "cannot be told": "untold",
+    "cannot be determined": "untold",
 }
 _NAMED = 3
 """Claims that the first screen names for each verdict."""
 _LEAD = (
     "Each claim is tested on our own runs. It holds or fails if the difference is significant after Holm's correction. "
-    "Otherwise our intervals may exclude the size that the paper published, or it cannot be told. Answers that are far "
-    "shorter, longer or rarer than those they are compared with decide nothing."
+    "Otherwise our intervals may exclude the size that the paper published, or it cannot be determined. Answers that "
+    "are far shorter, longer or rarer than those they are compared with decide nothing."
 )
 
 
@@ -156,7 +156,7 @@ def _preset(name: str) -> str:
 
 
 def counts_sentence(claims: Sequence[PaperClaim]) -> str:
-    """Says how many claims hold, fail and cannot be told."""
+    """Says how many claims hold, fail and cannot be determined."""
     counts = counted(claims)
     parts = [
         f"{count(n)} {_WORDS[verdict][n != 1]}"

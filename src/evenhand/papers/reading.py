@@ -130,14 +130,14 @@ class PairedDifference:
     is_distance: bool = False
     """Whether it is the change of a distance from zero."""
     untold: str = ""
-    """Why it cannot be told."""
+    """Why it cannot be determined."""
 
     def __str__(self) -> str:
         """What changed, from where to where, with interval and p-value."""
         effect = self.effect
         where = "" if effect.group == ALL else f", {effect.group}"
         if self.untold:
-            return f"{self.title}{where} cannot be told: {self.untold}"
+            return f"{self.title}{where} cannot be determined: {self.untold}"
         if effect.difference is None:
             return f"{self.title}{where}: undefined"
         values = f"{number(effect.first)} → {number(effect.last)}"

@@ -252,7 +252,7 @@ def is_web_page(text: str) -> bool:
 
 
 def unread(text: str) -> Unscored | None:
-    """Why it cannot be told whether somebody who writes like this text abstains; None if it can."""
+    """Why it cannot be determined whether somebody who writes like this text abstains; None if it can."""
     reason = unsupported(text, ABSTENTION)
     return Unscored(reason) if reason else None
 

@@ -293,7 +293,7 @@ def steering_caveats(certificates: Sequence[Certificate]) -> list[str]:
         if ", arm " in source and each.faults:
             found.setdefault(source, []).append(f"{rating}: the judge {each.beyond or each.faults[0]}")
     return [
-        f"What {source} revises cannot be told, since it is steered by a judge that cannot be believed "
+        f"What {source} revises cannot be determined, since it is steered by a judge that cannot be trusted "
         f"({'; '.join(faults)})"
         for source, faults in found.items()
     ]

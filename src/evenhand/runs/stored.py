@@ -226,7 +226,7 @@ class StoredRun:
         return [certificate_of(each) for each in self.store.get("certificates") or ()]
 
     def untold(self, scorers: Sequence[str], method: MethodPlan | None = None) -> dict[str, str]:
-        """Rating → why numbers that rest on it cannot be told; `scorers` are the ids of those whose scores count.
+        """Rating → why numbers that rest on it cannot be determined; `scorers` are the ids of those whose scores count.
 
         With a method, of its judge alone; else of the judges of all methods.
         """
@@ -309,7 +309,7 @@ def told_metrics(
 ) -> list[Metric]:
     """The metrics of runs of one benchmark, and `more`; one whose judge does not see what it rates has no value.
 
-    What cannot be told in one of the runs cannot be told in all. With a method, only its own judge counts.
+    What cannot be determined in one of the runs cannot be determined in all. With a method, only its own judge counts.
     """
     untold: dict[str, str] = {}
     for run in runs:

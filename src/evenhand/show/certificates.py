@@ -81,7 +81,7 @@ def run_certificates(study: StudyResult) -> Html | None:
     if not notes:
         return None
     lead = "Before the run, every judge and scorer that a metric rests on rated texts of known value. A metric whose "
-    lead += "judge does not see what it rates cannot be told."
+    lead += "judge does not see what it rates cannot be determined."
     found = list({each.rating: each for each in map(certificate_of, notes)}.values())
     return section("instruments", "Can the judge see it?", lead, html_of(certificates_table(found)))
 
@@ -120,7 +120,7 @@ def certificates_page(model: str, checked: Sequence[Checked]) -> Page:
     """Return the page of one model."""
     every = [one for each in checked for one in each.certificates]
     good = [one.rating for one in every if one.sees]
-    lead = f"{model} rated texts of known value. {count(len(good))} of {plural(len(every), 'rating')} can be believed: "
+    lead = f"{model} rated texts of known value. {count(len(good))} of {plural(len(every), 'rating')} can be trusted: "
     lead += f"AUC at least {LEAST_AUC}, its lower 95 % bound at least {LEAST_BOUND}, and neither refusals nor nonsense "
     lead += "rated like texts with the property."
     said = [f"{one.rating}: the judge {'; '.join(one.faults)}." for one in every if not one.sees]

@@ -102,7 +102,7 @@ def metric_title(info: MetricInfo) -> str:
 def metric_hint(info: MetricInfo) -> str:
     """Say which direction is better and what guessing gives."""
     if info.untold:
-        return f"cannot be told: {info.untold}"
+        return f"cannot be determined: {info.untold}"
     guessing = "" if info.chance is None else f"guessing: {number(info.chance, 0)}"
     return ", ".join(filter(None, [_HINTS.get(info.better or "", ""), guessing]))
 

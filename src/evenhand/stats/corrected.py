@@ -139,7 +139,7 @@ def _surplus(sums: _Array) -> _Array:
 
 
 def _best_weight(table: _Array) -> float:
-    """The weight of the judge with the smallest variance over clusters; 0 if it cannot be told."""
+    """The weight of the judge with the smallest variance over clusters; 0 if it cannot be determined."""
     left_out = table.sum(axis=0) - table
     people = evaluate(lambda sums: sums[..., 1] / sums[..., 0], left_out)
     surplus = evaluate(_surplus, left_out)

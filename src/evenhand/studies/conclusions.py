@@ -181,7 +181,7 @@ def _undecided(
     metric = metrics[first.metric]
     reach = _reach(study, first, metric)
     if metric.untold:
-        text = f"{now} and {then}, “{metric.title}” cannot be told: {metric.untold}"
+        text = f"{now} and {then}, “{metric.title}” cannot be determined: {metric.untold}"
     elif first.difference is None or first.low is None:
         undefined = [
             name for name, arm in ((then, before), (now, after)) if _value(arm.estimate(metric.name), 1) == DASH
@@ -320,7 +320,7 @@ def _alone(study: StudyResult, arm: ArmResult) -> list[Finding]:
 def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Finding:
     who, estimate = _who(arm), arm.estimate(metric.name)
     if metric.untold:
-        text = f"{who}: “{metric.title}” cannot be told: {metric.untold}"
+        text = f"{who}: “{metric.title}” cannot be determined: {metric.untold}"
         return Finding("cannot tell", text, who, metric.name, (arm.id,))
     if estimate is None or estimate.value is None:
         n = 0 if estimate is None else estimate.n
@@ -481,7 +481,7 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers, the most serious first."""
     return [
-        *(f"{each.title} cannot be told: {each.untold}." for each in study.metrics if each.untold),
+        *(f"{each.title} cannot be determined: {each.untold}." for each in study.metrics if each.untold),
         *_at_chance(study),
         *_refused(study),
         *_position_bias(study),

@@ -110,7 +110,7 @@ def read_baseline(path: Path, benchmark: str) -> Baseline:
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}); {_MAKE_ONE}.", file=path) from error
     except ValidationError as error:
-        raise DataError(f"is no baseline; {_MAKE_ONE}.", file=path) from error
+        raise DataError(f"is not a baseline; {_MAKE_ONE}.", file=path) from error
     runs = [run for run in found.runs if run.benchmark == benchmark]
     if len(runs) != 1:
         raise DataError(f"has {len(runs)} runs of {benchmark}; a baseline has one.", file=path)
@@ -266,9 +266,9 @@ def _judged(
 
 
 def _why(result: StudyResult, metric: str) -> str:
-    """Say why a metric cannot be told; empty if it can."""
+    """Say why a metric cannot be determined; empty if it can."""
     found = next((each.untold for each in result.metrics if each.name == metric), "")
-    return f"{metric} cannot be told: {found}" if found else ""
+    return f"{metric} cannot be determined: {found}" if found else ""
 
 
 def _unmeasured(arm: ArmResult, text: str, reason: str) -> Check:

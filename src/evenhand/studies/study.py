@@ -96,7 +96,7 @@ class _Pass:
     sources: Sequence[ArmSource]
     reference: ArmSource
     known: Sequence[Metric]
-    """The benchmark's metrics; those that cannot be told have no value."""
+    """The benchmark's metrics; those that cannot be determined have no value."""
     watched: Sequence[Metric]
     """The metrics that are also counted after each iteration."""
     steps: Sequence[ArmSource]

@@ -340,7 +340,7 @@ def finding_of(result: SuiteResult) -> Finding:
         for name, verdicts in (("found", SERIOUS), ("open", ("cannot tell", "nothing found")))
     }
     total = f"{len(result.rows)} {'area' if len(result.rows) == 1 else 'areas'}"
-    unclear = f"; nothing can be told, or nothing beyond chance, in {_listed(areas['open'])}" if areas["open"] else ""
+    unclear = f"; no finding, or none beyond chance, in {_listed(areas['open'])}" if areas["open"] else ""
     who = result.model or "the model"
     if not areas["found"]:
         verdict: Verdict = "cannot tell" if areas["open"] else "measured"

@@ -61,7 +61,7 @@ def _check(algorithm: str, reward: Path | None) -> None:
     if algorithm != "dpo" and reward is None:
         raise UsageError(f"{algorithm} needs a reward model: --reward FOLDER, made by `evenhand train reward`.")
     if reward is not None and not (reward / "config.json").is_file():
-        raise UsageError(f"{reward} is no reward model; make one with `evenhand train reward`.")
+        raise UsageError(f"{reward} is not a reward model; make one with `evenhand train reward`.")
 
 
 def _rows(path: Path, algorithm: str) -> bytes:

@@ -181,7 +181,7 @@ def load_classifier(name: str, at: Machine) -> Any:
     """Load a saved classifier. Its head computes in float32, because bfloat16 would make close scores equal."""
     model = _from_pretrained("AutoModelForSequenceClassification", name, dtype=getattr(torch, at.dtype))
     if model.config.num_labels != getattr(model.config, HEADS, 1) or not hasattr(model, HEAD):
-        raise UsageError(f"{name} is no reward model; make one with `evenhand train reward`.")
+        raise UsageError(f"{name} is not a reward model; make one with `evenhand train reward`.")
     model.score.float()
     return model.to(at.load_device).eval()
 

@@ -164,7 +164,7 @@ class RolloutReplicas:
             if isinstance(found, Failure):
                 raise found.error()
             return found
-        raise EndpointError("The replicas for roll-outs die; they may need more memory.", permanent=True)
+        raise EndpointError("The roll-out replicas keep crashing; they may need more memory.", permanent=True)
 
     def _replace(self, place: int) -> None:
         """Start another replica, and ask it again for what the dead one had not answered."""

@@ -96,7 +96,7 @@ class World:
     def call(self, name: str, **arguments: Any) -> str:
         """Call a tool from Python; returns its result as text."""
         if len(self.calls) >= self.most:
-            raise RuntimeError(f"the agent did not come to an end within {self.most} calls")
+            raise RuntimeError(f"the agent did not finish within {self.most} calls")
         return self.use(ToolCall(f"call-{len(self.calls)}", name, orjson.dumps(arguments, default=str).decode()))
 
     def use(self, call: ToolCall) -> str:

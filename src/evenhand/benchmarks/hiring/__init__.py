@@ -100,7 +100,7 @@ def own_names(file: str | Path | None = None) -> Names:
             )
         found.setdefault(group, []).append(each.text)
     if len(found) < 2:
-        raise DataError("the names are of one group; two or more are compared.", file=str(file))
+        raise DataError("all names are of one group; a comparison needs two or more.", file=str(file))
     return {group: found[group] for group in GROUPS if group in found}
 
 
@@ -125,7 +125,7 @@ def public_names(files: Mapping[str, Path]) -> Names:
         }
         return {group: found[group] for group in GROUPS}
     except (AttributeError, KeyError, TypeError) as error:
-        raise DataError("the names are not by W, B, A and H.", file=files[MEN_FILE]) from error
+        raise DataError("the names are not grouped by W, B, A and H.", file=files[MEN_FILE]) from error
 
 
 def _with_name(resume: Any) -> str:

@@ -155,7 +155,7 @@ def _read(path: Path, content: bytes) -> Rubrics:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
         said = first["msg"].removeprefix("Value error, ")
-        raise DataError(f"this is no rubric: {place}: {said[:1].lower()}{said[1:]}.", file=path) from error
+        raise DataError(f"this is not a rubric: {place}: {said[:1].lower()}{said[1:]}.", file=path) from error
     return made.model_copy(update={"name": path.stem, "hash": hashlib.sha256(content).hexdigest()[:16]})
 
 

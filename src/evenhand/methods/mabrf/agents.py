@@ -81,7 +81,7 @@ class MabrfOptions(MabrfFirstOptions):
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")
     patience: int = Field(
-        default=2, ge=0, le=100, description="Stop after so many rewrites in a row that are no better; 0: never."
+        default=2, ge=0, le=100, description="Stop after this many rewrites in a row without an improvement; 0: never."
     )
     keep: Literal["best", "last", "no_worse"] = Field(
         default="best",

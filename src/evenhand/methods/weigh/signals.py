@@ -310,4 +310,4 @@ def _parsed(content: bytes, path: Path) -> WeightsCard:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise DataError(f"this is no file of weights: {place}: {first['msg'].lower()}.", file=path) from error
+        raise DataError(f"this is not a file of weights: {place}: {first['msg'].lower()}.", file=path) from error

@@ -112,7 +112,9 @@ def _parts(blocks: Sequence[Json], place: str) -> str | list[Json]:
 
 def _tool(tool: Json, place: str) -> Json:
     if tool.get("type") not in (None, "custom") or not isinstance(tool.get("name"), str):
-        raise RequestError(400, f"{place} is no tool of your own. Tools that run at Anthropic are not supported here.")
+        raise RequestError(
+            400, f"{place} is not a tool of your own. Tools that run at Anthropic are not supported here."
+        )
     function = {"name": tool["name"], "parameters": tool.get("input_schema")}
     given = {"description": tool["description"]} if tool.get("description") else {}
     return {"type": "function", "function": {**function, **given}}

@@ -186,7 +186,7 @@ def vote_sentences(arm: ArmResult) -> Sequence[str]:
     moved = "towards the stereotype" if change.low > 0 else "away from the stereotype" if change.high < 0 else ""
     said = f"the discussion moved answers {moved}"
     if not moved:
-        said = "whether the discussion moved answers towards the stereotype or away from it cannot be told"
+        said = "whether the discussion moved answers towards the stereotype or away from it cannot be determined"
     found = [f"{said}: {difference(change.value, change.low, change.high)} points (n = {count(change.n)})."]
     heard, unheard = arm.estimate("spread_heard"), arm.estimate("spread_unheard")
     if heard and unheard and heard.value is not None and unheard.value is not None:

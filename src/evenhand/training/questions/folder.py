@@ -124,7 +124,9 @@ def draw(
             f"{leaks.total()} questions repeat a benchmark, most often with {worst!r}.", file=f"{split}.jsonl"
         )
     if len(rows) < count:
-        raise DataError(f"Only {len(rows)} different questions can be made of this choice; ask for fewer.", file=split)
+        raise DataError(
+            f"Only {len(rows)} different questions can be made with these options; ask for fewer.", file=split
+        )
     return list(rows.values()), dict(sorted(leaks.items()))
 
 
