@@ -64,7 +64,7 @@ def _own_rows(kind: type[Request]) -> list[str]:
     """The rows that belong to the command alone, without arguments whose name says it all."""
     own = [name for name in kind.offered() if not _is_shared(kind.owner(name))]
     table = {each.name: each for each in kind.table()}
-    said = [name for name in own if not kind.face(name).is_argument or len(table[name].help.split()) > 1]
+    said = [name for name in own if not kind.face(name).is_argument or len(table[name].help.split()) > 3]
     return _rows(kind, said)
 
 
