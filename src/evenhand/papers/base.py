@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 # --- A paper's claims with their verdicts on our models, and the rules that decide them ---
 # A claim holds if every comparison behind it is significant after Holm's correction, and fails if one is significant
-# the other way. Otherwise, if the intervals exclude the published sizes, that is the result; else it cannot be determined.
-# A method that says far less or more than the one it is compared with, or refuses far more often, is not better for
-# that: such a claim cannot be determined.
+# the other way. Otherwise, if the intervals exclude the published sizes, that is the result; else it cannot be
+# determined. A method that says far less or more than the one it is compared with, or refuses far more often, is not
+# better for that: such a claim cannot be determined.
 
 Verdict = Literal["holds", "fails", "published size excluded", "cannot be determined"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "published size excluded", "cannot be determined")
