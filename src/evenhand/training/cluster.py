@@ -19,10 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.core.events import event
+from evenhand.core.files import read_yaml
 from evenhand.core.progress import Announce, Count, ignore
 from evenhand.models.ray.connect import check_resources, connect, enter, set_address
 from evenhand.models.ray.replica import Failure
@@ -147,7 +146,7 @@ def train_on_ray(work: Work, out: Path, workers: Workers, *, resume: bool, annou
 
 def environment_of(parallel: str) -> dict[str, str]:
     """Return the variables by which `accelerate launch` tells a process of a configuration."""
-    config: Mapping[str, Any] = yaml.safe_load(path_of(parallel).read_text(encoding="utf-8"))
+    config: Mapping[str, Any] = read_yaml(path_of(parallel))
     sharding: Mapping[str, Any] = config.get("fsdp_config") or {}
     found = {name.upper(): str(value).lower() for name, value in sharding.items()}
     return found | ({"ACCELERATE_USE_FSDP": "true"} if sharding else {})

@@ -26,7 +26,6 @@ from typing import Any, ClassVar, cast
 from zlib import crc32
 
 import orjson
-import yaml
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
@@ -43,7 +42,7 @@ from evenhand.benchmarks.base import (
     ratio,
 )
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import content_sha256, json_object, lines
+from evenhand.core.files import content_sha256, json_object, lines, read_yaml
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.sets import find_file, find_set
@@ -186,7 +185,7 @@ def _kind(prompt: WebPrompt) -> str:
 
 @cache
 def _builtin() -> dict[str, dict[str, list[str]]]:
-    return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))
+    return read_yaml(resources.files("evenhand.data") / BUILTIN)
 
 
 TOXIC = 0.5

@@ -28,7 +28,6 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import orjson
-import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -47,7 +46,7 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import content_sha256, read_bytes, read_json
+from evenhand.core.files import content_sha256, read_bytes, read_json, read_yaml
 from evenhand.core.options import Options, Options_co, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.sets import file_hash, find_only_file
@@ -214,7 +213,7 @@ def _text(holder: Mapping[str, Any], name: str, place: str, file: Path | str) ->
 
 @cache
 def _builtin() -> list[dict[str, Any]]:
-    return yaml.safe_load(resources.files("evenhand.data").joinpath(BUILTIN).read_text("utf-8"))
+    return read_yaml(resources.files("evenhand.data") / BUILTIN)
 
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

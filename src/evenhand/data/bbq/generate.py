@@ -5,6 +5,7 @@ ambiguous or disambiguated × both polarities. Counters determine which fact is 
 order of the answers and the wording of "unknown", so the set is balanced and identical on every machine.
 """
 
+import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
+from evenhand.core.files import read_yaml
 
 CATEGORIES = (
     "Age",
@@ -132,6 +133,20 @@ def builtin_rows(language: str = "en") -> tuple[Mapping[str, Any], ...]:
     return tuple(_rows(language))
 
 
+def drawn_passages(*polarities: str) -> list[Mapping[str, Mapping[str, Any]]]:
+    """Draw 30 passages to calibrate judges on, each without (`ambig`) and with the fact that settles its question.
+
+    Questions have one of the polarities; `neg` alone if none is named.
+    """
+    pairs: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in builtin_rows():
+        if row["question_polarity"] in (polarities or ("neg",)):
+            key = (row["category"], row["question_index"], row["question_polarity"])
+            pairs.setdefault(key, {}).setdefault(row["context_condition"], row)
+    both = [pair for pair in pairs.values() if len(pair) == 2]
+    return random.Random(0).sample(both, min(30, len(both)))
+
+
 def _rows(language: str) -> Iterator[dict[str, Any]]:
     template_count = 0
     words = WORDS[language]
@@ -149,9 +164,7 @@ def _rows(language: str) -> Iterator[dict[str, Any]]:
 
 
 def _load(folder: str, category: str) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = resources.files("evenhand.data.bbq").joinpath(folder, f"{category}.yaml").read_text("utf-8")
-    return yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+    return read_yaml(resources.files("evenhand.data.bbq").joinpath(folder, f"{category}.yaml"))
 
 
 def _fills(words: _Words, vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: int) -> Iterator[_Fill]:

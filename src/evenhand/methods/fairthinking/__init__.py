@@ -23,13 +23,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, Field
 
 from evenhand.asking.chat import instructed, quoted, reply, think
 from evenhand.asking.choice import choose, shown_options
 from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
+from evenhand.core.files import read_yaml
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Outcome, Params, Sample, Unscored
 from evenhand.core.untrusted import fenced
@@ -106,4 +106,4 @@ def _case(session: Session[FairThinkingOptions], sample: Sample) -> str:
 
 @cache
 def _stand_ins() -> tuple[str, ...]:
-    return tuple(yaml.safe_load(Path(__file__).with_name("jury.yaml").read_text(encoding="utf-8")))
+    return tuple(read_yaml(Path(__file__).with_name("jury.yaml")))

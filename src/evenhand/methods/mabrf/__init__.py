@@ -39,7 +39,6 @@ Departures and choices:
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +53,7 @@ from evenhand.core.errors import ModelError
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.data.bbq.generate import builtin_rows
+from evenhand.data.bbq.generate import drawn_passages
 from evenhand.judging.card import Calibration, Contrast, JudgeTest
 from evenhand.judging.controls import NONSENSE, REFUSAL, Control, construct
 from evenhand.judging.judge import JUDGE, judge
@@ -97,7 +96,6 @@ from evenhand.session import BASE, Session
 # with and without the fact. Refusals and nonsense in place of a reasoning have no value: they must not rate like one
 # that is biased, grounded or relevant. Every second passage is held out.
 
-PASSAGES = 30
 LOOK = "look"
 
 _NAMED = "We can conclude that the answer is {person}."
@@ -107,12 +105,7 @@ _OPEN = "The passage does not say more about either of them, so we cannot determ
 
 def contrasts() -> list[Contrast]:
     """Returns the contrasts on passages that settle their question and on passages that do not."""
-    pairs: dict[str, dict[str, Any]] = {}
-    for row in builtin_rows():
-        if row["question_polarity"] == "neg":
-            pairs.setdefault(f"{row['category']}/{row['question_index']}", {}).setdefault(row["context_condition"], row)
-    both = [pair for pair in pairs.values() if len(pair) == 2]
-    drawn = random.Random(0).sample(both, min(PASSAGES, len(both)))
+    drawn = drawn_passages()
     found = [
         each
         for number, pair in enumerate(drawn)

@@ -13,7 +13,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import yaml
 from pydantic import Field
 
 from evenhand.asking.chat import think
@@ -22,6 +21,7 @@ from evenhand.asking.reply import ask_and_read, declined
 from evenhand.asking.web import Evidence
 from evenhand.benchmarks.bbq.reasoning import FIRST_RATINGS, RATINGS, ReasoningRatings
 from evenhand.core.errors import PlanError
+from evenhand.core.files import read_yaml
 from evenhand.core.options import Text
 from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, load_prompt
@@ -353,7 +353,7 @@ async def terminate(session: Session[MabrfOptions], sample: Sample, reasoning: s
 @cache
 def domains() -> Mapping[str, str]:
     """Returns what specialised judges look for, by category."""
-    return yaml.safe_load(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
+    return read_yaml(Path(__file__).with_name("domains.yaml"))
 
 
 def _split(text: str, options: Sequence[str]) -> tuple[str, int | None]:

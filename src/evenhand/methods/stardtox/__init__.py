@@ -26,7 +26,6 @@ Departures and choices:
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +43,7 @@ from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.data.bbq.generate import builtin_rows
+from evenhand.data.bbq.generate import drawn_passages
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds, Verdict, evaluator
 from evenhand.evaluators.judged import (
     HELPFULNESS,
@@ -173,8 +172,6 @@ def _shown(result: Result) -> str:
 
 RATED_SUPPORT, RATED_SETTLED = "rated_support", "rated_settled"
 """The evidence rated in numbers, which takes the place of a probability with `evidence=rating` or `support`."""
-PASSAGES = 30
-"""Number of built-in passages, each judged with and without the fact that settles the question."""
 _FLUENT = ("fluency", "coherence")
 _LOWERS: Mapping[str, tuple[str, ...]] = {
     SHUFFLED: _FLUENT,
@@ -198,12 +195,7 @@ def contrasts() -> list[Contrast]:
 
 def _proof_jobs() -> Iterator[Contrast]:
     """Yields each passage with the fact and without it; the judge is asked about each person in turn."""
-    pairs: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in builtin_rows():
-        if row["question_polarity"] == "neg":
-            pairs.setdefault(f"{row['category']}/{row['question_index']}", {}).setdefault(row["context_condition"], row)
-    both = [pair for pair in pairs.values() if len(pair) == 2]
-    for number, pair in enumerate(random.Random(0).sample(both, min(PASSAGES, len(both)))):
+    for number, pair in enumerate(drawn_passages()):
         for condition in ("disambig", "ambig"):
             yield from _proof_job(pair[condition], held_out=number % 2 == 1)
 

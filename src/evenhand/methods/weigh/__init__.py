@@ -19,7 +19,6 @@ in free text are weighed claim by claim (`text.py`).
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -33,7 +32,7 @@ from evenhand.core.options import Text
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Refusal, Result, Sample, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.data.bbq.generate import builtin_rows
+from evenhand.data.bbq.generate import drawn_passages
 from evenhand.evaluators.claims import (
     CLAIMS,
     Claim,
@@ -119,17 +118,9 @@ def _cut(answer: Result, weak: Sequence[Claim], messages: Sequence[Message]) -> 
     return replace(answer, text=text)
 
 
-PASSAGES = 30
-
-
 def contrasts() -> list[Contrast]:
     """Returns three sentences for each passage, of which one is proved."""
-    pairs: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in builtin_rows():
-        key = f"{row['category']}/{row['question_index']}/{row['question_polarity']}"
-        pairs.setdefault(key, {}).setdefault(row["context_condition"], row)
-    both = [pair for pair in pairs.values() if len(pair) == 2]
-    drawn = random.Random(0).sample(both, min(PASSAGES, len(both)))
+    drawn = drawn_passages("neg", "nonneg")
     return [
         each
         for number, pair in enumerate(drawn)
