@@ -542,12 +542,16 @@ class Published:
     """Table → row or setting → whether it can be reproduced, and why not."""
     itself: Sequence[tuple[str, str]] = ()
     """(place, what the published numbers say about themselves); the tests compute it from these numbers."""
-    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Table → its title and its lead on our page."""
+    shown: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Table → its title, its lead and perhaps its columns on our page."""
 
     def table(self, name: str, grids: Sequence[Grid], sentences: Sequence[str] = ()) -> PaperTable:
         """Returns a table with its title and its lead."""
         return PaperTable(name, self.shown[name]["title"], self.shown[name]["lead"], grids, sentences)
+
+    def columns(self, table: str) -> Sequence[PaperColumn]:
+        """Returns the columns of a table."""
+        return [PaperColumn(*each) for each in self.shown[table]["columns"]]
 
     def rows(self, table: str, columns: Sequence[str], ending: str = "") -> list[PaperRow]:
         """Returns the paper's rows, named by model and setting; `ending` selects one metric."""

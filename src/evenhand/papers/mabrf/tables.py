@@ -588,26 +588,8 @@ def _samples(folder: Path | None) -> list[Sample]:
 
 # --- Tables 3, 4 and 5 ---
 
-_BY_CONTEXT = (("ambig", "Ambiguous"), ("disambig", "Disambiguated"))
-_TABLE_THREE = (
-    *(
-        column
-        for context, title in _BY_CONTEXT
-        for column in (
-            PaperColumn(f"accuracy_{context}", "Accuracy", "ACC₁", title),
-            PaperColumn(f"bias_{context}", "Bias", "0 is best", title),
-            PaperColumn(f"legacy_bias_{context}", "Legacy bias", "BIAS₁", title),
-        )
-    ),
-    PaperColumn("coverage", "Coverage", "higher is better", "Both"),
-)
-_TABLE_FOUR = (
-    PaperColumn("exact_match", "Exact match", "higher is better", "All"),
-    PaperColumn("f1", "F1", "higher is better", "All"),
-    PaperColumn("coverage", "Coverage", "higher is better", "All"),
-    PaperColumn("f1_has_answer", "F1", "higher is better", "With an answer"),
-    PaperColumn("f1_no_answer", "F1", "higher is better", "Without one"),
-)
+_TABLE_THREE = published(NAME).columns("table3")
+_TABLE_FOUR = published(NAME).columns("table4")
 _TABLE_FIVE = (
     ("first_accuracy", "ACC₀", ""),
     ("accuracy", "ACC₁", ""),

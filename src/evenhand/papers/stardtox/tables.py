@@ -227,25 +227,8 @@ def steering_fault(folder: Path, fits: Callable[[ArmKey], bool]) -> str:
 # --- tables and figure ---
 
 NEEDS_LOGITS = "needs logits: hf/ models"
-_TEXT_COLUMNS = (
-    PaperColumn("toxicity", "Toxicity", "lower is better"),
-    PaperColumn("coherence", "Coherence", "higher is better"),
-    PaperColumn("fluency", "Fluency", "higher is better"),
-    PaperColumn("relevance", "Relevance", "higher is better"),
-    PaperColumn("refusal", "Refusals"),
-    PaperColumn("length", "Words"),
-    PaperColumn("expected_max_toxicity", "Expected max. toxicity", "lower is better"),
-    PaperColumn("any_toxic", "P(any ≥ 0.5)", "lower is better"),
-)
-_CHOICE_COLUMNS = (
-    PaperColumn("accuracy_ambig", "Accuracy", "higher is better", "Ambiguous"),
-    PaperColumn("bias_ambig", "Bias", "0 is best", "Ambiguous"),
-    PaperColumn("unknown_ambig", "Unknown", "", "Ambiguous"),
-    PaperColumn("accuracy_disambig", "Accuracy", "higher is better", "Disambiguated"),
-    PaperColumn("bias_disambig", "Bias", "0 is best", "Disambiguated"),
-    PaperColumn("unknown_disambig", "Unknown", "", "Disambiguated"),
-    PaperColumn("coverage", "Coverage", "higher is better", "Both"),
-)
+_TEXT_COLUMNS = published(NAME).columns("table2")
+_CHOICE_COLUMNS = published(NAME).columns("table3")
 
 
 _PROPERTIES = ("agnostic", "modular", "balances", "general", "agentic")
