@@ -15,7 +15,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Preference
-from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule
 from evenhand.training.losses import answer_logprobs, ranking_loss, torch
 from evenhand.training.models import Machine
 from evenhand.training.options import DPOOptions
@@ -37,9 +37,7 @@ def train_dpo(options: DPOOptions, *, resume: bool = False, observe: Count = ign
         models.prepare(reference, options, run.machine)
         trainer = DPOTrainer(options, model, reference, chat, pairs, run.machine)
         steps = options.total_steps(len(pairs))
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
+        ended = run.train(trainer, steps, observe)
         results: dict[str, Any] = {"pairs": len(pairs), "steps": steps}
         for metric in ("loss", "margin"):
             results |= run.first_and_last(metric, steps)

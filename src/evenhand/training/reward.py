@@ -28,7 +28,7 @@ from evenhand.stats.intervals import share_interval
 from evenhand.training import data, models, stage
 from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Preference, Prompt
-from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule
 from evenhand.training.losses import ranking_loss
 from evenhand.training.models import Machine
 from evenhand.training.options import RewardOptions
@@ -103,9 +103,7 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Count
         reward = RewardModel(model, chat, run.machine, options.micro_batch or options.batch)
         trainer = RewardTrainer(options, reward, [*pairs, *added])
         steps = options.total_steps(len(pairs) + len(added))
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
+        ended = run.train(trainer, steps, observe)
         sizes = {"pairs": len(pairs), "negatives": len(added), "steps": steps}
         results: dict[str, Any] = {**sizes, **run.first_and_last("loss", steps)}
         results |= {f"held_out_{name}": value for name, value in evaluate(reward, held_out).items()}

@@ -9,7 +9,7 @@ from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
-from evenhand.training.loop import BatchSampler, Optimizer, Schedule, train
+from evenhand.training.loop import BatchSampler, Optimizer, Schedule
 from evenhand.training.losses import answer_divergences, answer_logprobs
 from evenhand.training.models import Machine
 from evenhand.training.options import SFTOptions
@@ -30,9 +30,7 @@ def train_sft(options: SFTOptions, *, resume: bool = False, observe: Count = ign
         trainer = SFTTrainer(options, model, chat, rows, run.machine)
         test = [chat.encode(each.prompt, each.answer) for each in held_out]
         steps = options.total_steps(len(examples))
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
+        ended = run.train(trainer, steps, observe)
         results = {"examples": len(examples), "steps": steps, **run.first_and_last("loss", steps)}
         if test:
             results |= {"held_out_examples": len(test), "held_out_loss": trainer.mean_loss(test)}

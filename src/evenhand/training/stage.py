@@ -16,9 +16,10 @@ from typing import Any, Protocol, TypeVar
 from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.core.files import write_text
 from evenhand.core.lazy import torch
+from evenhand.core.progress import Count
 from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
-from evenhand.training.loop import Ended, read_metrics, step_seed
+from evenhand.training.loop import Ended, Trainer, read_metrics, step_seed, train
 from evenhand.training.models import Machine
 from evenhand.training.options import StageOptions, current_name
 from evenhand.training.parallel import join_team
@@ -47,6 +48,11 @@ class StageRun:
     @property
     def record(self) -> dict[str, Any]:
         return read_record(self.options.out)
+
+    def train(self, trainer: Trainer, steps: int, observe: Count) -> Ended:
+        """Take the steps of the stage that are left."""
+        of = self.options
+        return train(trainer, of.out, steps=steps, seed=of.seed, save_every=of.save_every, observe=observe)
 
     def first_and_last(self, metric: str, steps: int) -> dict[str, float]:
         """Return the mean of a metric over the first and the last tenth of `steps` steps, at most 20 of each."""

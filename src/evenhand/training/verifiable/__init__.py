@@ -36,7 +36,6 @@ from evenhand.training import card, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.forgetting import Forgetting, Probe, compared, probes
-from evenhand.training.loop import train
 from evenhand.training.models import Machine
 from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
 from evenhand.training.parallel import join_team
@@ -520,9 +519,7 @@ def train_sft(
         )
         steps = options.total_steps(len(rows) + len(kept))
         observe = announce("sft")
-        ended = train(
-            trainer, options.out, steps=steps, seed=options.seed, save_every=options.save_every, observe=observe
-        )
+        ended = run.train(trainer, steps, observe)
         _evaluate(whole, "sft", (model, chat, run.machine), questions, announce)
         models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         about = {"questions": len(questions.train), "general_answers": len(kept), "steps": steps}
