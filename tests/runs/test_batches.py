@@ -21,7 +21,9 @@ from evenhand.models.load import load_model
 from evenhand.runs.parts import Settings, paid_prices
 from evenhand.runs.plan import make_plan
 from support.batches import BatchServer, Row
+from support.fixtures import Serve as ServeChat
 from support.runs import Workshop
+from support.server import refuse
 
 SIZE = 24
 """Samples of the toy benchmark."""
@@ -233,6 +235,18 @@ async def test_a_batch_that_was_taken_stays_open_when_the_key_fails_meanwhile(
     assert progress.statuses == {"graded": SIZE}
     assert server.sizes() == [SIZE - 1]
     assert set(server.paid.values()) == {1}
+
+
+async def test_an_endpoint_that_never_worked_ends_the_wait(workshop: Workshop, serve: ServeChat):
+    broken = await serve(refuse("overloaded", status=500))
+    model = {"spec": "openai/test", "retries": 0, "provider": "openai"}
+    plan = {"reading": "text", "limit": 4, "models": [{**model, "base_url": broken.url}]}
+
+    async with asyncio.timeout(30):
+        progress = await workshop.run("r", settings={"batch_api": True}, **plan)
+
+    assert progress.statuses == {"failed": 4}
+    assert not states(workshop.directory, b'"failed"')
 
 
 START = """

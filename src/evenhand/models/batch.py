@@ -389,12 +389,17 @@ class Batches:
             events.event("batch", f"the batch {batch.id} has ended", batch=batch.id)
         except Exception as error:  # the samples that wait must learn of any fault
             # A batch that was taken stays open whatever fails here, e.g. the key: a resumed run asks for it again.
-            if isinstance(error, BatchRefusedError) or not batch.state.get("id"):
+            lasting = not isinstance(error, EndpointError) or isinstance(error, RefusedError) or error.permanent
+            if isinstance(error, BatchRefusedError) or (lasting and not batch.state.get("id")):
                 batch.save(failed=str(error))
             if isinstance(error, TooManyError) and self._most > 1:
                 self._halve(batch)
                 return
-            fault = error if isinstance(error, ModelError) else EndpointError(f"A batch failed: {error}")
+            told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            unread = EndpointError(
+                f"{self.api.client.title} answered about a batch in another way than its API: {told}."
+            )
+            fault = error if isinstance(error, ModelError) else unread
             for each in batch.ids():
                 self._deliver(_key(each), fault)
         finally:
@@ -415,8 +420,10 @@ class Batches:
                     batch.save(over=True)
                     return
             except EndpointError as error:
-                # What passes is waited for, also while the provider is down for hours.
-                if isinstance(error, RefusedError) or error.permanent:
+                # What passes is waited for, also while the provider is down for hours; not if it has never worked and
+                # took nothing.
+                never = not self.api.client.worked and not batch.state.get("id")
+                if never or isinstance(error, RefusedError) or error.permanent:
                     raise
             await asyncio.sleep(wait)
             wait = min(LONGEST_POLL, wait * 1.5)
