@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import Any, cast
+
+import orjson
 
 from evenhand.benchmarks.hiring import HiringAudit, Rate
 from evenhand.benchmarks.prompts.findings import TITLES, AnsweredPair, GroupDifference, PromptsAudit, Shown, scale_of
@@ -186,13 +189,23 @@ def _transcript_pair(pair: Parting) -> Html:
     )
 
 
+def _plain(text: str) -> str:
+    """Return a record that a tool showed as lines of name and value; any other text as it is."""
+    try:
+        record: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    return "\n".join(f"{name}: {value}" for name, value in fields.items()) or text
+
+
 def _transcript(side: Side, at: int | None) -> Html:
     turns = [
         tag(
             "p",
             tag("small", f"{place + 1} {_WHO.get(str(who), str(who))}"),
             tag("br"),
-            tag("mark", str(text)) if place == at else str(text),
+            tag("mark", str(text)) if place == at else _plain(str(text)) if who == "tool" else str(text),
             class_="asked" if who == "user" else "answer",
         )
         for place, (who, text, _) in enumerate(side.turns)
