@@ -174,9 +174,9 @@ def test_the_plan_file_of_the_page_can_be_planned(run: Any):
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("train/debates.md", "debate --rounds 1 --data own.yaml"),
-        ("measure/framing.md", "framing --data own.yaml"),
-        ("papers/malibu.md", "malibu --limit 20 --identities own.yaml"),
+        ("train/debates.md", "train debate --rounds 1 --data own.yaml"),
+        ("measure/framing.md", "judges framing --data own.yaml"),
+        ("papers/malibu.md", "judges malibu --limit 20 --identities own.yaml"),
     ],
 )
 def test_data_of_ones_own_as_a_page_shows_it_can_be_planned(run: Any, page: str, words: str):
@@ -185,7 +185,11 @@ def test_data_of_ones_own_as_a_page_shows_it_can_be_planned(run: Any, page: str,
     assert "Nothing was called" in run(*words.split(), "--model", "fake/A", "--dry-run")
 
 
-@pytest.mark.parametrize("words", [("models",), ("methods",), ("benchmarks",), ("scorers",), ("search", "--list")])
+@pytest.mark.parametrize(
+    "words",
+    [("models",), ("list", "methods"), ("list", "benchmarks"), ("list", "scorers"), ("data", "search", "--list")],
+    ids=" ".join,
+)
 def test_lists_are_printed(run: Any, words: Sequence[str]):
     assert run(*words).strip()
 
