@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from evenhand.core import language
 from evenhand.core.language import language_of, unsupported
 from evenhand.core.types import Unscored
 from evenhand.scorers.builtin import BuiltinScorer
@@ -117,3 +118,33 @@ def test_a_short_sentence_of_another_language_is_not_read_as_english(language: s
 )
 def test_english_with_words_of_other_languages_is_read(text: str):
     assert unsupported(text, ("en",)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It’s not clear who came first — the text doesn’t say, and we should not guess.",
+        "“This is the one that we know,” she said → and it was true.",
+    ],
+)
+def test_plain_english_with_typographic_signs_needs_no_classifier(monkeypatch: pytest.MonkeyPatch, text: str):
+    monkeypatch.setattr(language, "_identifier", lambda: pytest.fail("the text was classified"))
+
+    assert unsupported(text, ("en",)) is None
+
+
+def test_letters_of_other_languages_are_classified_whatever_small_words_stand_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked: list[str] = []
+
+    class Identifier:
+        def classify(self, text: str) -> tuple[str, float]:
+            asked.append(text)
+            return "en", 1.0
+
+    monkeypatch.setattr(language, "_identifier", Identifier)
+    text = "The word für is the one that is not of the same language as all of the others here."
+
+    assert unsupported(text, ("en",)) is None
+    assert asked == [text]

@@ -32,6 +32,7 @@ _SHORT = 25  # words of a text in which small words are counted
 _SURE, _SURE_SHARE = 3, 5  # English small words, and one in so many words, from which no other language is looked for
 _LIKELY = 0.5  # probability of a language of which one small word is enough
 _ENGLISH, _SHARED = "en", "shared"
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SAME = {"yue": "zh", "wuu": "zh", "nn": "no", "hbo": "he", "grc": "el"}
 """Varieties that count as the language they are written like."""
@@ -73,7 +74,7 @@ def other_script(text: str) -> bool:
 def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
     """Return language → probability; nothing if the text is too short to tell, or may be in one of the languages."""
     start = text[:_SHOWN]
-    if _ENGLISH in languages and start.isascii() and _is_surely_english(start):
+    if _ENGLISH in languages and _is_surely_english(start):
         return {}
     if not other_script(start):
         words = _words(start)
@@ -93,7 +94,12 @@ def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
 
 
 def _is_surely_english(text: str) -> bool:
-    """Whether a text is full of English small words, as almost every English one is; much cheaper than to classify."""
+    """Whether a text is full of English small words, as almost every English one is; much cheaper than to classify.
+
+    Its letters are those of English; dashes, quotation marks and arrows may be any.
+    """
+    if not text.isascii() and any(map(str.isalpha, _NOT_ASCII.findall(text))):
+        return False
     words = text.lower().split()
     count = sum(map(_small_words()[_ENGLISH].__contains__, words))
     return count >= _SURE and count * _SURE_SHARE >= len(words)
