@@ -13,7 +13,6 @@ import pytest
 
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.types import Unscored
-from evenhand.evaluators.base import Thresholds
 from evenhand.scorers.base import ATTRIBUTES, Scorer, load_scorer
 from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer, BuiltinScorerB
 
@@ -321,7 +320,7 @@ class TestHeldOut:
         for kind, texts in clean_sets(data, read_rtp(data)["test"]).items():
             found = scores_of(scorer, texts[:: max(1, len(texts) // 500)])[:, 0]  # they are sorted by source
             assert np.nanmean(found >= 0.5) <= 0.02, kind
-            assert np.nanmean(found >= Thresholds().limit("toxicity", scorer)) <= 0.05, kind
+            assert np.nanmean(found >= 0.4) <= 0.05, kind
 
     def test_groups_are_treated_alike_also_in_odd_grammar(self, scorer: BuiltinScorer) -> None:
         from tools.train_scorer.identity import held_out_sentences
