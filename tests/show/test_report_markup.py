@@ -9,6 +9,7 @@ import pytest
 from hostile import ATTACK, LITERAL
 
 from evenhand.show.markup import Html, clean, embedded_json, escape, join, tag
+from evenhand.show.page import prose
 
 
 def test_children_and_attributes_are_escaped() -> None:
@@ -61,3 +62,9 @@ def test_embedded_json_takes_whatever_metadata_holds() -> None:
         "object": str(Html),
         "�": "�",
     }
+
+
+def test_commands_in_sentences_are_set_as_code_and_a_lone_backtick_stays() -> None:
+    said = tag("p", prose("Run `evenhand judges check <m>` first; a ` stays"))
+
+    assert said == "<p>Run <code>evenhand judges check &lt;m&gt;</code> first; a ` stays</p>"

@@ -16,6 +16,7 @@ from evenhand.models.request import pack, unpack
 from evenhand.runs.file import locked
 from evenhand.studies.study import study
 from evenhand.ui import samples
+from evenhand.ui.pages import runs
 from support.workbench import make_run, opened
 
 FIRST, COT, SECOND = "first::1", "first::2", "suite/second::1"
@@ -275,3 +276,14 @@ async def test_the_work_is_done_in_other_processes(folder: Path):
 def embedded(page: str) -> list[dict]:
     found = re.search(r'id="sample-data">(.*?)</script>', page)
     return orjson.loads(found[1])["samples"] if found else []
+
+
+def test_a_headline_has_the_verdict_and_each_arm_on_its_own_line() -> None:
+    said = runs.in_lines("Worse: b can be read in 0 % of the cases; a 100 %. Bias: a −1.0 [−2.4, 0.5]; b undefined")
+
+    assert said.split("\n") == [
+        "Worse: b can be read in 0 % of the cases; a 100 %.",
+        "Bias: a −1.0 [−2.4, 0.5];",
+        "b undefined",
+    ]
+    assert runs.in_lines("Bias: 1.5 [1.4, 7.4]") == "Bias: 1.5 [1.4, 7.4]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -105,6 +106,11 @@ def details(title: Node, *content: Node, is_open: bool = False, class_: str | No
 def sentences(said: Iterable[Node], class_: str | None = "sentences") -> Html:
     """Return a list of sentences."""
     return tag("ul", [tag("li", each) for each in said], class_=class_)
+
+
+def prose(text: str) -> list[Node]:
+    """Return a sentence whose `commands` in backticks are set as code."""
+    return [tag("code", part) if place % 2 else part for place, part in enumerate(re.split("`([^`]+)`", text))]
 
 
 def nothing(text: str) -> Html:

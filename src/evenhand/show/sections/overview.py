@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from evenhand.core.format import count, duration, finite, plural
 from evenhand.show.chart import Plot, PlotRow
 from evenhand.show.markup import Html, Node, join, tag
-from evenhand.show.page import Part, details, footnote, nothing, opening
+from evenhand.show.page import Part, details, footnote, nothing, opening, prose
 from evenhand.show.sections import sections_of
 from evenhand.show.table import Cell, Column, Content, Table, cell_html, html_of
 from evenhand.show.view import (
@@ -108,7 +108,7 @@ def _verdicts(view: View) -> Html | None:
         shown[0],
         meaning_html(study),
         shown[1:],
-        [tag("p", caveat, class_="caveat") for caveat in study.caveats],
+        [tag("p", prose(caveat), class_="caveat") for caveat in study.caveats],
         class_=f"verdicts {look_of(study.findings[0].verdict)}",
         role="group",
         aria_label="Verdict",
@@ -154,7 +154,7 @@ def _lead_chart(view: View) -> Html | None:
 def _warnings(view: View) -> Html | None:
     if not view.study.warnings:
         return None
-    items = [tag("li", warning) for warning in view.study.warnings]
+    items = [tag("li", prose(warning)) for warning in view.study.warnings]
     heading = tag("h2", "Warnings" if len(items) > 1 else "Warning")
     return tag("div", heading, tag("ul", items), class_="warnings", role="note")
 

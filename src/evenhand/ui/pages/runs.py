@@ -113,6 +113,13 @@ def _table(rows: Sequence[RunRow], headlines: Mapping[str, str]) -> Html:
     return tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="runs")
 
 
+def in_lines(headline: str) -> str:
+    """Return the verdict and the value of each arm on lines of their own."""
+    verdict, end, values = headline.rpartition(". ")
+    by_arm = values.replace("; ", ";\n")
+    return f"{verdict}{end.strip()}\n{by_arm}".strip()
+
+
 def _row(row: RunRow, headline: str) -> Html:
     parent = tag("a", f"{row.group}/", href=link("/", folder=row.group), class_="soft") if row.group else None
     about: list[Node] = [tag("span", each) for each in (row.benchmark, *row.models) if each]
@@ -122,7 +129,7 @@ def _row(row: RunRow, headline: str) -> Html:
         "tr",
         name,
         tag("td", tag("ul", arms, class_="arms") if arms else row.fault, data_label="Arms"),
-        tag("td", headline.replace("; ", ";\n") or "–", data_label="Headline", class_="said"),
+        tag("td", in_lines(headline) or "–", data_label="Headline", class_="said"),
         tag("td", state(row), data_label="State"),
         tag("td", cost(row.cost) if not row.fault else "–", data_label="Cost"),
     )
