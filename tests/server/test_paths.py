@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from evenhand.server.paths import endpoint_of
+from evenhand.server.errors import endpoint_of
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, route
 from support.server import Body, Reply, chat, reply_with

@@ -287,7 +287,6 @@ def mean_size(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.mean([np.abs(ratio(sums[..., at : at + 2])) for at in range(0, sums.shape[-1], 2)], axis=0)
 
 
-_NO_CHANCES = "the model gives no probabilities, or no decision has all its texts"
 _TITLES = {
     "black": ("Black − white", "Black people", "white people"),
     "asian": ("Asian − white", "Asian people", "white people"),

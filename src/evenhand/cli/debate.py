@@ -11,12 +11,11 @@ import click
 
 from evenhand import api
 from evenhand.cli.options import command
-from evenhand.cli.progress import STOPPED, exit_code, resumable, shown_workflow
+from evenhand.cli.progress import exit_code, resumable, shown_workflow, stopped_by_budget
 from evenhand.cli.request import PlanCommand, tell
 from evenhand.cli.run import print_forecast, usage_sentence
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BudgetExhausted
 from evenhand.core.files import scratch
 from evenhand.core.format import interval, number
 from evenhand.core.options import argument, option
@@ -84,15 +83,9 @@ def debate(request: DebateCommand) -> int:
     if request.resume:
         check_resume(run.out)
     settings = replace(run.settings, origin=request.record())
-    try:
-        with resumable(run.out), shown_workflow(run.out, settings.budget) as listener:
-            progress = aio.run(run_debate(run.plan, run.out, settings, listener, topics))
-    except BudgetExhausted as error:
-        click.echo(
-            f"Stopped: {error}. The same command with --reuse-answers and a larger --budget begins with what was "
-            "answered."
-        )
-        return STOPPED
+    hint = "The same command with --reuse-answers and a larger --budget begins with what was answered."
+    with stopped_by_budget(hint), resumable(run.out), shown_workflow(run.out, settings.budget) as listener:
+        progress = aio.run(run_debate(run.plan, run.out, settings, listener, topics))
     if progress is None:
         there, path = topics.written(), topics.path  # pyright: ignore[reportOptionalMemberAccess]
         click.echo(f"The model has no further ones. To debate the {there:,} there are: --data {path}")

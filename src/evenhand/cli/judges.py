@@ -11,11 +11,11 @@ import click
 from evenhand import api
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
-from evenhand.cli.progress import STOPPED, shown_count
+from evenhand.cli.progress import shown_count, stopped_by_budget
 from evenhand.cli.request import DryRunOption, check_file, html_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BudgetExhausted, UnknownNameError
+from evenhand.core.errors import UnknownNameError
 from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
@@ -49,10 +49,16 @@ def judges() -> None:
     """
 
 
-class CheckCommand(DryRunOption, ModelsRequest):
+class JudgeCommand(DryRunOption, ModelsRequest):
+    """A model to test as a judge."""
+
     fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
 
     spec: str = argument("The model.", metavar="MODEL")
+    dry_run: bool = option(False, "Print how many calls it takes, and make none.")
+
+
+class CheckCommand(JudgeCommand):
     metrics: Several = option(
         (),
         "Only these: a scorer or method, a rating, both, as in opinion.bias, or a rubric, rubric:FILE.",
@@ -70,7 +76,6 @@ class CheckCommand(DryRunOption, ModelsRequest):
     )
     card: Path | None = option(None, "Where to store the judge's card, if not for the model itself.", metavar="FILE")
     out: Path | None = option(None, "The page (default judge.html).", short="-o")
-    dry_run: bool = option(False, "Print how many calls it takes, and make none.")
 
 
 @command(CheckCommand, judges)
@@ -117,12 +122,8 @@ async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, tar
         if request.dry_run:
             click.echo(f"About {found.calls(request.readings, request.limit):,} short calls. Nothing was called.")
             return 0
-        try:
-            with shown_count() as count:
-                checked = await check_judge(model, found, request.readings, request.people, count, request.limit)
-        except BudgetExhausted as error:
-            click.echo(f"Stopped: {error}. What was rated is cached; go on with the same command.")
-            return STOPPED
+        with stopped_by_budget("What was rated is cached; go on with the same command."), shown_count() as count:
+            checked = await check_judge(model, found, request.readings, request.people, count, request.limit)
     print_table(certificates_table([one for each in checked for one in each.certificates]))
     if (readings := readings_table(checked)) is not None:
         print_table(readings)
@@ -217,10 +218,7 @@ def people(request: PeopleCommand) -> None:
     _write_numbers(found.note(), target)
 
 
-class ReliabilityCommand(DryRunOption, ModelsRequest):
-    fixed: ClassVar[Sequence[str]] = ("reasoning_effort", "workers", "replicas", "gpus_per_replica")
-
-    spec: str = argument("The model.", metavar="MODEL")
+class ReliabilityCommand(JudgeCommand):
     metrics: Several = option(
         (),
         "Only these: a scorer, a rating, both, as in opinion.bias, or a rubric, rubric:FILE.",
@@ -248,7 +246,6 @@ class ReliabilityCommand(DryRunOption, ModelsRequest):
     repeats: int = option(REPEATS, "How often the same input is asked again.", ge=1, le=20)
     seed: int = option(0, "Random seed of the draw of questions.")
     out: Path | None = option(None, "The page (default reliability.html).", short="-o")
-    dry_run: bool = option(False, "Print how many calls it takes, and make none.")
 
 
 @command(ReliabilityCommand, judges)
@@ -287,12 +284,9 @@ def reliability(request: ReliabilityCommand) -> int:
     if request.dry_run:
         click.echo(f"About {aio.run(forecast()):,} short calls. Nothing was called.")
         return 0
-    try:
-        with shown_count() as count:
-            found = aio.run(judge_reliability(plan, test, settings, others, count))
-    except BudgetExhausted as error:
-        click.echo(f"Stopped: {error}. Go on with the same command, --reuse-answers and a larger --budget.")
-        return STOPPED
+    hint = "Go on with the same command, --reuse-answers and a larger --budget."
+    with stopped_by_budget(hint), shown_count() as count:
+        found = aio.run(judge_reliability(plan, test, settings, others, count))
     if found.found:
         print_table(flips_table(found))
     if found.pairs is not None:

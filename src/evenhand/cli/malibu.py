@@ -10,12 +10,11 @@ import click
 
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command, declared
-from evenhand.cli.progress import STOPPED, shown_count
+from evenhand.cli.progress import shown_count, stopped_by_budget
 from evenhand.cli.request import DryRunOption, PlanCommand
 from evenhand.cli.run import begin, end_study, usage_sentence
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BudgetExhausted
 from evenhand.core.fields import ComparisonFields
 from evenhand.core.options import Several, option
 from evenhand.core.prompts import read_templates
@@ -70,16 +69,12 @@ def _generate(request: GenerateCommand) -> int:
         click.echo(f"{usage_sentence(used)}{hint}.")
         click.echo("Nothing was called. What has a fault is asked for once more: that comes on top.")
         return 0
+    hint = "The same command with --reuse-answers, a new --out and a larger --budget begins with what was answered."
     try:
-        with shown_count() as count:
+        with stopped_by_budget(hint, lambda: _tell(made, out)), shown_count() as count:
             aio.run(made.write(model, settings, count))
-    except BudgetExhausted as error:
-        _tell(made, out)
-        click.echo(
-            f"Stopped: {error}. The same command with --reuse-answers, a new --out and a larger --budget begins with "
-            "what was answered."
-        )
-        return STOPPED
+    except click.exceptions.Exit:
+        raise
     except BaseException:
         if made.bases:
             click.echo(f"evenhand: {len(made.bases):,} base scenarios were finished and are in {out}.", err=True)

@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from evenhand.cli.output import current_output
-from evenhand.core.errors import EvenhandError
+from evenhand.core.errors import BudgetExhausted, EvenhandError
 from evenhand.core.events import log
 from evenhand.core.format import NO_PRICE, money
 from evenhand.core.progress import Count, Listener, Observer, Progress, ignore
@@ -59,6 +59,17 @@ def resume_command(out: Path, *options: str) -> str:
         if any(call_among(read_summary(file.parent).models) for file in out.rglob(FILE_NAME)):
             options = (*options, "--allow-call")
     return shlex.join(["evenhand", "resume", str(out), *options])
+
+
+@contextlib.contextmanager
+def stopped_by_budget(hint: str, ending: Callable[[], None] = lambda: None) -> Generator[None]:
+    """End the command with STOPPED if the budget is used up: call `ending`, and say how to go on."""
+    try:
+        yield
+    except BudgetExhausted as error:
+        ending()
+        click.echo(f"Stopped: {error}. {hint}")
+        raise click.exceptions.Exit(STOPPED) from error
 
 
 @contextlib.contextmanager

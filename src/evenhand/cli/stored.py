@@ -14,10 +14,10 @@ import click
 
 from evenhand import api
 from evenhand.cli.options import command
-from evenhand.cli.progress import FAILED, STOPPED, shown_count
+from evenhand.cli.progress import FAILED, STOPPED, shown_count, stopped_by_budget
 from evenhand.cli.request import AllowCallOption, SkipDamagedOption, check_file
 from evenhand.core.config import read_config
-from evenhand.core.errors import BudgetExhausted, MissingExtraError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError
 from evenhand.core.files import json_object, write_text
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
@@ -133,12 +133,9 @@ def rescore(request: RescoreCommand) -> int:
     """
     run = request.run
     settings = replace(request.settings_for(read_config()), allow_call=request.allow_call)
-    try:
-        with shown_count() as count:
-            results = api.rescore(run, request.specs, settings=settings, progress=count, templates=request.templates)
-    except BudgetExhausted as error:
-        click.echo(f"Stopped: {error}. What was scored is kept; go on with the same command and a larger --budget.")
-        return STOPPED
+    hint = "What was scored is kept; go on with the same command and a larger --budget."
+    with stopped_by_budget(hint), shown_count() as count:
+        results = api.rescore(run, request.specs, settings=settings, progress=count, templates=request.templates)
     _print_scores(run, results)
     tried = [each for each in results if each.scored or each.reasons]
     return FAILED if tried and not any(each.scored for each in tried) else 0

@@ -20,9 +20,8 @@ from evenhand.server.chat_api.messages import PATH as MESSAGES
 from evenhand.server.chat_api.messages import answer_messages, error_response
 from evenhand.server.chat_api.responses import answer_responses
 from evenhand.server.chat_api.streaming import end_with_error
-from evenhand.server.errors import as_request_error
+from evenhand.server.errors import ANSWERED, as_request_error, endpoint_of
 from evenhand.server.limits import add_headers
-from evenhand.server.paths import ANSWERED, endpoint_of
 from evenhand.server.routes import Routes
 from evenhand.server.scoring_api import scoring_routes
 from evenhand.server.scoring_api.perspective import google_errors

@@ -16,7 +16,7 @@ from evenhand.guards.types import Guarded
 from evenhand.guards.upstreams import TRIED, Tried
 from evenhand.server.access import caller_of
 from evenhand.server.chat_api.wire import Stamp, worst
-from evenhand.server.paths import endpoint_of
+from evenhand.server.errors import endpoint_of
 from evenhand.server.telemetry.events import Event
 from evenhand.web.errors import RequestError
 from evenhand.web.keys import address_of

@@ -22,7 +22,6 @@ State = dict[str, Any]
 Does = Callable[..., Any]
 KINDS = ("look", "check", "ask", "decide", "escalate")
 """What a tool is for: ordinary lookups, scrutiny of the person, questions to the person, and the two ends."""
-ENDS = ("decide", "escalate")
 _LONGEST = 4_000
 
 

@@ -276,10 +276,6 @@ def save_card(card: WeightsCard, path: Path) -> None:
     path.write_bytes(orjson.dumps(card.model_dump(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
 
 
-def read_card(path: Path) -> WeightsCard:
-    return _parsed(path.read_bytes(), path)
-
-
 def _read(path: Path, name: str, calls: int) -> SignalWeights:
     content = path.read_bytes()
     return _weights(name, content, _parsed(content, path), calls)

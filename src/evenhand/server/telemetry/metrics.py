@@ -19,8 +19,8 @@ from aiohttp import web
 
 from evenhand.core.files import scratch
 from evenhand.guards.types import Action
+from evenhand.server.errors import SERVED
 from evenhand.server.limits import ServerLimits
-from evenhand.server.paths import SERVED
 from evenhand.server.state.state import State
 from evenhand.server.telemetry.audit import AuditLog
 from evenhand.server.telemetry.events import Event, Events
