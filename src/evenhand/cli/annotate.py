@@ -42,7 +42,7 @@ class ExportCommand(Request):
     )
 
 
-@command(ExportCommand, annotate)
+@command(ExportCommand, annotate, renamed={"--samples": "--limit"})
 def export(request: ExportCommand) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 

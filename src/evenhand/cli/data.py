@@ -306,7 +306,7 @@ class PullCommand(Request):
     )
 
 
-@command(PullCommand, data)
+@command(PullCommand, data, renamed={"--to": "--out"})
 def pull(request: PullCommand) -> None:
     """Download the data set NAME, verify its checksums where they are known, and print its licence.
 

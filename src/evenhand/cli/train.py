@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import click
 from pydantic import model_validator
 
-from evenhand.cli.groups import Group
+from evenhand.cli.groups import Group, hint
 from evenhand.cli.options import command
 from evenhand.cli.progress import LOST, shown_count, shown_workflow
 from evenhand.cli.report import print_study, study_and_report
@@ -88,9 +88,7 @@ def train() -> None:
 
 def _read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return options by stage, with a hint for each former name."""
-    return read_stage_settings(
-        texts, lambda old, new: click.echo(f"{old} is now `{new}`.", err=True) if is_main() else None
-    )
+    return read_stage_settings(texts, hint if is_main() else lambda _old, _new: None)
 
 
 class ClusterFields(Request):
@@ -182,7 +180,7 @@ class PPOCommand(TrainCommand, PPOOptions):
     stage: ClassVar[type[SharedOptions]] = PPOOptions
 
 
-@command(PPOCommand, train)
+@command(PPOCommand, train, renamed={"--passes": "--ppo-epochs", "--beta": "--kl-coefficient"})
 def ppo(request: PPOCommand) -> None:
     """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
 
@@ -233,7 +231,7 @@ class RecipeCommand(TrainCommand):
     limit: int | None = option(None, "With --evaluate: this many questions of each benchmark.", short="-n", ge=1)
 
 
-@command(RecipeCommand, train)
+@command(RecipeCommand, train, renamed={"--bbq": "--data"})
 def recipe(request: RecipeCommand) -> None:
     """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo.
 
@@ -290,6 +288,7 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         gt=0,
         common=True,
     )
+    no_rl: bool = option(False, "Without RL, as by default.", hidden=True)
     lora: int | None = option(_RANK, "Rank of the adapters; 0 trains all weights.", ge=0, common=True)
     merge: bool = option(False, "Save merged weights instead of the adapter.")
     max_new_tokens: int = option(128, "Maximum length of a sampled answer.", gt=0)
@@ -330,8 +329,10 @@ def verifiable(request: VerifiableCommand) -> int:
     for stage, steps in (("sft", request.sft_steps), ("rl", request.rl_steps)):
         if steps is not None:
             own.setdefault(stage, {})["steps"] = steps
+    if request.no_rl and "rl" in own:
+        raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
     workers = placed(request.on, request.workers, request.parallel, request.device)
-    started = {*ClusterFields.model_fields, "stages", "smoke", "dry_run", "resume", "sft_steps", "rl_steps"}
+    started = {*ClusterFields.model_fields, "stages", "smoke", "dry_run", "resume", "no_rl", "sft_steps", "rl_steps"}
     asked = {name: value for name, value in request.given().items() if name not in started}
     options = make_verifiable({**asked, "lora": request.lora or None}, own, smoke=request.smoke)
     if request.dry_run:
