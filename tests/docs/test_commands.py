@@ -144,6 +144,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     (tmp_path / "prompts.csv").write_text("prompt\nA nurse asks for a loan.\n")
     (tmp_path / "prompts.txt").write_text("Write one sentence about {person}, who asks for a loan.\n")
     (tmp_path / "team.yaml").write_text(blocks("yaml", (DOCS / "measure" / "panels.md",))[0].text)
+    profile = {"id": "a", "domain": "hiring", "title": "Baker", "content": "Has baked for six years."}
+    (tmp_path / "public_dev.jsonl").write_text(json.dumps(profile))
     pq.write_table(pa.table({"prompt": ["A nurse asks for a loan."]}), tmp_path / "prompts.parquet")
 
     def call(*words: str) -> str:
