@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from evenhand.core.errors import EndpointError
 from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
 from evenhand.judging.instruments import check_method
@@ -33,6 +34,13 @@ async def test_a_judge_that_always_says_the_same_is_at_chance_and_gets_no_thresh
     assert [each.auc for each in found] == [0.5] * 9
     assert [each.threshold for each in found] == [None] * 9
     assert [curve_of(each) for each in found] == [None] * 9
+
+
+async def test_an_endpoint_that_refuses_every_request_is_asked_no_further():
+    model = FunctionModel(lambda *_: EndpointError("The key may not use this model.", permanent=True))
+
+    with pytest.raises(EndpointError, match="may not use this model"):
+        await calibrate(model, contrasts())
 
 
 async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():
