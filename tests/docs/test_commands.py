@@ -25,6 +25,7 @@ PROGRAMS = {
     "python",
     "curl",
     "docker",
+    "inspect",
     "kubectl",
     "bash",
     "vllm",

@@ -374,7 +374,11 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
         if each.detectable is not None:
             largest[each.measure] = max(largest.get(each.measure, 0.0), each.detectable)
     told = {name: size for name, size in largest.items() if scale_of(name) == 1 or size <= 1}
-    parts = [f"{TITLES.get(name, name).lower()} {number(size * scale_of(name), 0)}" for name, size in told.items()]
+    parts = [
+        f"{TITLES.get(name, name).lower()} {number(points, 0 if points >= 1 else 2)}"
+        for name, size in told.items()
+        for points in [size * scale_of(name)]
+    ]
     if found.prompts < FEW_CLUSTERS:
         few = f"With so few {found.unit}s ({found.prompts}) even large differences would often go unnoticed"
         return [f"{few}; add {found.unit}s."]
