@@ -205,7 +205,7 @@ def test_what_fails_is_named_and_the_rest_is_kept(system: System):
     assert by_reason.pop("") == graded, by_reason
     reasons = " ".join(by_reason)
     assert "web page" in reasons and "empty" in reasons
-    assert ("did not come to an end within 8 steps" in reasons) is (system.benchmark == "agents")
+    assert ("did not finish within 8 steps" in reasons) is (system.benchmark == "agents")
 
 
 TALK = {key: value for key, value in TALKS[0].items() if key != "ask"}

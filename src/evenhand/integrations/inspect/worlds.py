@@ -63,7 +63,7 @@ def played_outcome(state: TaskState, sample: Sample) -> Outcome:
     case = _CASES.pop(state.uuid, None) or Case.of(sample)
     case.steps = sum(each.role == "assistant" for each in state.messages)
     if case.world.decision is None and not state.completed and not state.output.completion:
-        return case.ended(Unscored("the agent did not come to an end"))
+        return case.ended(Unscored("the agent did not finish"))
     text = state.output.completion
     if text:
         case.turns.append(("model", text, "reply"))
