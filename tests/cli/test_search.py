@@ -31,7 +31,7 @@ def test_hits_are_shown_with_title_address_and_a_short_snippet(cli, corpus: Path
 def test_texts_of_strangers_do_not_reach_the_terminal_as_commands(cli, corpus: Path):
     out = cli("data", "search", "wasps", "--provider", "corpus:facts.jsonl").out
 
-    assert "Wasps [2J sting too." in out.replace("  ", " ")
+    assert "Wasps ␛[2J sting [U+202E] too." in out
     assert "\x1b" not in out
     assert "\u202e" not in out
 
