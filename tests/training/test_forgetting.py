@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from evenhand.cli.main import main
 from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.types import Completion
 from evenhand.models.fake import FunctionModel
 from evenhand.training.forgetting import AREAS, forgets, has_keys, last_number, numbered_items, probes, sentences
 
@@ -117,6 +118,13 @@ async def test_a_model_that_never_answers_is_an_error():
 
     with pytest.raises(PlanError, match="evenhand doctor"):
         await forgets(written("fake/a", fails), written("fake/b", fails), probes(1, 5), limit=2.0)
+
+
+async def test_a_model_that_is_cut_while_it_thinks_has_not_replied():
+    thinking = FunctionModel(lambda *_: Completion("", finish="length", thought="Well …"), spec="fake/thinking")
+
+    with pytest.raises(PlanError, match="No request was answered"):
+        await forgets(written("fake/a", solved), thinking, probes(1, 5), limit=2.0)
 
 
 def test_the_command_says_what_was_lost_first_and_exits_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

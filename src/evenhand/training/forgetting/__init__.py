@@ -394,7 +394,10 @@ async def forgets(
                 generation = None
         done += 1
         progress(done, 2 * len(asked))
-        return None if generation is None else generation.completions[0].text
+        if generation is None:
+            return None
+        said = generation.completions[0]
+        return None if said.finish == "length" and not said.text.strip() else said.text  # cut while it was thinking
 
     async def replies(model: Model) -> list[str | None]:
         room = asyncio.Semaphore(model.slots or _AT_ONCE)
