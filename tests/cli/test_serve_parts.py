@@ -145,7 +145,7 @@ def test_several_files_are_verified_each_with_its_rotated_ones(cli, tmp_path: Pa
     ("options", "words"),
     [
         (("--key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY is not set"),
-        (("--contains", "xyz"), "no hash"),
+        (("--contains", "xyz"), "is not a hash"),
         ((), "signed with a key"),
     ],
 )
