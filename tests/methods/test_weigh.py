@@ -231,7 +231,7 @@ def test_a_damaged_file_of_weights_is_named(tmp_path: Path, content: str):
     path = tmp_path / "weights.json"
     path.write_text(content)
 
-    with pytest.raises(DataError, match=r"weights\.json: this is no file of weights"):
+    with pytest.raises(DataError, match=r"weights\.json: this is not a file of weights"):
         load_weights(str(path), "fake/seeing", 6)
 
 

@@ -239,5 +239,5 @@ def test_what_is_no_model_is_refused_in_one_sentence(model: Any, said: str, tmp_
 
 
 def test_a_guard_refuses_a_role_that_it_does_not_have():
-    with pytest.raises(UsageError, match="no use for teacher"):
+    with pytest.raises(UsageError, match="does not use teacher"):
         evenhand.guard({"base": "fake/A", "teacher": "fake/B"})

@@ -57,7 +57,7 @@ def test_a_failure_outweighs_what_is_undecided():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "no baseline"),
+        ("{", "is not a baseline"),
         ('{"runs": []}', "0 runs of toy"),
         ('{"runs": [{"benchmark": "toy", "state": "stopped at 1 of 2", "arms": []}]}', "stopped at 1 of 2"),
     ],

@@ -119,7 +119,7 @@ def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: P
     [
         (("sft", "absent", "-m", "m", "-o", "out"), "absent: There is no sft.train.jsonl here"),
         (("sft", "PAIRS", "-m", "absent.gguf", "-o", "out"), "There is no model folder or GGUF file"),
-        (("ppo", "PAIRS", "-m", "TINY", "--reward", "TINY", "-o", "out"), "no reward model"),
+        (("ppo", "PAIRS", "-m", "TINY", "--reward", "TINY", "-o", "out"), "is not a reward model"),
         (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "ppo.speed=9"), "should be STAGE.OPTION=VALUE"),
         (("recipe", "PAIRS", "-m", "TINY", "-o", "out", "--set", "sft.batch=many"), "batch must be a whole number"),
         (("sft", "PAIRS", "-m", "TINY", "-o", "out", "--steps", "0"), "'--steps': 0 is not in the range x>0"),

@@ -105,7 +105,7 @@ def test_a_file_with_one_class_is_one_sentence(tiny: str, pairs: Path, tmp_path:
 
 
 def test_a_language_model_is_no_reward_model(tiny: str):
-    with pytest.raises(UsageError, match=r"no reward model.*evenhand train reward"):
+    with pytest.raises(UsageError, match=r"not a reward model.*evenhand train reward"):
         RewardModel.load(tiny, HERE)
 
 
