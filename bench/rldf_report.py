@@ -192,13 +192,17 @@ def _differences(out: Path) -> Iterator[str]:
     )
 
 
+def sft_of(name: str) -> str:
+    """Return the name of the SFT model that a model was trained from."""
+    return f"sft-{name[-1]}" if name[-1].isdigit() else "sft-1"
+
+
 def difference(out: Path, names: Sequence[str], kind: str, reading: str) -> Interval | None:
     """Return the mean difference to SFT of the same seed, paired by topic, with the variance of topics and of seeds."""
     per_seed: list[dict[str, float]] = []
     for name in names:
-        seed = name.rpartition("-")[2] if name[-1:].isdigit() else "1"
         both = []
-        for which in (name, f"sft-{seed}"):
+        for which in (name, sft_of(name)):
             rows = [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
             both.append(by_topic(rows, lambda r: r[reading]))
         per_seed.append({t: both[0][t] - both[1][t] for t in both[0].keys() & both[1].keys()})
@@ -246,26 +250,27 @@ def _trainings(out: Path) -> Iterator[str]:
 
 
 def blind(out: Path, folder: Path) -> None:
-    """Write 40 pairs of answers of each trained model and of SFT, in random order, for people; and a key."""
+    """Write 40 pairs of answers of each trained model and of its SFT model, in random order, for people; and a key."""
     draw = random.Random(40)
-    for name in (name for arm in ARMS if arm not in ("base", "sft") for name in seeds(out, arm)[:1]):
-        both = [
-            [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == "role" and r["statement"]]
-            for which in (name, "sft-1")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (name for arm in ARMS if arm not in ("base", "sft") for name in seeds(out, arm)):
+        both = (name, sft_of(name))
+        answers = [
+            {r["topic"]: r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == "role" and r["statement"]}
+            for which in both
         ]
-        first = [{r["topic"]: r for r in reversed(rows)} for rows in both]
-        topics = draw.sample(
-            sorted(first[0].keys() & first[1].keys()), min(BLIND, len(first[0].keys() & first[1].keys()))
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        shown, key = [], []
-        for topic in topics:
-            order = draw.sample((0, 1), 2)
-            one, two = (first[i][topic]["text"] for i in order)
-            shown.append({"question": first[0][topic]["question"], "a": one, "b": two})
-            key.append({"topic": topic, "a": (name, "sft-1")[order[0]]})
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in shown), encoding="utf-8")
-        (folder / f"{name}.key.jsonl").write_text("".join(json.dumps(r) + "\n" for r in key), encoding="utf-8")
+        differ = [t for t in answers[0].keys() & answers[1].keys() if answers[0][t]["text"] != answers[1][t]["text"]]
+        shown: list[Row] = []
+        key: list[Row] = []
+        for topic in draw.sample(sorted(differ), min(BLIND, len(differ))):
+            first, second = draw.sample((0, 1), 2)
+            question = answers[0][topic]["question"]
+            shown.append(
+                {"question": question, "a": answers[first][topic]["text"], "b": answers[second][topic]["text"]}
+            )
+            key.append({"topic": topic, "a": both[first], "b": both[second]})
+        for path, rows in ((folder / f"{name}.jsonl", shown), (folder / f"{name}.key.jsonl", key)):
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def second_judge(out: Path) -> dict[str, Any]:

@@ -98,8 +98,9 @@ class Lab:
         self.gsm: Path | None = chosen.gsm
         self.tiny: bool = chosen.tiny
         self.size = TINY if chosen.tiny else Size()
-        if chosen.steps:
-            self.size = replace(self.size, steps=chosen.steps)
+        given = {name: value for name in ("steps", "tokens") if (value := getattr(chosen, name)) is not None}
+        self.size = replace(self.size, **given)
+        self.check_every: int = chosen.check_every
         self.machine = models.machine()
         self.base = models.frozen(models.load_causal(self.model, self.machine, trained=False))
         self.chat = models.load_chat(self.model, self.base)
@@ -538,7 +539,7 @@ def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict
             "max_new_tokens": lab.size.tokens,
             "kl_coefficient": 0.04,
             "steps": lab.size.steps,
-            "save_every": 6,
+            "save_every": lab.check_every,
             "keep_adapter": True,
             "max_kl": 1.0,
             **options,
@@ -825,6 +826,8 @@ def main() -> None:
     )
     parser.add_argument("--only", help="names of jobs, with commas (default: all)")
     parser.add_argument("--steps", type=int, help="steps of RL")
+    parser.add_argument("--tokens", type=int, help="tokens of an answer at most (default 144)")
+    parser.add_argument("--check-every", type=int, default=6, help="steps between checks of drift")
     parser.add_argument("--tiny", action="store_true", help="a few of everything, to try the script")
     parser.add_argument("--report", action="store_true")
     chosen = parser.parse_args()
