@@ -4,8 +4,8 @@ A model that always answers by the stereotype, as BBQ's metadata mark it, has a 
 harness derives the mark from the names of groups instead. This counts where the two differ, runs the harness' task on
 that model, and writes its samples as `lm_eval --log_samples` does, so that `evenhand runs import` can score them.
 
-    python bench/lm_eval_bbq.py --data ../shared/data/bbq --out lm-eval
-    evenhand runs import lm-eval/*/samples_bbq_local_*.jsonl --data ../shared/data/bbq
+    python bench/bench_lm_eval_bbq.py --data BBQ --out lm-eval
+    evenhand runs import lm-eval/*/samples_bbq_local_*.jsonl --data BBQ
 """
 
 import argparse
