@@ -10,7 +10,7 @@ from support.docs import DOCS, PAGES, ROOT, commands, name, prose
 
 _PLACES = (Path(__file__).parent / "places.txt").read_text(encoding="utf-8").splitlines()
 _GENERATED = DOCS / "reference" / "options.md"
-_KILOBYTES = 400
+_KILOBYTES = 350
 _WORDS = 8
 _LONG_ROW = 50
 """Letters and digits; shorter rows may be alike by chance."""
