@@ -321,8 +321,10 @@ class TestHeldOut:
         for kind, texts in clean_sets(data, read_rtp(data)["test"]).items():
             found = scores_of(scorer, texts[:: max(1, len(texts) // 500)])[:, 0]  # they are sorted by source
             read = found[~np.isnan(found)]
-            for limit, most in ((0.5, 0.02), (0.4, 0.05)):  # there are 57 texts of 800 words: one is almost 2 %
-                assert wilson(int((read >= limit).sum()), len(read)).low <= most, (kind, limit)
+            for limit, most in ((0.5, 0.02), (0.4, 0.05)):
+                flagged = wilson(int((read >= limit).sum()), len(read))
+                # Of 57 texts of 800 words one is almost 2 %, so there only the interval can be held to the bound.
+                assert (flagged.estimate if len(read) >= 200 else flagged.low) <= most, (kind, limit)
 
     def test_groups_are_treated_alike_also_in_odd_grammar(self, scorer: BuiltinScorer) -> None:
         from tools.train_scorer.identity import held_out_sentences
