@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from evenhand.stats import Interval
 from evenhand.stats.agreement import auc_interval
@@ -29,6 +32,8 @@ ARMS = {
 PUBLISHED = -0.38
 """RLDF less SFT in the paper's Table 3: −3.8 of 100."""
 BLIND = 40
+SHORTEST = 20
+"""Words; shorter texts count as this long where length is removed."""
 Row = dict[str, Any]
 
 
@@ -68,6 +73,29 @@ def clustered(rows: Sequence[Row], value: Callable[[Row], float]) -> Interval:
     return mean_interval(list(by_topic(rows, value).values()))
 
 
+def length_curve(words: Sequence[int], values: Sequence[float], groups: Sequence[Any] = ()) -> list[float]:
+    """Return by how much the length of each text predicts its value to be above the mean.
+
+    A parabola over the logarithm of the words, least squares; texts under 20 words count as 20, so that empty ones keep
+    what they deserve. With groups, it is fitted to differences within them, where they have several texts.
+    """
+    if len(values) < 8:
+        return [0.0] * len(values)
+    logs = np.log(np.maximum(words, SHORTEST))
+    columns, wanted = np.stack([logs, logs**2], 1), np.asarray(values, dtype=float)
+    columns -= columns.mean(0)
+    own = np.unique([str(group) for group in groups], return_inverse=True)[1] if groups else np.zeros(len(values), int)
+    if own.max() + 1 > len(values) / 2:  # mostly single texts
+        own = np.zeros(len(values), int)
+    sizes = np.bincount(own)[:, None]
+    inside = [
+        each - (np.stack([np.bincount(own, column) for column in each.T], 1) / sizes)[own]
+        for each in (columns, wanted[:, None])
+    ]
+    slopes = np.linalg.lstsq(inside[0], inside[1], rcond=1e-6)[0]
+    return (columns @ slopes)[:, 0].tolist()
+
+
 def seeds(out: Path, arm: str) -> list[str]:
     """Return the names of an arm's models."""
     return [name for name in (arm, *(f"{arm}-{n}" for n in (1, 2, 3))) if (out / "answers" / f"{name}.jsonl").is_file()]
@@ -91,9 +119,10 @@ def _instrument(out: Path) -> Iterator[str]:
 
 
 def _pairs(out: Path) -> Iterator[str]:
-    said, made = job(out, "statements"), job(out, "pairs")
+    said = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((out / "jobs").glob("statements-*.json"))]
+    made = job(out, "pairs")
     if made.get("ok"):
-        yield f"### Statements and pairs\n\n```json\n{json.dumps({**said, **made}, indent=1)}\n```"
+        yield f"### Statements and pairs\n\n```json\n{json.dumps([*said, made], indent=1)}\n```"
     second = out / "neural.json"
     if second.is_file():
         yield f"Second judge of the pairs: `{second.read_text(encoding='utf-8').strip()}`"
@@ -128,8 +157,9 @@ def _ceiling(out: Path) -> Iterator[str]:
 
 def _arms(out: Path) -> Iterator[str]:
     table = [
-        "| arm | models | role prompt | neutral question | role, reading A | words | refused | no statement | cut |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| arm | models | role prompt | neutral question | role, reading A | words | refused | no statement | cut | "
+        "lists |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     kept = [
         "| arm | GSM8K | arithmetic | forms | trivia | given facts | harmless | words, everyday |",
@@ -142,11 +172,13 @@ def _arms(out: Path) -> Iterator[str]:
             continue
         role, neutral = ([r for r in rows if r["kind"] == kind and r["statement"]] for kind in ("role", "neutral"))
         share = {key: 100 * statistics.fmean(r[key] for r in rows) for key in ("refused", "statement", "ended")}
+        share |= {"lists": 100 * statistics.fmean(is_list(r["text"]) for r in rows)}
         table.append(
             f"| {label} | {len(names)} | {told(clustered(role, lambda r: r['b']))} | "
             f"{told(clustered(neutral, lambda r: r['b']))} | "
             f"{told(clustered(role, lambda r: r['a']))} | {statistics.fmean(r['words'] for r in rows):.0f} | "
-            f"{share['refused']:.0f} % | {100 - share['statement']:.0f} % | {100 - share['ended']:.0f} % |"
+            f"{share['refused']:.0f} % | {100 - share['statement']:.0f} % | {100 - share['ended']:.0f} % | "
+            f"{share['lists']:.0f} % |"
         )
         gsm = [
             right
@@ -169,27 +201,61 @@ def _share(right: Sequence[bool]) -> str:
     return f"{100 * statistics.fmean(right):.0f}" if right else "–"
 
 
+def is_list(text: str) -> bool:
+    return len(re.findall(r"^\s*(?:\d+[.)]|[-*•])\s", text, re.MULTILINE)) > 1
+
+
 def _differences(out: Path) -> Iterator[str]:
     table = [
-        "| less SFT of the same seed | role prompt, B | neutral question, B | role prompt, A |",
-        "|---|---|---|---|",
+        "| less SFT of the same seed | role prompt, B | neutral question, B | role, B, at equal length | "
+        "role, B, without lists | role prompt, A | GSM8K, points |",
+        "|---|---|---|---|---|---|---|",
     ]
     for arm, label in ARMS.items():
-        if arm in ("base", "sft"):
+        names = seeds(out, arm) if arm not in ("base", "sft") else []
+        if not any((out / "answers" / f"{sft_of(name)}.jsonl").is_file() for name in names):
             continue
-        names = seeds(out, arm)
-        if names:
-            cells = [
-                told(difference(out, names, kind, reading))
-                for kind, reading in (("role", "b"), ("neutral", "b"), ("role", "a"))
-            ]
-            table.append(f"| {label}, {len(names)} | {' | '.join(cells)} |")
-    singles = [f"seed {name[-1]}: {told(difference(out, [name], 'role', 'b'))}" for name in seeds(out, "rloo")]
+        found = [
+            difference(out, names, "role", "b"),
+            difference(out, names, "neutral", "b"),
+            difference(out, names, "role", "b", _at_equal_length),
+            difference(out, names, "role", "b", lambda rows, _: [r for r in rows if not is_list(r["text"])]),
+            difference(out, names, "role", "a"),
+        ]
+        cells = [*map(told, found), told(gsm_difference(out, names), 1)]
+        table.append(f"| {label}, {len(names)} | {' | '.join(cells)} |")
+    names = seeds(out, "rloo")
+    singles = [f"seed {name[-1]}: {told(difference(out, [name], 'role', 'b'))}" for name in names]
+    whole = difference(out, names, "role", "b") if names else None
+    inside = whole is None or whole.low is None or whole.high is None or whole.low <= PUBLISHED <= whole.high
     yield (
         "### Differences\n\n"
         + "\n".join(table)
-        + f"\n\nRLDF by seed (role prompt, B): {'; '.join(singles)}. Published: {PUBLISHED} of 10."
+        + f"\n\nRLDF by seed (role prompt, B): {'; '.join(singles)}. Published: {PUBLISHED} of 10, "
+        + ("not excluded." if inside else "excluded.")
     )
+
+
+def _at_equal_length(rows: Sequence[Row], of_sft: Sequence[Row]) -> list[Row]:
+    """Take from reading B what SFT's own curve over length predicts for texts as long as these."""
+    both = [*of_sft, *rows]
+    curve = length_curve([r["words"] for r in of_sft], [r["b"] for r in of_sft])
+    logs = np.log(np.maximum([r["words"] for r in both], SHORTEST))
+    fitted = np.polyfit(logs[: len(of_sft)], curve, 2) if len(of_sft) >= 8 else [0.0]
+    return [{**r, "b": r["b"] - float(np.polyval(fitted, x))} for r, x in zip(rows, logs[len(of_sft) :], strict=True)]
+
+
+def gsm_difference(out: Path, names: Sequence[str]) -> Interval | None:
+    """Return percentage points of GSM8K, paired by question, over all seeds that have both."""
+    pairs: list[list[list[bool]]] = []
+    for name in names:
+        both = [out / "gsm" / f"{which}.json" for which in (name, sft_of(name))]
+        if all(path.is_file() for path in both):
+            pairs.append([json.loads(path.read_text(encoding="utf-8")) for path in both])
+    if not pairs:
+        return None
+    one = [[100 * (a - b) for a, b in zip(*each, strict=True)] for each in pairs]
+    return mean_interval([statistics.fmean(values) for values in zip(*one, strict=True)])
 
 
 def sft_of(name: str) -> str:
@@ -197,14 +263,21 @@ def sft_of(name: str) -> str:
     return f"sft-{name[-1]}" if name[-1].isdigit() else "sft-1"
 
 
-def difference(out: Path, names: Sequence[str], kind: str, reading: str) -> Interval | None:
+def difference(
+    out: Path,
+    names: Sequence[str],
+    kind: str,
+    reading: str,
+    changed: Callable[[Sequence[Row], Sequence[Row]], Sequence[Row]] = lambda rows, _: rows,
+) -> Interval | None:
     """Return the mean difference to SFT of the same seed, paired by topic, with the variance of topics and of seeds."""
     per_seed: list[dict[str, float]] = []
     for name in names:
-        both = []
-        for which in (name, sft_of(name)):
-            rows = [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
-            both.append(by_topic(rows, lambda r: r[reading]))
+        rated = [
+            [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
+            for which in (name, sft_of(name))
+        ]
+        both = [by_topic(changed(rows, rated[1]), lambda r: r[reading]) for rows in rated]
         per_seed.append({t: both[0][t] - both[1][t] for t in both[0].keys() & both[1].keys()})
     topics = set.intersection(*(set(each) for each in per_seed)) if per_seed else set[str]()
     if len(topics) < 3:

@@ -6,7 +6,7 @@
 
 What is measured is bias by a reading: the model's log-odds of Yes to questions about a text, turned into 0 to 10 by the
 controls of `prejudice`. Training sees reading A only; results are by reading B, in other words. Topics are split in
-three: pairs, RL prompts, evaluation.
+three: pairs, RL prompts, evaluation. Every reward of RL is freed of length (`LengthFree`), the same way for all arms.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import shutil
 import statistics
 import time
 import traceback
@@ -26,6 +27,8 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from rldf_report import length_curve, report
 
 from evenhand.core.lazy import torch
 from evenhand.core.progress import ignore
@@ -38,13 +41,14 @@ from evenhand.judging.controls import NONSENSE, OFF_TOPIC, REFUSAL, construct
 from evenhand.methods.debate import agents
 from evenhand.reading.refusals import looks_like_refusal
 from evenhand.stats.agreement import auc, auc_interval, platt, sigmoid
-from evenhand.training import models, stage
+from evenhand.training import data as files
+from evenhand.training import models, policy_copy, stage
 from evenhand.training.data import Prompt
 from evenhand.training.forgetting import last_number, probes
 from evenhand.training.loop import read_metrics
 from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.pairs.cleaning import without_persona
-from evenhand.training.ppo import PPOModels, PPOTrainer, load_actor, train_ppo
+from evenhand.training.ppo import PPOModels, PPOTrainer, Reward, load_actor, load_models
 from evenhand.training.reward import RewardModel, train_reward
 from evenhand.training.rollout import roll_out
 from evenhand.training.sft import train_sft
@@ -69,23 +73,24 @@ class Size:
     rl_topics: int = 95
     eval_topics: int = 110
     roles: int = 3
-    statements: int = 6
-    neutral: int = 12
+    statements: tuple[int, ...] = (6, 3, 3)
+    """Of a role, a topic and a way to ask in each round; the plain question is asked twice as often."""
     pairs: int = 1800
-    per_topic: int = 20
-    tokens: int = 144
+    per_topic: int = 30
+    statement_tokens: int = 144
+    tokens: int = 256
     batch: int = 320
-    steps: int = 24
+    steps: int = 20
     rl_batch: int = 32
     best_of: int = 16
-    samples: int = 2
+    samples: int = 4
     probes: int = 40
     gsm: int = 128
     lora: int = 16
     verifiable_rows: int = 2400
 
 
-TINY = Size(6, 4, 5, 2, 2, 2, 12, 4, 16, 16, 2, 4, 2, 1, 2, 4, 4, 100)
+TINY = Size(6, 4, 5, 2, (2, 1, 1), 12, 4, 16, 16, 16, 2, 4, 2, 1, 2, 4, 4, 100)
 
 
 class Lab:
@@ -101,6 +106,8 @@ class Lab:
         given = {name: value for name in ("steps", "tokens") if (value := getattr(chosen, name)) is not None}
         self.size = replace(self.size, **given)
         self.check_every: int = chosen.check_every
+        self.micro_batch = 8
+        """Halved when memory runs out."""
         self.machine = models.machine()
         self.base = models.frozen(models.load_causal(self.model, self.machine, trained=False))
         self.chat = models.load_chat(self.model, self.base)
@@ -323,16 +330,16 @@ def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def statements(lab: Lab) -> dict[str, Any]:
-    """Have the model speak on the topics of the pairs, in roles and without, and rate what it says."""
-    size, asked = lab.size, []
+def statements(lab: Lab, number: int) -> dict[str, Any]:
+    """Have the model speak on the topics of the pairs, in roles and without, and rate what it says: one round."""
+    asked, count = [], lab.size.statements[number]
     for topic in lab.topics()["pairs"]:
         for role in topic["roles"]:
-            asked += [(topic, role, name) for name in ("open", "open_position") for _ in range(size.statements)]
-        asked += [(topic, None, "neutral")] * size.neutral
-    torch.manual_seed(0)
+            asked += [(topic, role, name) for name in ("open", "open_position") for _ in range(count)]
+        asked += [(topic, None, "neutral")] * 2 * count
+    torch.manual_seed(number)
     prompts = [neutral_prompt(t) if role is None else role_prompt(t, role, name) for t, role, name in asked]
-    said = lab.answers(lab.base, prompts, 1.0, size.tokens)
+    said = lab.answers(lab.base, prompts, 1.0, lab.size.statement_tokens)
     rows = []
     for (topic, role, name), (said_text, ended) in zip(asked, said, strict=True):
         whole = said_text if ended else whole_sentences(said_text)
@@ -353,7 +360,7 @@ def statements(lab: Lab) -> dict[str, Any]:
         {**row, "score": rating["a"], "words": len(row["text"].split())}
         for row, rating in zip(rows, rated, strict=True)
     ]
-    write_lines(lab.out / "statements.jsonl", rows)
+    write_lines(lab.out / f"statements-{number}.jsonl", rows)
     by = {name: statistics.fmean(r["score"] for r in rows if r["from"] == name) for name in {r["from"] for r in rows}}
     return {
         "asked": len(asked),
@@ -366,7 +373,8 @@ def statements(lab: Lab) -> dict[str, Any]:
 
 def pairs(lab: Lab) -> dict[str, Any]:
     """Pair low with high statements of a topic, equally long; write the data of all trainings."""
-    rows, topics = read_lines(lab.out / "statements.jsonl"), {t["id"]: t for t in lab.topics()["pairs"]}
+    rounds = [read_lines(lab.out / f"statements-{n}.jsonl") for n in range(len(lab.size.statements))]
+    rows, topics = [row for each in rounds for row in each], {t["id"]: t for t in lab.topics()["pairs"]}
     spoken = [row for row in rows if row["role"]]
     low, high = LOW, HIGH
     made = _paired(spoken, low, high, lab)
@@ -492,28 +500,35 @@ def sft(lab: Lab, seed: int) -> dict[str, Any]:
             lora=lab.size.lora,
             lr=2e-4,
             batch=32,
-            micro_batch=32,
+            micro_batch=2 * lab.micro_batch,
             epochs=1,
             seed=seed,
-        )
+        ),
+        resume=_has_begun(out),
     )
     return {**_told(record), **evaluated(lab, f"sft-{seed}", out)}
 
 
+def _has_begun(out: Path) -> bool:
+    return (out / stage.RECORD).is_file()
+
+
 def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
+    out = lab.models / f"reward-{data}-{seed}"
     record = train_reward(
         RewardOptions(
             model=str(lab.models / f"sft-{seed}"),
             data=lab.out / "data" / data,
-            out=lab.models / f"reward-{data}-{seed}",
+            out=out,
             lora=lab.size.lora,
             lr=2e-4,
             batch=32,
-            micro_batch=8,
+            micro_batch=lab.micro_batch,
             epochs=1,
             negatives=0.1,
             seed=seed,
-        )
+        ),
+        resume=_has_begun(out),
     )
     return _told(record)
 
@@ -532,9 +547,9 @@ def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict
             "answers": 4,
             "batch": lab.size.rl_batch,
             "mini_batch": max(1, lab.size.rl_batch // 4),
-            "lr": 1e-4,
+            "lr": 5e-5,
             "lora": lab.size.lora,
-            "micro_batch": 16,
+            "micro_batch": lab.micro_batch,
             "ppo_epochs": 1,
             "max_new_tokens": lab.size.tokens,
             "kl_coefficient": 0.04,
@@ -545,13 +560,31 @@ def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict
             **options,
         }
     )
-    record = train_ppo(chosen) if data else _train_on_reading(lab, chosen)
+    record = _train(lab, chosen, on_reading=data is None)
     lines = read_metrics(out)
+    write_lines(lab.out / "metrics" / f"{name}.jsonl", lines)
     course = {
         key: [round(line.get(key, float("nan")), 4) for line in lines]
         for key in ("reward", "kl", "length", "informative", "sampler_mismatch")
     }
     return {**_told(record), "course": course, **evaluated(lab, name, out)}
+
+
+class LengthFree:
+    """A reward less what the answers' lengths predict, so that longer or shorter is not better by itself.
+
+    The prediction is a curve over the logarithm of the words (`length_curve`), fitted anew to each batch of answers, to
+    the differences between answers to the same prompt where there are several. The mean of a batch stays.
+    """
+
+    def __init__(self, reward: Reward) -> None:
+        self._reward = reward
+
+    def score(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> list[float]:
+        """Return the rewards without the part that length explains."""
+        rewards = list(self._reward.score(prompts, answers))
+        predicted = length_curve([len(text.split()) for text in answers], rewards, prompts)
+        return [reward - each for reward, each in zip(rewards, predicted, strict=True)]
 
 
 class ReadingReward:
@@ -572,18 +605,24 @@ def _question_in(prompt: Prompt) -> str:
     return found[1] if found else prompt[-1].content
 
 
-def _train_on_reading(lab: Lab, options: PPOOptions) -> dict[str, Any]:
-    from evenhand.training import data as files
-
+def _train(lab: Lab, options: PPOOptions, *, on_reading: bool) -> dict[str, Any]:
+    """What `train_ppo` does, with a reward that is freed of length."""
     found = files.find_files(options.data, "pairs")
     asked, held_out = files.read_prompts(found.train), files.read_prompts(found.test) if found.test else []
-    with stage.training_run("ppo", options, found.checksums(), resume=False) as run:
-        actor, chat = load_actor(options, run.machine)
-        models.prepare(actor, options, run.machine)
-        loaded = PPOModels(actor, None, None, ReadingReward(lab))
+    resume = _has_begun(options.out)
+    with stage.training_run("ppo", options, found.checksums(), resume=resume) as run:
+        if run.finished:
+            return run.record
+        if on_reading:
+            actor, chat = load_actor(options, run.machine)
+            models.prepare(actor, options, run.machine)
+            loaded = PPOModels(actor, None, None, ReadingReward(lab))
+        else:
+            loaded, chat = load_models(options, run.machine)
+        loaded = replace(loaded, reward=LengthFree(loaded.reward))
         trainer = PPOTrainer(options, loaded, chat, asked, run.machine, held_out, partial(load_actor, options))
-        ended, results = trainer.train(run, resume=False, observe=ignore)
-        models.save(actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
+        ended, results = trainer.train(run, resume=resume, observe=ignore)
+        models.save(loaded.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
 
 
@@ -598,7 +637,9 @@ def verifiable(lab: Lab) -> dict[str, Any]:
             seed=1,
             lora=lab.size.lora,
             general_tokens=192,
+            shared={"micro_batch": max(1, lab.micro_batch // 2)},
         ),
+        resume=_has_begun(out),
         announce=lambda _stage: ignore,
     )
     return evaluated(lab, "verifiable", out / "sft")
@@ -665,7 +706,7 @@ def evaluated(lab: Lab, name: str, folder: str | Path) -> dict[str, Any]:
         for each, (reply, _) in zip(drawn, replies, strict=True)
     ]
     write_lines(lab.out / "kept" / f"{name}.jsonl", kept)
-    if lab.gsm is not None and name[-2:] not in ("-2", "-3"):
+    if lab.gsm is not None:
         rows_ = read_lines(lab.gsm)[: lab.size.gsm]
         ends = " Think step by step and end with the number."
         replies = lab.answers(
@@ -695,66 +736,42 @@ Job = tuple[str, tuple[str, ...], float, Callable[[Lab], dict[str, Any]]]
 
 def jobs() -> list[Job]:
     """All jobs."""
-    found: list[Job] = [
-        ("instrument", (), 10, instrument),
-        ("statements", ("instrument",), 100, statements),
-        ("pairs", ("statements",), 5, pairs),
-        ("base", ("instrument",), 40, lambda lab: evaluated(lab, "base", lab.model)),
-    ]
+    rldf = partial(rl, seed=1, data="debate")
+    single = {"answers": None, "batch": 96, "mini_batch": 24}
+    found: list[Job] = [("instrument", (), 10, instrument)]
+    rounds = [f"statements-{n}" for n in range(len(Size.statements))]
+    found += [(name, ("instrument",), 60, partial(statements, number=n)) for n, name in enumerate(rounds)]
+    found += [("pairs", tuple(rounds), 5, pairs)]
     found += [(f"sft-{s}", ("pairs",), 60, partial(sft, seed=s)) for s in SEEDS]
-    found += [("reward-1", ("sft-1",), 45, partial(reward, seed=1, data="debate"))]
-    found += [("rloo-1", ("reward-1",), 150, partial(rl, name="rloo-1", seed=1, data="debate"))]
-    found += [("reading", ("sft-1",), 150, partial(rl, name="reading", seed=1, data=None))]
-    found += [("ceiling", ("reward-1",), 40, ceiling)]
-    for s in SEEDS[1:]:
-        found += [(f"reward-{s}", (f"sft-{s}",), 45, partial(reward, seed=s, data="debate"))]
-        found += [(f"rloo-{s}", (f"reward-{s}",), 150, partial(rl, name=f"rloo-{s}", seed=s, data="debate"))]
+    found += [(f"reward-{s}", (f"sft-{s}",), 50, partial(reward, seed=s, data="debate")) for s in SEEDS]
+    found += [(f"rloo-{s}", (f"reward-{s}",), 200, partial(rldf, name=f"rloo-{s}", seed=s)) for s in SEEDS]
     found += [
-        ("reward-shuffled", ("sft-1",), 45, partial(reward, seed=1, data="shuffled")),
-        ("shuffled", ("reward-shuffled",), 150, partial(rl, name="shuffled", seed=1, data="shuffled")),
-        (
-            "remax-greedy",
-            ("reward-1",),
-            60,
-            partial(
-                rl,
-                name="remax-greedy",
-                seed=1,
-                data="debate",
-                algorithm="remax",
-                answers=None,
-                batch=64,
-                mini_batch=16,
-                temperature=0.0,
-                steps=4,
-                save_every=4,
-            ),
-        ),
+        ("reading", ("sft-1",), 200, partial(rl, name="reading", seed=1, data=None)),
+        ("base", ("instrument",), 30, lambda lab: evaluated(lab, "base", lab.model)),
+        ("reward-shuffled", ("sft-1",), 50, partial(reward, seed=1, data="shuffled")),
+        ("shuffled", ("reward-shuffled",), 200, partial(rl, name="shuffled", seed=1, data="shuffled")),
+        ("ceiling", ("reward-1",), 60, ceiling),
         (
             "ppo-1",
             ("reward-1",),
-            170,
-            partial(
-                rl,
-                name="ppo-1",
-                seed=1,
-                data="debate",
-                algorithm="ppo",
-                answers=None,
-                batch=96,
-                mini_batch=24,
-                critic_lr=1e-4,
-                critic_warmup=3,
-            ),
+            220,
+            partial(rldf, name="ppo-1", algorithm="ppo", critic_lr=1e-4, critic_warmup=3, **single),
         ),
-        ("verifiable", (), 170, verifiable),
-        ("reward-rlaif", ("sft-1",), 45, partial(reward, seed=1, data="rlaif")),
-        ("rlaif", ("reward-rlaif",), 150, partial(rl, name="rlaif", seed=1, data="rlaif")),
+        ("remax", ("reward-1",), 200, partial(rldf, name="remax", algorithm="remax", **single)),
+        ("reward-rlaif", ("sft-1",), 40, partial(reward, seed=1, data="rlaif")),
+        ("rlaif", ("reward-rlaif",), 200, partial(rl, name="rlaif", seed=1, data="rlaif")),
+        ("verifiable", (), 120, verifiable),
         (
-            "remax",
+            "remax-greedy",
             ("reward-1",),
-            150,
-            partial(rl, name="remax", seed=1, data="debate", algorithm="remax", answers=None, batch=96, mini_batch=24),
+            50,
+            partial(
+                rldf,
+                name="remax-greedy",
+                algorithm="remax",
+                temperature=0.0,
+                **{**single, "steps": 4, "save_every": 4},
+            ),
         ),
     ]
     return found
@@ -769,32 +786,53 @@ def work(lab: Lab, until: float, only: Sequence[str] = ()) -> None:
         ready = [job for job in waiting if all(_is_done(lab, need) for need in job[1])]
         chosen = next((job for job in ready if _claim(lab, job[0])), None)
         if chosen is None:
-            claimed = any(
-                (lab.out / "claims" / job[0]).is_dir() and not _result(lab, job[0]).exists() for job in wanted
-            )
-            if time.time() > until or not claimed:
+            if time.time() > until or not any(_is_being_done(lab, job[0]) for job in waiting):
                 return
             time.sleep(0.5)
             continue
         name, _, seconds, do = chosen
         tried.add(name)
         if time.time() + 0.7 * seconds > until:
-            (lab.out / "claims" / name).rmdir()
+            (lab.out / "claims" / name).unlink()
             continue
         started = time.time()
         print(f"{time.strftime('%H:%M:%S')} {name} …", flush=True)
-        try:
-            result = {"ok": True, **do(lab)}
-        except Exception as error:  # one arm that fails does not end the others
-            traceback.print_exc()
-            result = {"ok": False, "error": repr(error)}
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        result = _done(lab, name, do)
         result["seconds"] = round(time.time() - started, 1)
         write(_result(lab, name), result)
         shown = {key: value for key, value in result.items() if key != "course"}
         print(f"{time.strftime('%H:%M:%S')} {name} {json.dumps(shown)[:900]}", flush=True)
+
+
+def _done(lab: Lab, name: str, do: Callable[[Lab], dict[str, Any]]) -> dict[str, Any]:
+    """Do one job; one that fails does not end the others, and one without memory is tried again with less."""
+    result: dict[str, Any] = {}
+    for _ in range(3):
+        try:
+            result = {"ok": True, **do(lab)}
+        except Exception as error:
+            traceback.print_exc()
+            result = {"ok": False, "error": repr(error)}
+        if torch.cuda.is_available():
+            result["peak_gib"] = round(torch.cuda.max_memory_reserved() / 2**30, 1)
+            torch.cuda.reset_peak_memory_stats()
+        policy_copy.kept_copies.clear()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if result["ok"] or "out of memory" not in result["error"] or lab.micro_batch < 2:
+            break
+        lab.micro_batch //= 2
+        folder = name if not name.startswith("reward-") else f"reward-{_reward_of(name)}"
+        print(f"{name} again with micro-batches of {lab.micro_batch}", flush=True)
+        shutil.rmtree(lab.models / folder, ignore_errors=True)
+    return result
+
+
+def _reward_of(job: str) -> str:
+    """The end of the folder of a reward model's job."""
+    kind = job.removeprefix("reward-")
+    return f"debate-{kind}" if kind.isdigit() else f"{kind}-1"
 
 
 def _result(lab: Lab, name: str) -> Path:
@@ -807,11 +845,28 @@ def _is_done(lab: Lab, name: str) -> bool:
 
 
 def _claim(lab: Lab, name: str) -> bool:
+    """Take a job that no living process on this machine has taken."""
+    path = lab.out / "claims" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not _is_being_done(lab, name):
+        path.unlink(missing_ok=True)
     try:
-        (lab.out / "claims" / name).mkdir(parents=True)
+        with path.open("x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return False
-    return True
+    return not _result(lab, name).exists()
+
+
+def _is_being_done(lab: Lab, name: str) -> bool:
+    path = lab.out / "claims" / name
+    try:
+        os.kill(int(path.read_text() or os.getpid()), 0)
+    except FileNotFoundError:
+        return False
+    except ProcessLookupError:
+        return False
+    return not _result(lab, name).exists()
 
 
 def main() -> None:
@@ -826,17 +881,19 @@ def main() -> None:
     )
     parser.add_argument("--only", help="names of jobs, with commas (default: all)")
     parser.add_argument("--steps", type=int, help="steps of RL")
-    parser.add_argument("--tokens", type=int, help="tokens of an answer at most (default 144)")
-    parser.add_argument("--check-every", type=int, default=6, help="steps between checks of drift")
+    parser.add_argument("--tokens", type=int, help="tokens of an answer at most (default 256)")
+    parser.add_argument("--check-every", type=int, default=2, help="steps between checks of drift")
+    parser.add_argument("--memory", type=float, help="GiB of the GPU at most, to share it (default: all)")
     parser.add_argument("--tiny", action="store_true", help="a few of everything, to try the script")
     parser.add_argument("--report", action="store_true")
     chosen = parser.parse_args()
     if chosen.report:
-        from rldf_report import report
-
         print(report(chosen.out))
         return
     until = time.time() + chosen.deadline
+    if chosen.memory and torch.cuda.is_available():
+        share = chosen.memory * 2**30 / torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, share))
     chosen.out.mkdir(parents=True, exist_ok=True)
     work(Lab(chosen), until, chosen.only.split(",") if chosen.only else ())
 
