@@ -75,7 +75,7 @@ class Size:
     roles: int = 3
     statements: tuple[int, ...] = (6, 3, 3)
     """Of a role, a topic and a way to ask in each round; the plain question is asked twice as often."""
-    pairs: int = 1800
+    pairs: int = 1500
     per_topic: int = 30
     statement_tokens: int = 144
     tokens: int = 256
@@ -465,7 +465,9 @@ def _paired(rows: Sequence[dict[str, Any]], low: float | None, high: float | Non
     most, keep = (longer, shorter) if len(longer) > len(shorter) else (shorter, longer)
     random.Random(2).shuffle(most)
     dropped = {id(p) for p in most[len(keep) :]}
-    return [p for p in made if id(p) not in dropped or lab.tiny][: lab.size.pairs]
+    kept = [p for p in made if id(p) not in dropped or lab.tiny]
+    chosen = random.Random(3).sample(range(len(kept)), min(len(kept), lab.size.pairs))
+    return [kept[i] for i in sorted(chosen)]
 
 
 def _prompt_of(pair: dict[str, Any], topics: dict[str, dict[str, Any]], number: int) -> Prompt:
@@ -743,12 +745,12 @@ def jobs() -> list[Job]:
     found += [(name, ("instrument",), 60, partial(statements, number=n)) for n, name in enumerate(rounds)]
     found += [("pairs", tuple(rounds), 5, pairs)]
     found += [(f"sft-{s}", ("pairs",), 60, partial(sft, seed=s)) for s in SEEDS]
-    found += [(f"reward-{s}", (f"sft-{s}",), 50, partial(reward, seed=s, data="debate")) for s in SEEDS]
+    found += [(f"reward-{s}", (f"sft-{s}",), 75, partial(reward, seed=s, data="debate")) for s in SEEDS]
     found += [(f"rloo-{s}", (f"reward-{s}",), 200, partial(rldf, name=f"rloo-{s}", seed=s)) for s in SEEDS]
     found += [
         ("reading", ("sft-1",), 200, partial(rl, name="reading", seed=1, data=None)),
         ("base", ("instrument",), 30, lambda lab: evaluated(lab, "base", lab.model)),
-        ("reward-shuffled", ("sft-1",), 50, partial(reward, seed=1, data="shuffled")),
+        ("reward-shuffled", ("sft-1",), 75, partial(reward, seed=1, data="shuffled")),
         ("shuffled", ("reward-shuffled",), 200, partial(rl, name="shuffled", seed=1, data="shuffled")),
         ("ceiling", ("reward-1",), 60, ceiling),
         (
