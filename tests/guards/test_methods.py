@@ -151,7 +151,7 @@ async def test_a_method_of_ones_own_that_writes_the_answer_itself(serve: Serve, 
         return Outcome(Answer(said.text.upper()))
 
     known = METHODS.get("default")
-    monkeypatch.setitem(METHODS._things, "shout", replace(known, name="shout", run=shout))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(METHODS._things, "shout", replace(known, name="shout", run=shout, streams=None))  # pyright: ignore[reportPrivateUsage]
     server = await serve(chat(KIND))
     async with guard_of(server, method="shout") as guard:
         found = await guard(ASKED)

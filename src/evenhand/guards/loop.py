@@ -15,7 +15,8 @@ from typing import Any
 from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import ModelError
 from evenhand.core.options import Options
-from evenhand.core.types import Answer, Outcome, Sample, Turn, Usage
+from evenhand.core.tracing import ModelCall
+from evenhand.core.types import Answer, Outcome, Params, Sample, Turn, Usage
 from evenhand.evaluators.rules import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.fields import allowed_message, call_words, offered_names
@@ -86,8 +87,11 @@ class Loop:
         limit = asyncio.timeout_at(self.deadline)
         try:
             async with limit:
-                await self._answer()
-                preferred = await self._preferred()
+                if await self._first_stands():
+                    preferred = self.request.answers[0].text
+                else:
+                    await self._answer()
+                    preferred = await self._preferred()
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -138,18 +142,39 @@ class Loop:
 
     def usage(self) -> Usage:
         """Return the usage of all calls so far; the cost is None if a price is unknown."""
-        total = Usage()
-        judges = (self.setup.judge, self.setup.input and self.setup.input.judge)
-        free = {model.spec for model in (self.setup.upstream.model, *judges) if model and model.free}
         turns = (*self.input_trace, *self.session.trace)
         done = [(turn.generation.model, turn.generation.usage) for turn in turns if turn.generation]
-        for spec, used in (*done, *self._cancelled):
-            price = self.setup.prices.get(spec)
-            if price is None and spec not in free:
-                total += replace(used, cost=None)
-            else:
-                total += replace(used, cost=0.0 if price is None else price.of(used))
-        return total
+        priced = [replace(used, cost=self._cost(spec, used)) for spec, used in (*done, *self._cancelled)]
+        return priced[0] if len(priced) == 1 else sum(priced, Usage())
+
+    def _cost(self, spec: str, used: Usage) -> float | None:
+        if (price := self.setup.prices.get(spec)) is not None:
+            return price.of(used)
+        models = (self.setup.upstream.model, self.setup.judge, self.setup.input and self.setup.input.judge)
+        return 0.0 if any(each is not None and each.free and each.spec == spec for each in models) else None
+
+    async def _first_stands(self) -> bool:
+        """Ask for the first answer as the method would, and check it; only if it fails, the method itself runs."""
+        first_question = self.setup.method.method.streams
+        if first_question is None or not self.setup.method.accepts_first:
+            return False
+        prompt, messages = first_question(self.session.sample)
+        model = self.session.model(ANSWER)
+        call = ModelCall(model.spec, ANSWER)
+        try:
+            with call.running():
+                generation = await model.generate(messages, Params())
+                call.answered(generation)
+        except WordlessAnswer as end:
+            self.wordless, generation = end.answer, end.generation
+        self.session.trace.append(Turn("writer", ANSWER, prompt.id, prompt.hash, messages, Params(), generation))
+        first = self.request.answers[0]
+        checks = await self.checks.run(self.session, first.text, first.refusal, self.call_words(first.message))
+        if self.wordless or self.setup.policy.action == "flag" or all(check.passed for check in checks):
+            return True
+        del self.session.trace[0]  # the method asks for this answer, too, and gets it
+        self.request.asked = generation
+        return False
 
     async def _answer(self) -> None:
         """Run the method; if it fails without any answer, ask the plain model."""

@@ -124,6 +124,12 @@ class GuardMethod:
         """The maximum number of revisions of a failing answer."""
         return 0 if self.method.revision is None else self.method.revision.most(self.options)
 
+    @property
+    def accepts_first(self) -> bool:
+        """Whether the method is done once its first answer passes the evaluators."""
+        revision = self.method.revision
+        return self.method.streams is not None and (revision is None or revision.accepts_first(self.options))
+
     def check_list(self, scorer: str, judge: str, requests: Sequence[Evaluator] = ()) -> CheckList:
         """Return which checks run; `scorer` and `judge` say in words what scores and what judges."""
         judged = {each.name: "" if each.free else judge for each in self.evaluators} | {"toxicity": scorer}

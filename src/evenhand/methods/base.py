@@ -56,6 +56,8 @@ class Revision(Generic[OptionsT]):
     """The maximum number of revisions under these options."""
     prompt: Callable[[], Prompt]
     """The prompt that asks for a new answer to a conversation; its variable is `critiques`."""
+    accepts_first: Callable[[OptionsT], bool] = lambda _options: True
+    """Whether the first answer to a conversation stands if it passes these evaluators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Method:
     check: Check[Any] | None = None
     """Checks the options before the first call."""
     streams: FirstQuestion | None = None
-    """Builds the request for the first answer, if that is the plain model's answer and can be streamed."""
+    """Builds the request for the first answer, if that can be streamed and is the result unless it fails a check."""
     revision: Revision[Any] | None = None
     """How it revises answers; the guard adds its checks to this loop."""
     calibration: JudgeTest | None = None

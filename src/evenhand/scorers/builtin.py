@@ -56,6 +56,7 @@ _END = ""  # stands after each part of a pass; its vectors are zero
 _IN_THREAD = 5_000  # characters from which a batch would block the event loop
 
 _SPACED = re.compile(r"(?<![a-z])[a-z](?:[ .*_-][a-z]){3,}(?![a-z])")
+_APART = re.compile(r"[ .*_-][a-z][ .*_-][a-z][ .*_-]")  # in all that _SPACED finds, and much quicker
 _CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
 _TOKEN = re.compile(
     r"n't(?![a-z])|'(?:s|m|d|re|ve|ll)(?![a-z])"
@@ -64,6 +65,7 @@ _TOKEN = re.compile(
     r"|[0-9]+|[^\sa-z0-9]"
 )
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
+_TRIPLES = tuple(3 * letter for letter in "abcdefghijklmnopqrstuvwxyz")
 _LETTER = re.compile(r"[a-z]")
 # Letters of two scripts in one word, forms such as full-width ones, signs within a word, letters thrice, letters apart.
 _DISGUISE = re.compile(
@@ -146,9 +148,10 @@ def words_of(text: str) -> list[str] | Unscored:
         plain = _CLITIC.sub(r" \1", plain)
     if not _LETTER.search(plain):
         return _unscored(foreign or "no words", text)
-    plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
+    if _APART.search(plain):
+        plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
     words = [word if len(word) == 1 or word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
-    if _STRETCHED.search(plain):
+    if any(map(plain.__contains__, _TRIPLES)):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
     if foreign and not _is_disguised_english(text, words):
         return _unscored(foreign, text)

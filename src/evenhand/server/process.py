@@ -50,7 +50,7 @@ SETTLE_SECONDS = 0.1
 """A file counts as completely written if it has not changed for this time."""
 SWITCH_SECONDS = 0.0005
 """How long a thread that scores, redacts or writes may keep the interpreter while the event loop waits for it."""
-COLLECT_AFTER = 20_000
+COLLECT_AFTER = 100_000
 """New objects between two garbage collections; with Python's 700, they take a tenth of the CPU under load."""
 _POLL_SECONDS = 0.5
 _spawn = multiprocessing.get_context("spawn")

@@ -354,6 +354,7 @@ _REVISION = Revision(
     add_evaluators=add_evaluators,
     most=lambda options: options.iterations,
     prompt=lambda: load_prompt(__file__, "revise_chat"),
+    accepts_first=lambda options: not options.judge_first,
 )
 
 
