@@ -7,10 +7,11 @@ import pytest
 from evenhand.core.errors import EndpointError
 from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
-from evenhand.judging.instruments import check_method
+from evenhand.judging.instruments import HopefulModel, check_method
 from evenhand.judging.rubric import Ratings
 from evenhand.methods import mabrf
 from evenhand.methods.stardtox import CALIBRATION, contrasts
+from evenhand.models.base import HOPELESS
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing
@@ -41,6 +42,32 @@ async def test_an_endpoint_that_refuses_every_request_is_asked_no_further():
 
     with pytest.raises(EndpointError, match="may not use this model"):
         await calibrate(model, contrasts())
+
+
+async def test_an_endpoint_that_has_never_answered_is_given_up():
+    calls: list[object] = []
+
+    def fail(*asked: object) -> EndpointError:
+        calls.append(asked)
+        return EndpointError("The endpoint kept answering 500.")
+
+    with pytest.raises(EndpointError, match="kept answering 500") as caught:
+        await calibrate(HopefulModel(FunctionModel(fail)), contrasts())
+
+    assert (caught.value.permanent, caught.value.exit_code) == (True, 4)
+    assert HOPELESS <= len(calls) < len(contrasts())
+
+
+async def test_an_endpoint_that_answers_now_and_then_is_asked_to_the_end():
+    calls: list[object] = []
+
+    def reply(messages: Sequence[Message], params: Params) -> str | EndpointError:
+        calls.append(messages)
+        return seeing(messages, params) if len(calls) % HOPELESS == 1 else EndpointError("The endpoint is busy.")
+
+    found = await calibrate(HopefulModel(FunctionModel(reply)), contrasts())
+
+    assert all(each.unscored > 0 for each in found)
 
 
 async def test_replies_that_cannot_be_read_are_counted_and_are_no_ratings():

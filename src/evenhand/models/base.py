@@ -30,6 +30,8 @@ def log_likelihood(tokens: Sequence[TokenLogprob], after: int = 0) -> tuple[floa
     return total, count
 
 
+HOPELESS = 20
+"""Failed calls, without one that succeeded, after which an endpoint counts as not working."""
 Feature = Literal["logprobs", "schema", "seed", "logits", "likelihood", "tools", "plays"]
 """What a model can do beyond answering; one that `plays` calls the tools of a case itself, to its end."""
 ROLE: ContextVar[str] = ContextVar("role", default="")

@@ -41,7 +41,7 @@ from evenhand.judging.card import card_caveats
 from evenhand.judging.certificate import certificate_of
 from evenhand.judging.judge import JUDGE
 from evenhand.methods.base import Method
-from evenhand.models.base import Model, close_all
+from evenhand.models.base import HOPELESS, Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
@@ -69,9 +69,6 @@ from evenhand.runs.store import FINAL, Finished, Scored, Store, unreadable
 from evenhand.runs.stored import opened
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
-
-HOPELESS = 20
-"""Failures by the endpoint, without one success, after which the run stops."""
 
 
 class Runner:
