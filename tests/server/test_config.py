@@ -28,6 +28,14 @@ def test_defaults_are_careful():
     assert config.routes["a"].policy == "revise"
 
 
+@pytest.mark.parametrize("best", ["builtin", "cascade"])
+def test_texts_are_scored_by_the_scorer_of_the_guard(monkeypatch: pytest.MonkeyPatch, best: str):
+    monkeypatch.setattr("evenhand.guards.policy.live_scorer", lambda: best)
+
+    assert make_config({"routes": {"a": {"model": "fake/x"}}}).scorer == best
+    assert make_config({"routes": {"a": {"model": "fake/x"}}, "scorer": "builtin_b"}).scorer == "builtin_b"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

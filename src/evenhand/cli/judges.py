@@ -118,8 +118,8 @@ async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, tar
     from evenhand.show.certificates import certificates_page, certificates_table, people_sentences, readings_table
     from evenhand.show.terminal import print_table
 
-    async with opened_model(plan, settings, Budget(settings.budget)) as model:
-        model = HopefulModel(model)
+    async with opened_model(plan, settings, Budget(settings.budget)) as opened:
+        model = HopefulModel(opened)
         found = instruments(model, request.metrics)
         if request.dry_run:
             click.echo(f"About {found.calls(request.readings, request.limit):,} short calls. Nothing was called.")

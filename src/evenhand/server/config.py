@@ -27,6 +27,7 @@ from evenhand.guards.policy import (
     Scope,
     ToolArguments,
     Unchecked,
+    live_thresholds,
 )
 from evenhand.methods import GUARD_METHOD
 from evenhand.web.keys import STRICT, BudgetConfig, KeyConfig, Name
@@ -274,8 +275,8 @@ class ServeConfig(BaseModel):
     """Networks of the reverse proxies whose X-Forwarded-For and Forwarded headers are believed."""
     telemetry: Literal["otel"] | None = None
     """Traces for OpenTelemetry; they are also on if the environment names a collector."""
-    scorer: str = "builtin"
-    """The scorer behind the scoring endpoints."""
+    scorer: str = Field(default_factory=lambda: live_thresholds({}).scorer)
+    """The scorer behind the scoring endpoints; by default that of the guard."""
     watch: WatchConfig | None = None
     """Replays a share of the requests with the identity swapped; off without it."""
     page: bool = True
