@@ -172,8 +172,8 @@ class Loop:
         checks = await self.checks.run(self.session, first.text, first.refusal, self.call_words(first.message))
         if self.wordless or self.setup.policy.action == "flag" or all(check.passed for check in checks):
             return True
-        del self.session.trace[0]  # the method asks for this answer, too, and gets it
-        self.request.asked = generation
+        made = [self.session.trace.pop(0)]  # the method asks for this answer, too, and gets it
+        self.session.look_up = lambda role, *_: made.pop().generation if made and role == ANSWER else None
         return False
 
     async def _answer(self) -> None:

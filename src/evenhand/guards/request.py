@@ -140,8 +140,6 @@ class Request:
         """The number of requests for an answer."""
         self.started = time.perf_counter()
         self.seconds: dict[str, float] = {"answer": 0.0, "revision": 0.0}
-        self.asked: Generation | None = None
-        """A first answer that is there before the method asks for it."""
         self._raw = {id(said): raw for said, raw in zip(self.conversation, body["messages"], strict=True)}
 
     def holds(self, messages: Sequence[Message]) -> bool:
@@ -172,9 +170,6 @@ class Request:
 
     async def answer(self, messages: Sequence[Message], n: int = 1) -> Generation:
         """Answers with all fields of the request."""
-        if (asked := self.asked) is not None:
-            self.asked = None
-            return asked
         first = not self.answers
         body = {**self.answer_body(messages, first=first), "n": n}
         self.calls += 1
