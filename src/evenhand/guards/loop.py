@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import ModelError
 from evenhand.core.options import Options
 from evenhand.core.tracing import ModelCall
-from evenhand.core.types import Answer, Outcome, Params, Sample, Turn, Usage
+from evenhand.core.types import Answer, Generation, Message, Outcome, Params, Sample, Turn, Usage
 from evenhand.evaluators.rules import json_form
 from evenhand.guards.checks import Checks, is_quick
 from evenhand.guards.fields import allowed_message, call_words, offered_names
@@ -172,8 +172,13 @@ class Loop:
         checks = await self.checks.run(self.session, first.text, first.refusal, self.call_words(first.message))
         if self.wordless or self.setup.policy.action == "flag" or all(check.passed for check in checks):
             return True
-        made = [self.session.trace.pop(0)]  # the method asks for this answer, too, and gets it
-        self.session.look_up = lambda role, *_: made.pop().generation if made and role == ANSWER else None
+        made = [self.session.trace.pop(0)]
+
+        def look_up(role: str, _messages: Sequence[Message], _params: Params) -> Generation | None:
+            """Give the method this answer when it asks for its first one."""
+            return made.pop().generation if made and role == ANSWER else None
+
+        self.session.look_up = look_up
         return False
 
     async def _answer(self) -> None:
