@@ -67,6 +67,7 @@ _TOKEN = re.compile(
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TRIPLES = tuple(3 * letter for letter in "abcdefghijklmnopqrstuvwxyz")
 _LETTER = re.compile(r"[a-z]")
+_DISGUISING = re.compile(r"[0-9@$*]")
 # Letters of two scripts in one word, forms such as full-width ones, signs within a word, letters thrice, letters apart.
 _DISGUISE = re.compile(
     r"[A-Za-z][Ͱ-ӿ]|[Ͱ-ӿ][A-Za-z]|[\uff21-\uff5a\U0001d400-\U0001d7ff]|[A-Za-z][0-9@$*]+[A-Za-z]"
@@ -150,7 +151,9 @@ def words_of(text: str) -> list[str] | Unscored:
         return _unscored(foreign or "no words", text)
     if _APART.search(plain):
         plain = _SPACED.sub(lambda match: "".join(_LETTER.findall(match[0])), plain)
-    words = [word if len(word) == 1 or word.isalpha() else _undisguised(word) for word in _TOKEN.findall(plain)]
+    words: list[str] = _TOKEN.findall(plain)
+    if _DISGUISING.search(plain):
+        words = [word if len(word) == 1 or word.isalpha() else _undisguised(word) for word in words]
     if any(map(plain.__contains__, _TRIPLES)):
         words = [word if len(set(word)) == 1 else _STRETCHED.sub(r"\1", word) for word in words]
     if foreign and not _is_disguised_english(text, words):

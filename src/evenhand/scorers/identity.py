@@ -73,7 +73,8 @@ def _may_name(words: Sequence[str]) -> bool:
     """Whether words, in any order, may name a group; most texts name none, and are not read word by word."""
     if "'" in "".join(words) or not _words().keys().isdisjoint(words):
         return True
-    seconds = _seconds()
+    if (seconds := _seconds()).keys().isdisjoint(words):
+        return False
     return any(not seconds[word].isdisjoint(words) for word in seconds.keys() & set(words))
 
 
