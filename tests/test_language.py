@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -148,3 +149,24 @@ def test_letters_of_other_languages_are_classified_whatever_small_words_stand_be
 
     assert unsupported(text, ("en",)) is None
     assert asked == [text]
+
+
+def test_a_text_waits_for_the_classifier_that_a_server_loads(monkeypatch: pytest.MonkeyPatch):
+    both = threading.Barrier(2)
+    met: list[str] = []
+
+    def load() -> None:
+        try:
+            both.wait(0.2)
+            met.append("two loads at once")
+        except threading.BrokenBarrierError:
+            pass
+
+    monkeypatch.setattr(language, "_loaded_identifier", load)
+    others = [threading.Thread(target=language.preload) for _ in range(2)]
+    for each in others:
+        each.start()
+    for each in others:
+        each.join()
+
+    assert not met

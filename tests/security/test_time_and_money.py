@@ -11,6 +11,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from evenhand.guards import upstreams
 from evenhand.guards.fields import TooManyValuesError, parse_json
 from evenhand.guards.guard import Guard
 from evenhand.guards.segments import units
@@ -218,6 +219,29 @@ async def test_08_a_stream_that_comes_all_at_once_lets_others_have_their_turn():
 
     assert segments[-1].final is not None
     assert upstream.turns >= 40
+
+
+async def test_07_a_stream_without_text_is_not_kept_for_another_upstream_to_its_end(
+    serve: Serve, guarding: Guarding, monkeypatch: pytest.MonkeyPatch
+):
+    """Hundreds of thousands of chunks in memory keep the collection of garbage busy, and so all others waiting."""
+    monkeypatch.setattr("evenhand.guards.upstreams._MOST_HELD", 10)
+    kept: list[int] = []
+    opened = upstreams._opened  # pyright: ignore[reportPrivateUsage]
+
+    async def noted(*given: Any, **named: Any) -> Any:
+        opening, chunks = await opened(*given, **named)
+        kept.append(len(opening))
+        return opening, chunks
+
+    monkeypatch.setattr(upstreams, "_opened", noted)
+    behind = await serve(_stream([*[{"reasoning_content": "Hm. "}] * 100, {"content": CLEAN}]))
+    guard = await guarding(route(behind.url, policy="block"))
+
+    answer = await guard.chat(stream=True)
+
+    assert kept == [10]
+    assert CLEAN.split(".")[0] in answer.text
 
 
 async def test_12_an_english_answer_is_scored_once_by_unit_in_one_call_and_its_language_is_plain(

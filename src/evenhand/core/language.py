@@ -9,6 +9,7 @@ script than Latin is never too short.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -32,6 +33,7 @@ _SHORT = 25  # words of a text in which small words are counted
 _SURE, _SURE_SHARE = 3, 5  # English small words, and one in so many words, from which no other language is looked for
 _LIKELY = 0.5  # probability of a language of which one small word is enough
 _ENGLISH, _SHARED = "en", "shared"
+_loading = threading.Lock()
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SAME = {"yue": "zh", "wuu": "zh", "nn": "no", "hbo": "he", "grc": "el"}
@@ -136,9 +138,18 @@ def _words(text: str) -> list[str]:
     return [word for word in words if 1 < len(word) <= _LONGEST and _LETTERS.fullmatch(word)]
 
 
-@cache
+def preload() -> None:
+    """Load the classifier, half a second's work and 80 MB, before the first text needs it."""
+    _identifier()
+
+
 def _identifier() -> Any:
-    # Half a second and 80 MB on first use.
+    with _loading:  # a server preloads it in a thread
+        return _loaded_identifier()
+
+
+@cache
+def _loaded_identifier() -> Any:
     from py3langid import langid  # pyright: ignore[reportMissingTypeStubs]
 
     module: Any = langid

@@ -342,7 +342,7 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
         message |= {name: value for name, value in said.items() if value}
         if has_calls(said) and policy.tool_arguments == "pass":
             notes["tools"] = TOOLS
-    action = _stream_action(answer, policy)
+    action = _stream_action(answer, policy, calls=has_calls(said))
     why = [*_reasons(answer.before, action, policy), *answer.problems, *((LATE,) if answer.late else ())]
     return Guarded(
         text=answer.text,
@@ -361,13 +361,12 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
     )
 
 
-def _stream_action(answer: StreamedAnswer, policy: GuardPolicy) -> Action:
+def _stream_action(answer: StreamedAnswer, policy: GuardPolicy, *, calls: bool) -> Action:
     if answer.blocked:
         return "blocked"
     revised = len(answer.replies) > 1
     if answer.failing:
         return "flagged" if policy.action != "revise" else "tried" if revised else "unrevised"
-    calls = has_calls(answer.replies[-1].message)
     if answer.unchecked or _is_passed_on(policy, checked=answer.checked, calls=calls):
         return "unchecked"
     return "revised" if revised else "passed"

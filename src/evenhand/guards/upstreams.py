@@ -58,6 +58,9 @@ FAILURES, FAILING_SECONDS = 5, 1.0
 """A circuit breaker opens after this many failures in a row, if no call has succeeded for this long."""
 _BUSY = (429, 503, 504)
 _MOST_CALLERS = 1000
+_MOST_HELD = 10_000
+"""Chunks without text, such as thoughts, that are kept for another upstream; many more would take the memory and time
+of all requests."""
 MOST_VALUES = 500_000
 """Lists, objects and strings of one reply; log-probabilities of long answers have many."""
 _BOM = b"\xef\xbb\xbf"
@@ -536,6 +539,8 @@ async def _opened(
     try:
         async for chunk in chunks:
             opening.append(chunk)
+            if len(opening) == _MOST_HELD:
+                break
             delta = delta_of(first_choice(chunk))
             if held:
                 text += text_of(delta.get("content"))

@@ -30,6 +30,7 @@ from aiohttp import web
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
 from evenhand.core.files import scratch, write_bytes
+from evenhand.core.language import preload
 from evenhand.guards.types import CheckList
 from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
@@ -165,6 +166,8 @@ async def serve(options: ServeOptions, ready: Ready) -> bool:
             listener.start(connections(runner))
             lifecycle.handle_signals()
             ready(address(options.host, listener.port), server.checks())
+            if any(each.run for each in server.checks().values()):
+                asyncio.get_running_loop().run_in_executor(None, preload)
             try:
                 await lifecycle.until_stopped()
                 finished = await lifecycle.until_drained()
