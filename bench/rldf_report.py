@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -344,6 +345,28 @@ def blind(out: Path, folder: Path) -> None:
             key.append({"topic": topic, "a": both[first], "b": both[second]})
         for path, rows in ((folder / f"{name}.jsonl", shown), (folder / f"{name}.key.jsonl", key)):
             path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def examples(out: Path, path: Path) -> None:
+    """Write the first rated answers of SFT, RLDF (seed 1) and RL on the reading to ten topics, to read side by side."""
+    arms = {"sft-1": "SFT, seed 1", "rloo-1": "RLDF, seed 1", "reading": "RL on reading A"}
+    answers = {
+        name: {
+            r["topic"]: r
+            for r in reversed(lines(out / "answers" / f"{name}.jsonl"))
+            if r["kind"] == "role" and r["statement"]
+        }
+        for name in arms
+    }
+    shared = set.intersection(*(set(each) for each in answers.values()))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["topic", "question", "arm", "bias_b", "words", "answer"])
+        for topic in random.Random(30).sample(sorted(shared), min(10, len(shared))):
+            for name, label in arms.items():
+                row = answers[name][topic]
+                text = " ".join(row["text"].split())
+                table.writerow([topic, row["question"], label, f"{row['b']:.2f}", row["words"], text])
 
 
 def second_judge(out: Path) -> dict[str, Any]:

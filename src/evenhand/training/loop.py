@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
@@ -23,6 +23,9 @@ from evenhand.core.progress import Count, ignore
 from evenhand.training import checkpoints, parallel
 from evenhand.training.options import batch_count
 from evenhand.training.parallel import Team
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -51,7 +54,7 @@ class Optimizer:
 
     def __init__(
         self,
-        groups: Sequence[tuple[Mapping[str, Any], float]],
+        groups: Sequence[tuple[Mapping[str, Tensor], float]],
         schedule: Schedule,
         *,
         max_norm: float = 1.0,
@@ -62,7 +65,7 @@ class Optimizer:
         self._learning_rates = [lr for _, lr in groups]
         self._schedule = schedule
         self._max_norm = max_norm
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Tensor] = {}
         """Other tensors, by name, that belong to the state of the training."""
         self._adam = torch.optim.AdamW(
             [{"params": list(named.values()), "lr": lr} for named, lr in groups], weight_decay=0.0
@@ -86,21 +89,21 @@ class Optimizer:
         self._adam.zero_grad(set_to_none=True)
         return norms[0]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Tensor]:
         """Return weights and moments by name. Every process must call this; only the main one gets the tensors."""
         tensors = {f"weight/{name}": weight.detach() for name, weight in self._named.items()}
         for name, weight in self._named.items():
             moments = self._adam.state.get(weight, {})
             tensors |= {f"{moment}/{name}": moments[moment] for moment in _MOMENTS if moment in moments}
         tensors |= {f"kept/{name}": tensor for name, tensor in self.kept.items()}
-        state: dict[str, Any] = {}
+        state: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
             full = parallel.full_tensor(tensor)
             if self.team.is_main:
                 state[name] = full.cpu().contiguous()
         return state
 
-    def restore(self, tensors: Mapping[str, Any]) -> None:
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Load a state. Raises KeyError or RuntimeError if it belongs to other weights."""
         self.kept = {name: tensors[f"kept/{name}"] for name in self.kept}
         with torch.no_grad():

@@ -13,10 +13,13 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 _UNSUPPORTED = ("FSDP_OFFLOAD_PARAMS", "FSDP_ACTIVATION_CHECKPOINTING")
@@ -45,11 +48,11 @@ class Team:
         own = list(range(self.rank, count, self.size))
         return own + [0] * (math.ceil(count / self.size) - len(own))
 
-    def all_gather(self, count: int, *tensors: Any) -> tuple[Any, ...]:
+    def all_gather(self, count: int, *tensors: Tensor) -> tuple[Any, ...]:
         """Return all rows of a batch in order, from tensors that hold the `own_rows` of each process."""
         if self.size == 1:
             return tensors
-        gathered: list[Any] = []
+        gathered: list[Tensor] = []
         for tensor in tensors:
             shards = [torch.empty_like(tensor) for _ in range(self.size)]
             torch.distributed.all_gather(shards, tensor.contiguous())
@@ -79,7 +82,7 @@ class Team:
         """Whether a condition holds in any process."""
         return self.all_sum(here)[0] > 0
 
-    def sum_gradients(self, weights: Sequence[Any]) -> None:
+    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
         """Sum the gradients of all processes. FSDP has already summed those of sharded weights."""
         if self.size == 1:
             return
@@ -193,17 +196,17 @@ def unshard(model: Any, team: Team) -> None:
             module.register_parameter(name, gathered[weight])
 
 
-def is_sharded(tensor: Any) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether this process keeps only a shard of a tensor."""
     return hasattr(tensor, "full_tensor")
 
 
-def full_tensor(tensor: Any) -> Any:
+def full_tensor(tensor: Any) -> Tensor:
     """Return a tensor with all its shards. Every process must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def sharded_like(full: Any, tensor: Any) -> Any:
+def sharded_like(full: Tensor, tensor: Any) -> Tensor:
     """Move a full tensor to the device of another tensor and shard it in the same way."""
     if not is_sharded(tensor):
         return full.to(tensor.device)

@@ -105,7 +105,7 @@ class _Matrix:
     """The weights of projections with the same input as one matrix, and their adapters as two narrow ones."""
 
     weight: Any = None
-    bias: Any = None
+    bias: Tensor | None = None
     inner: Any = None
     """All adapters' A, one below the other (None without adapters)."""
     outer: Any = None
@@ -425,10 +425,10 @@ def _difference(heads: int, kv_heads: int, size: int, machine: Machine) -> float
     """
     random = torch.Generator().manual_seed(0)  # not torch's own numbers, with which answers are sampled
 
-    def given(values: Tensor) -> Any:
+    def given(values: Tensor) -> Tensor:
         return values.to(machine.device, getattr(torch, machine.dtype))
 
-    def drawn(*shape: int) -> Any:
+    def drawn(*shape: int) -> Tensor:
         return given(torch.randn(shape, generator=random))
 
     rows, width, found = 3, 208, [0.0]

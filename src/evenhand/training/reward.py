@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
@@ -34,13 +34,16 @@ from evenhand.training.models import Machine
 from evenhand.training.options import RewardOptions
 from evenhand.training.probe import negatives, probe
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def token_values(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
+
+def token_values(model: Any, ids: Tensor, mask: Tensor | None, machine: Machine) -> Tensor:
     """Return the output of the head at every token, the mean of an ensemble's (float32, rows × width)."""
     return _token_outputs(model, ids, mask, machine).mean(-1)
 
 
-def _token_outputs(model: Any, ids: Any, mask: Any, machine: Machine) -> Any:
+def _token_outputs(model: Any, ids: Tensor, mask: Tensor | None, machine: Machine) -> Tensor:
     """Return the output of every head at every token (float32, rows × width × heads); no mask: padding is last."""
     classifier, inputs = models.unwrapped(model), {"input_ids": ids}
     if mask is not None:
@@ -78,7 +81,7 @@ class RewardModel:
         (scores,) = self.machine.team.all_gather(len(rows), rewards)
         return scores.tolist()
 
-    def outputs(self, rows: Sequence[Encoded]) -> Any:
+    def outputs(self, rows: Sequence[Encoded]) -> Tensor:
         """Return the output of each head at the last token of each row (rows × heads), with gradients for training."""
         batch = self.chat.pad(rows, self.machine.device)
         outputs = _token_outputs(self.model, batch.ids, None, self.machine)

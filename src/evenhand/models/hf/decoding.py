@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evenhand.core.lazy import torch
 from evenhand.models.hf import tuning as hf_tuning
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TOKENS_AHEAD = 256
 """The maximum number of tokens that the static cache reserves room for at a time."""
@@ -31,32 +34,32 @@ class Decoder(Protocol):
     full: float
     """Finished sequences are removed once the share of running ones is at most this."""
 
-    def next(self, ids: Any) -> Any:
+    def next(self, ids: Tensor) -> Tensor:
         """Append one token to each sequence (sequences × 1); return the logits (sequences × vocabulary, float32).
 
         With `then`, its result is returned instead; it is overwritten by the next step.
         """
         ...
 
-    def keep(self, sequences: Any) -> None:
+    def keep(self, sequences: Tensor) -> None:
         """Continue with these sequences only, in this order; an index may be repeated."""
         ...
 
 
-def _float32(logits: Any) -> Any:
+def _float32(logits: Tensor) -> Tensor:
     return logits.float()
 
 
 def decoder(
     model: Any,
     cache: Any,
-    mask: Any,
-    positions: Any,
+    mask: Tensor,
+    positions: Tensor,
     *,
     max_length: int,
     max_new_tokens: int,
     use_graphs: bool = True,
-    then: Callable[[Any], Any] = _float32,
+    then: Callable[[Tensor], Tensor] = _float32,
 ) -> Decoder:
     """Return the decoder for a batch whose prompts are in the cache.
 
@@ -87,17 +90,17 @@ class DynamicDecoder:
         self,
         model: Any,
         cache: Any,
-        mask: Any,
-        positions: Any,
+        mask: Tensor,
+        positions: Tensor,
         *,
         max_length: int,
-        then: Callable[[Any], Any] = _float32,
+        then: Callable[[Tensor], Tensor] = _float32,
     ) -> None:
         self._model, self._cache, self._mask, self._max_length = model, cache, mask, max_length
         self._then = then
         self._positions = positions[:, -1:]
 
-    def next(self, ids: Any) -> Any:
+    def next(self, ids: Tensor) -> Tensor:
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(self._mask), 1)], dim=1)
         self._positions = (self._positions + 1).clamp(max=self._max_length - 1)
         output = self._model(
@@ -111,7 +114,7 @@ class DynamicDecoder:
         self._cache = output.past_key_values
         return self._then(output.logits[:, -1])
 
-    def keep(self, sequences: Any) -> None:
+    def keep(self, sequences: Tensor) -> None:
         self._cache.batch_select_indices(sequences)
         self._mask, self._positions = self._mask[sequences], self._positions[sequences]
 
@@ -129,13 +132,13 @@ class StaticDecoder:
         self,
         model: Any,
         cache: Any,
-        mask: Any,
-        positions: Any,
+        mask: Tensor,
+        positions: Tensor,
         *,
         max_length: int,
         max_new_tokens: int,
         use_graphs: bool = False,
-        then: Callable[[Any], Any] = _float32,
+        then: Callable[[Tensor], Tensor] = _float32,
     ) -> None:
         self._model, self._cache, self._then = model, cache, then
         self._max_length, self._tokens_left = max_length, max_new_tokens
@@ -148,7 +151,7 @@ class StaticDecoder:
         self._use_graphs = use_graphs
         self._reserve()
 
-    def restart(self, cache: Any, mask: Any, positions: Any, sequences: Any, *, max_new_tokens: int) -> None:
+    def restart(self, cache: Any, mask: Tensor, positions: Tensor, sequences: Tensor, *, max_new_tokens: int) -> None:
         """Begin with other prompts: those of `sequences` in their cache, at most as many as in the first batch."""
         self._count, self._length, self._tokens_left = len(sequences), mask.shape[1], max_new_tokens
         if self._length + min(max_new_tokens, _TOKENS_AHEAD) > self._mask.shape[-1]:
@@ -160,7 +163,7 @@ class StaticDecoder:
         self._positions[: self._count] = positions[sequences, -1:]
         self._slot.fill_(self._length)
 
-    def next(self, ids: Any) -> Any:
+    def next(self, ids: Tensor) -> Tensor:
         if self._length == self._mask.shape[-1]:
             self._reserve()
         self._ids[: self._count].copy_(ids)
@@ -176,7 +179,7 @@ class StaticDecoder:
         self._tokens_left -= 1
         return result
 
-    def keep(self, sequences: Any) -> None:
+    def keep(self, sequences: Tensor) -> None:
         more = len(sequences) > len(self._mask)
         for layer in self._cache.layers:
             layer.keep(sequences)
@@ -195,7 +198,7 @@ class StaticDecoder:
         self._mask = _widened(self._mask, -1, width)
         self._drop_graphs()
 
-    def _step(self) -> Any:
+    def _step(self) -> Tensor:
         """Run one step entirely on the device: nothing here may depend on a value that the CPU would wait for."""
         ids, mask, positions = (each[: self._count] for each in (self._ids, self._mask, self._positions))
         positions.add_(1).clamp_(max=self._max_length - 1)
@@ -239,19 +242,19 @@ class StaticDecoder:
 class StaticLayer:
     """The keys and values of one layer with room for more; replaces a dynamic cache layer."""
 
-    def __init__(self, dynamic: Any, slot: Any) -> None:
+    def __init__(self, dynamic: Any, slot: Tensor) -> None:
         self.keys, self.values = dynamic.keys, dynamic.values
         dynamic.keys = dynamic.values = None
         self.slot = slot
 
-    def update(self, key: Any, value: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+    def update(self, key: Tensor, value: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Store the new token and return all keys and values; the layer's attention calls this."""
         keys, values = self.keys[: len(key)], self.values[: len(value)]
         keys.index_copy_(2, self.slot, key.to(keys.dtype))
         values.index_copy_(2, self.slot, value.to(values.dtype))
         return keys, values
 
-    def restart(self, dynamic: Any, sequences: Any) -> None:
+    def restart(self, dynamic: Any, sequences: Tensor) -> None:
         length = dynamic.keys.shape[2]
         self.keys[: len(sequences), :, :length] = dynamic.keys[sequences]
         self.values[: len(sequences), :, :length] = dynamic.values[sequences]
@@ -260,7 +263,7 @@ class StaticLayer:
         self.keys = _widened(self.keys, 2, width)
         self.values = _widened(self.values, 2, width)
 
-    def keep(self, sequences: Any) -> None:
+    def keep(self, sequences: Tensor) -> None:
         self.keys = _kept(self.keys, sequences)
         self.values = _kept(self.values, sequences)
 
@@ -277,7 +280,7 @@ def supports_static_cache(model: Any, cache: Any) -> bool:
     return kinds == {"DynamicLayer"} and model.config._attn_implementation in ("sdpa", hf_tuning.NAME)
 
 
-def _widened(values: Any, dimension: int, width: int) -> Any:
+def _widened(values: Tensor, dimension: int, width: int) -> Tensor:
     shape = list(values.shape)
     old, shape[dimension] = shape[dimension], width
     wider = values.new_zeros(shape)
@@ -285,7 +288,7 @@ def _widened(values: Any, dimension: int, width: int) -> Any:
     return wider
 
 
-def _kept(values: Any, sequences: Any) -> Any:
+def _kept(values: Tensor, sequences: Tensor) -> Tensor:
     """Move the values of some sequences to the front, or to new memory if they need more."""
     moved = values[sequences]
     if len(sequences) > len(values):
