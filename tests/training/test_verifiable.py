@@ -106,7 +106,7 @@ async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = (*given, "--rl-steps", "2")
     assert shell(*given) == 0, shell.err
     assert "Use it as hf/fair/rl" in shell.out
-    assert re.search(r"Loss: \d+\.\d\d at first, \d+\.\d\d after 10 steps\.", shell.out)
+    assert re.search(r"Loss: \d+\.\d\d at first, \d+\.\d\d after 6 steps\.", shell.out)
 
     record = json.loads(Path("fair/training.json").read_text())  # noqa: ASYNC240 - a tiny file
     assert record["finished"]
