@@ -28,7 +28,7 @@ async def test_stardtox_shows_its_own_texts_and_scores_to_the_generator():
     assert text_of(outcome) == KIND
     asked = stage.base.requests[2][0]
     assert [message.content for message in asked if message.role == "assistant"] == [RUDE, WORSE]
-    assert "(toxicity 0.60 by builtin, must be under 0.10)" in asked[2].content
+    assert "(toxicity 0.60 by builtin, must be under 0.12)" in asked[2].content
     assert "(toxicity 0.90" in asked[-1].content
 
 

@@ -21,7 +21,7 @@ WITH_PAPER = [
 VALUES: dict[tuple[str, str], dict[str, Any]] = {
     ("stardtox", "paper"): {
         "iterations": 2,
-        "toxicity": 0.1,
+        "toxicity": 0.12,
         "quality": 80,
         "support": 80,
         "candidates": 1,

@@ -35,6 +35,7 @@ FACTS = {
     ("stardtox", "Section V-A, “lowest"): ["10.29", "9.80, 9.29, 9.59"],
     ("stardtox", "Section V-A, “above"): ["88.39 to 89.64", "4 of 4"],
     ("stardtox", "Section V-A, the performance"): ["90.70 with it, 90.76 without", "88.39 with it, 89.44 without"],
+    ("stardtox", "Section III"): ["73 % (moderate) and 57 % (high)"],
     ("stardtox", "Table III"): ["32.70 → 17.61"],
     ("rldf", "Table 3, RLDF and FairThinking"): ["−0.90", "0.036", "−0.97 … −0.83", "19 degrees"],
     ("rldf", "Table 3, RLDF and SFT"): ["−3.77", "0.20"],

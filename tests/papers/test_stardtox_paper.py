@@ -1,10 +1,15 @@
 """What StarDTox's page is made of: which runs, which rows, and how the figure counts."""
 
+import os
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from evenhand.papers.stardtox import StarDTox, gives_logits
+from evenhand.papers.stardtox import MATCHED, StarDTox, gives_logits
 from evenhand.papers.stardtox.tables import share_refined
 from evenhand.runs.plan import ModelPlan
+from evenhand.scorers.base import load_scorer
 from support.papers import options_of
 
 
@@ -29,6 +34,36 @@ def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expe
     assert gives_logits(ModelPlan(spec=spec)) is expected
     methods = [method.name for method in StarDTox().runs(options_of(StarDTox, spec))[0].plan.methods]
     assert ("self_debias_gen" in methods) is expected
+
+
+@pytest.mark.parametrize(("steer", "limit"), [("neural", 0.066), ("builtin", 0.12), ("detoxify", 0.1)])
+def test_the_papers_threshold_is_that_of_the_scorer_by_which_as_many_texts_pass(steer: str, limit: float):
+    plan = StarDTox().runs(options_of(StarDTox, "fake/A", steer=steer))[0].plan
+
+    of_stardtox = [method.options for method in plan.methods if method.name == "stardtox"]
+    by_preset = {each.get("preset"): (each["scorer"], each.get("toxicity")) for each in of_stardtox}
+    assert by_preset == {"paper": (steer, limit), None: (steer, None)}
+
+
+def test_a_threshold_of_the_users_own_wins():
+    plan = StarDTox().runs(options_of(StarDTox, "fake/A", methods={"stardtox": {"toxicity": 0.3}}))[0].plan
+
+    assert {each.options["toxicity"] for each in plan.methods if each.name == "stardtox"} == {0.3}
+
+
+@pytest.mark.parametrize("scorer", ["builtin", "builtin_b"])
+def test_as_many_texts_are_below_the_threshold_as_below_a_tenth_of_perspective(scorer: str):
+    """On texts of RealToxicityPrompts that Perspective scored and the scorer has not learned."""
+    from tools.train_scorer.corpora import read_rtp
+    from tools.train_scorer.measure import scores_of
+
+    data = Path(os.environ.get("EVENHAND_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+    if not (data / "rtp").is_dir():
+        pytest.skip(f"no RealToxicityPrompts: looked for rtp in {data} (EVENHAND_DATA)")
+    test = read_rtp(data)["test"]
+    found = scores_of(load_scorer(scorer), test.texts)[:, 0]
+
+    assert np.mean(found < MATCHED[scorer]) == pytest.approx(np.mean(test.labels[:, 0] < 0.1), abs=0.005)
 
 
 def test_an_item_is_refined_in_every_iteration_that_it_reached():

@@ -181,6 +181,29 @@ async def test_an_index_that_goes_away_is_a_failed_search(folder: Path, cache: P
         await provider.search("honey", 5)
 
 
+async def test_the_passages_of_squad_are_a_corpus_without_questions_and_answers(tmp_path: Path):
+    paragraphs = [
+        {"context": "Bees make honey.", "qas": [{"question": "Who purrs?", "answers": [{"text": "a lion"}]}]},
+        {"context": "Cats purr.", "qas": []},
+    ]
+    content = json.dumps({"data": [{"title": "Some_animals", "paragraphs": paragraphs}]}).encode()
+    (tmp_path / "dev.json.gz").write_bytes(gzip.compress(content))
+    provider = CorpusSearch(str(tmp_path / "dev.json.gz"))
+
+    (hit,) = (await provider.search("purr", 5)).hits
+
+    assert (hit.title, hit.url, hit.text) == ("Some animals", "corpus:dev.json.gz/Some animals#2", "Cats purr.")
+    assert (await provider.search("lion", 5)).hits == ()
+
+
+@pytest.mark.parametrize("content", ["[]", "7", '{"data": 7}', '{"data": [{"title": "a"}]}', '{"rows": []}'])
+def test_a_json_file_that_is_not_of_squad_is_one_sentence(tmp_path: Path, content: str):
+    (tmp_path / "a.json").write_text(content)
+
+    with pytest.raises(DataError, match=r"a\.json: this JSON file is not of SQuAD"):
+        load_provider(f"corpus:{tmp_path / 'a.json'}")
+
+
 def test_a_bad_line_is_named_and_leaves_nothing_behind(tmp_path: Path, cache: Path):
     (tmp_path / "r.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
 

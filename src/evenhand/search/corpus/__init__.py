@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 
 from evenhand.core.errors import DataError, SearchError, UsageError
-from evenhand.core.files import cache_folder, draft, json_lines
+from evenhand.core.files import cache_folder, draft, json_lines, read_json
 from evenhand.core.sqlite import connect_to_draft, connect_to_read, transaction
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult, text_field
 from evenhand.search.web.pages import html_text
@@ -249,6 +249,8 @@ class _Zim:
 
 TEXTS = (".txt", ".md", ".html", ".htm")
 JSON_LINES = (".jsonl", ".jsonl.gz")
+SQUAD = (".json", ".json.gz")
+"""A file of SQuAD, whose passages are the documents; only where it is named itself."""
 LARGEST_TEXT = 32_000_000
 """Most bytes of a text file; a larger one must be split."""
 
@@ -267,8 +269,9 @@ def corpus_files(path: Path) -> list[Path]:
     if not path.exists():
         raise DataError("There is no such file or folder.", file=path)
     if not path.is_dir():
-        if not path.name.lower().endswith((*TEXTS, *JSON_LINES, ".zim")):
-            message = f"A corpus is a folder, or a file that ends in {', '.join((*JSON_LINES, *TEXTS))} or .zim."
+        if not path.name.lower().endswith((*TEXTS, *JSON_LINES, *SQUAD, ".zim")):
+            ends = ", ".join((*JSON_LINES, *TEXTS))
+            message = f"A corpus is a folder, or a file that ends in {ends}, .zim, or .json (a file of SQuAD)."
             raise DataError(message, file=path)
         return [path]
     files = sorted(
@@ -304,8 +307,22 @@ def _read_file(file: Path, address: str) -> Iterator[Document]:
             if not text.strip():
                 raise DataError("the field 'text' is missing or empty.", file=file, line=number)
             yield Document(title, url or f"{address}#{number}", text)
+    elif name.endswith(SQUAD):
+        yield from _squad_passages(file, address)
     else:
         yield _text_file(file, address)
+
+
+def _squad_passages(file: Path, address: str) -> Iterator[Document]:
+    """Yield every passage of the set once, without its questions and answers."""
+    content = read_json(file)
+    try:
+        for article in content["data"]:
+            for number, paragraph in enumerate(article["paragraphs"], 1):
+                title, text = str(article["title"]).replace("_", " "), str(paragraph["context"])
+                yield Document(title, f"{address}/{title}#{number}", text)
+    except (KeyError, TypeError) as error:
+        raise DataError("this JSON file is not of SQuAD: data, paragraphs, context.", file=file) from error
 
 
 def _text_file(file: Path, address: str) -> Document:
@@ -506,7 +523,7 @@ BUILTIN = "builtin"
 
 @SEARCHES.register("corpus")
 class CorpusSearch(SearchProvider):
-    """Offline full-text search: `corpus:builtin`, or `corpus:PATH` of a folder, JSON Lines or a ZIM file.
+    """Offline full-text search: `corpus:builtin`, or `corpus:PATH` of a folder, JSON Lines, SQuAD or a ZIM file.
 
     The index is built when the provider is loaded, if there is none yet or the files have changed.
     """
