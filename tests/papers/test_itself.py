@@ -39,6 +39,7 @@ FACTS = {
     ("stardtox", "Table III"): ["32.70 → 17.61"],
     ("rldf", "Table 3, RLDF and FairThinking"): ["−0.90", "0.036", "−0.97 … −0.83", "19 degrees"],
     ("rldf", "Table 3, RLDF and SFT"): ["−3.77", "0.20"],
+    ("rldf", "Tables 3 and 12"): ["RLAIF −5.39", "−0.90 in Table 3 and −2.23 in Table 12"],
     ("rldf", "Table 1"): ["18.7 to 20.1"],
     ("rldf", "Released"): ["142 of 317", "72 of 346", "439 of 439"],
     ("malibu", "Figure 4, DeepSeek-V3, white"): ["Printed 0.20", "−0.20 to −0.19"],

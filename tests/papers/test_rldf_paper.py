@@ -1,6 +1,7 @@
 """What RLDF's page is made of: the published numbers and what they say about each other, runs, claims, ablations."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -9,11 +10,23 @@ from typing import Any, Literal
 import pytest
 
 from evenhand.core.errors import UsageError
+from evenhand.core.types import Record
+from evenhand.data import bbq
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.papers.base import Grid, PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.page import paper_page
 from evenhand.papers.rldf import RLDF, stopped_arms, training_warnings
-from evenhand.papers.rldf.arms import Arms, Contrast, RLDFOptions, Training, arm_name, own_arm, read_values, widened
+from evenhand.papers.rldf.arms import (
+    ACCURACY,
+    Arms,
+    Contrast,
+    RLDFOptions,
+    Training,
+    arm_name,
+    own_arm,
+    read_values,
+    widened,
+)
 from evenhand.papers.rldf.steps import (
     BEST,
     AblationPoint,
@@ -26,7 +39,17 @@ from evenhand.papers.rldf.steps import (
     trained_arms,
     write_part,
 )
-from evenhand.papers.rldf.tables import CATEGORIES, ahead, claims_of, compared, people_tables, table_four, table_one
+from evenhand.papers.rldf.tables import (
+    CATEGORIES,
+    ahead,
+    claims_of,
+    compared,
+    people_tables,
+    table_four,
+    table_one,
+    table_seven,
+    table_six,
+)
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import make_plan
 from evenhand.studies.results import Estimate
@@ -87,6 +110,8 @@ def test_every_table_has_all_models_methods_and_types():
     assert set(tables["table1"]) == set(tables["table3"]) == set(tables["figure6"]) == methods
     assert all(list(row) == list(BIASES) for name in ("table3", "table5", "figure6") for row in tables[name].values())
     assert all(list(row) == [*CATEGORIES, "all"] for row in tables["table1"].values())
+    assert set(tables["table12"]) == methods
+    assert all(list(row) == list(BIASES) for row in tables["table12"].values())
     assert len(tables["table2"]) == len(tables["table4"]) == 24
     assert len(tables["table5"]) == len(tables["figure5"]) == 16
 
@@ -134,6 +159,7 @@ def test_teachers_of_table_five_contradict_tables_three_and_four():
 def test_soundness_repeats_bias():
     words = {"three of five": 3, "all five": 5}
     for name, row in TABLE_TWELVE.items():
+        assert numbers("table12", name) == [float(each) for each in row.split()]
         count = same(numbers("figure6", name), [float(each) for each in row.split()])
         reason = published("rldf").reproducible["figure6"][name]
         assert [each for text, each in words.items() if text in reason] == [count]
@@ -358,6 +384,55 @@ def test_tables_without_runs_hold_the_papers_numbers():
     assert len(rows(compared(none, "table3", "BS"), "BS")) == 6 + 24
     assert [row.setting for row in rows(table_four(none), "CE")[:4]] == ["S-R", "T-S", "T-S less S-R", "S-R"]
     assert {row.note for row in rows(people_tables({})[0], "BS")[:2]} == {"not measured"}
+
+
+def test_the_sizes_of_bbq_add_up_to_the_printed_total():
+    sizes = {name: row["examples"] for name, row in published("rldf").tables["table6"].items()}
+
+    assert sizes.pop("all") == 58_492 == sum(sizes.values())
+    assert set(sizes) == set(bbq.CATEGORIES)
+
+
+def test_table_six_has_what_was_asked_beside_what_there_is():
+    tally = Tally([ACCURACY], "category")
+    for number in range(3):
+        tally.add(Record(f"q{number}", f"q{number}", "graded", {"category": "Age"}, {"correct": True}))
+    tally.finish()
+
+    found = {row.published_as: row for row in rows(table_six(Arms(alone={"default": tally})), "BBQ")}
+
+    (printed, asked) = found["Age"].cells
+    assert (printed.published, asked.estimate and asked.estimate.value) == (3_680, 3.0)
+    assert (found["Religion"].ours, found["Religion"].cells[1].estimate) == (False, None)
+    assert found["all"].cells[1].estimate == Estimate("asked", "all", 3.0, None, None, 3)
+
+
+def test_table_seven_has_three_identities_of_the_paper_and_those_who_debate_here():
+    found = {row.method: row for row in rows(table_seven(), "Types of bias")}
+
+    assert list(found) == [bias.capitalize() for bias in BIASES]
+    assert found["Age"].setting == "here 20-year-old, 40-year-old, 60-year-old; paper: young, middle, old"
+    assert [cell.published for cell in found["Age"].cells] == [3, 2_000]
+
+
+@pytest.mark.parametrize(("name", "short", "radars"), [("figure5", "CE", 4), ("figure6", "LS", 4), ("table3", "BS", 0)])
+def test_figures_five_and_six_are_radars_of_five_spokes(name: str, short: str, radars: int):
+    page = paper_page(PaperPage("Title", "Source", "", [compared(Arms(), name, short)], [], [])).html()
+
+    assert page.count('class="radar"') == radars
+    if radars:
+        outline = re.search(r'<polygon points="([^"]+)" class="outline">', page)
+        assert outline is not None and len(outline[1].split()) == 5
+        # Each model has all methods that its table gives.
+        assert page.count('class="outline"') == len(published("rldf").tables[name])
+
+
+@pytest.mark.parametrize(("topics", "held_out"), [(None, 12), (20, 12), (300, 60), (500, 100), (2_000, 100)])
+def test_many_written_topics_leave_a_hundred_questions_of_each_type(topics: int | None, held_out: int):
+    written = None if topics is None else Path("topics")
+    making = Making(options_of(RLDF, "hf/m"), stages={"debate": {"topics": topics}} if topics else {}, written=written)
+
+    assert making.held_out == held_out
 
 
 def difference(value: float, width: float, p_value: float) -> Contrast:

@@ -381,6 +381,8 @@ class Grid:
     """Number of leading rows that are also drawn as a chart, with a point for each column."""
     undrawn: int = 0
     """Number of last columns that are not drawn, because they are on another scale."""
+    radar: bool = False
+    """Whether it is drawn as a radar for each model, ours and the paper's, instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from evenhand.show.chart import (
     axis_for,
     column_points,
     histogram,
+    radar,
     reach,
     stacked_on,
     tick_labels,
@@ -368,6 +369,9 @@ def _ours(row: PaperRow, index: int) -> bool:
 
 def _points(grids: Sequence[Grid]) -> Html | None:
     """Returns the drawn grids side by side with one scale and legend; None if no grid is drawn."""
+    radars = [_radars(grid) for grid in grids if grid.radar]
+    if radars:
+        return tag("div", radars)
     drawn = [grid for grid in grids if grid.drawn]
     if not drawn:
         return None
@@ -388,6 +392,41 @@ def _points(grids: Sequence[Grid]) -> Html | None:
         chart = column_points(axis, names, series, _FIRST_COLOUR, label)
         figures.append(tag("figure", tag("figcaption", tag("strong", grid.name)), chart))
     return tag("div", _colours(_names(drawn[0].rows[: drawn[0].drawn])), tag("div", figures, class_="multiples"))
+
+
+def _radars(grid: Grid) -> Html:
+    """Returns a radar for each model with the values of every method, and their colours."""
+    names = [column.title for column in grid.columns[: _width(grid)]]
+    methods = list(dict.fromkeys(_method_name(row) for row in grid.rows))
+    values = {
+        id(row): [
+            cell.published if cell.estimate is None else cell.estimate.value for cell in row.cells[: len(names)]
+        ]
+        for row in grid.rows
+    }
+    axis = axis_for([value for each in values.values() for value in each])
+    figures: list[Node] = []
+    for model, rows in groupby(grid.rows, key=lambda row: row.method):
+        known = [row for row in rows if None not in values[id(row)]]
+        if known:
+            series = [
+                (_FIRST_COLOUR + methods.index(_method_name(row)), values[id(row)], _said_of(row, names, values[id(row)]))
+                for row in known
+            ]
+            label = f"{grid.name}, {model}. {'; '.join(text for _, _, text in series)}"
+            whose = "" if any(row.ours for row in known) else " as published"
+            caption = tag("figcaption", tag("strong", model), whose)
+            figures.append(tag("figure", caption, radar(axis, names, series, label)))
+    return tag("div", _colours(methods), tag("div", figures, class_="multiples narrow"))
+
+
+def _method_name(row: PaperRow) -> str:
+    """Returns the method without its mode, since the paper names none."""
+    return row.setting.partition(" (")[0]
+
+
+def _said_of(row: PaperRow, names: Sequence[str], values: Sequence[float | None]) -> str:
+    return f"{row.setting}: {', '.join(f'{name} {number(value)}' for name, value in zip(names, values, strict=True))}"
 
 
 def _width(grid: Grid) -> int:

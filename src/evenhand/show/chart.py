@@ -466,6 +466,55 @@ def _column_mark(axis: Axis, x: str, estimate: Estimate | None, colour: int, tex
     )
 
 
+_RADAR_RADIUS = 96.0
+_RADAR_LABEL = 1.12
+"""Where names stand, in radii from the centre."""
+
+
+def radar(
+    axis: Axis, names: Sequence[str], series: Sequence[tuple[int, Sequence[float | None], str]], label: str
+) -> Html:
+    """Draw values on spokes, one for each name; a series is its colour, its values and its text.
+
+    The centre is the low end of the axis. A series is closed where all its values are known.
+    """
+    rings = [tag("polygon", points=_web(axis, [tick] * len(names)), class_="grid") for tick in axis.ticks[1:]]
+    ticks = [
+        tag("text", number(tick, axis.digits), x=3, y=f"{-_RADAR_RADIUS * axis.fraction(tick):.1f}", class_="tick")
+        for tick in (axis.ticks[0], axis.ticks[-1])
+    ]
+    heads: list[Node] = []
+    for place, name in enumerate(names):
+        x, y = _spoke(place, len(names), _RADAR_LABEL)
+        heads.append(tag("text", name, x=f"{x:.1f}", y=f"{y + 4:.1f}", class_=f"tick {_anchor(x)}"))
+    lines = [
+        tag("g", tag("title", text), _outline(axis, values), class_=f"lane {arm_class(colour)}")
+        for colour, values, text in series
+    ]
+    box = "-170 -125 340 250"
+    return tag("svg", rings, ticks, heads, lines, class_="radar", viewBox=box, role="img", aria_label=label)
+
+
+def _outline(axis: Axis, values: Sequence[float | None]) -> Html | None:
+    known = [each for each in map(finite, values) if each is not None]
+    return tag("polygon", points=_web(axis, known), class_="outline") if len(known) == len(values) else None
+
+
+def _web(axis: Axis, values: Sequence[float]) -> str:
+    spokes = (_spoke(place, len(values), axis.fraction(value)) for place, value in enumerate(values))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in spokes)
+
+
+def _spoke(place: int, of: int, fraction: float) -> tuple[float, float]:
+    """Return a point of a spoke; the first one goes up."""
+    turn = 2 * math.pi * place / of
+    return _RADAR_RADIUS * fraction * math.sin(turn), -_RADAR_RADIUS * fraction * math.cos(turn)
+
+
+def _anchor(x: float) -> str:
+    return "middle" if abs(x) < 1 else "" if x > 0 else "end"
+
+
 _UNIT = _Frame(top=12, bottom=350, left=10.0, right=95.0)
 _UNIT_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LARGEST, _SMALLEST = 11.0, 1.8

@@ -1,4 +1,4 @@
-"""RLDF (Cheng and others): Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 12, for any model, trained or not."""
+"""RLDF (Cheng and others): Tables 1 to 14 and Figures 5 to 12, for any model, trained or not."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ from evenhand.papers.rldf.tables import (
     read_ratings,
     table_four,
     table_one,
+    table_seven,
+    table_six,
     teacher_tables,
 )
 from evenhand.runs.execute import SeriesRun
@@ -56,10 +58,10 @@ Runs = Mapping[str, Mapping[str, Path]]
 
 
 class RLDF(Paper[RLDFOptions]):
-    """Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 12 for any model."""
+    """Tables 1 to 14 and Figures 5 to 12 for any model."""
 
     name = NAME
-    title = "RLDF: Tables 1 to 5, 8 to 10, 13 and 14 (BBQ, opinions, people) and Figures 5 to 12"
+    title = "RLDF: Tables 1 to 14 (BBQ, opinions, people) and Figures 5 to 12"
     folders = (f"{CHOICES}/*", f"{OPINIONS}/*", f"{FOLDER}/*/{OPINIONS}/*")
     Options = RLDFOptions
     examples = (
@@ -134,6 +136,8 @@ def _tables(bbq: Arms, opinions: Arms, studies: Mapping[str, StudyResult], out: 
         table_four(opinions),
         *teacher_tables(opinions, _teacher(out)),
         *people_tables(read_ratings(out / FILE)),
+        table_six(bbq),
+        table_seven(),
     ]
 
 

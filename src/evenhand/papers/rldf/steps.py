@@ -506,8 +506,8 @@ TOPICS_FOLDER = "topics"
 """The folder of topics that a model wrote, with a file for each type of bias."""
 LIMIT = "limit"
 """The option of the stage `pairs` that is ours: the maximum number of training pairs."""
-HELD_OUT = 12
-"""Number of held-out topics per type of bias."""
+HELD_OUT, MOST_HELD_OUT = 12, 100
+"""Number of held-out topics per type of bias; of written topics a fifth as many as are debated, between these."""
 ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
 _OF_METHOD = (
@@ -611,7 +611,8 @@ class Making:
 
     @property
     def held_out(self) -> int:
-        wanted = self.of("debate").get("held_out", HELD_OUT)
+        usual = HELD_OUT if self.written is None else min(MOST_HELD_OUT, max(HELD_OUT, self.topics // 5))
+        wanted = self.of("debate").get("held_out", usual)
         if not isinstance(wanted, int) or wanted < 1:
             raise UsageError(f"debate.held_out is a whole number above 0, not {wanted!r}.")
         return wanted

@@ -1,4 +1,4 @@
-"""Tables 1 to 5, 8 to 10, 13 and 14 and Figures 5 to 7 of the RLDF paper, from our arms and the published numbers."""
+"""Tables 1 to 14 and Figures 5 to 7 of the RLDF paper, from our arms and the published numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core.errors import DataError
 from evenhand.core.types import Record, Sample
-from evenhand.data.debates import BIASES
+from evenhand.data.debates import BIASES, load_topics
 from evenhand.papers.base import (
     ALPHA,
     MARGIN,
@@ -95,6 +95,49 @@ def _categories(hint: str) -> list[PaperColumn]:
     return [*columns, PaperColumn(OVERALL, "Overall", hint)]
 
 
+# --- the data: Tables 6 and 7 ---
+
+
+def table_six(arms: Arms) -> PaperTable:
+    """Returns the sizes of BBQ's categories as published, and how many questions were asked here."""
+    columns = [PaperColumn("examples", "In BBQ", "questions"), PaperColumn("asked", "Asked here", "questions")]
+    counts = arms.alone[DEFAULT].n if DEFAULT in arms else {}
+    rows: list[PaperRow] = []
+    for name, numbers in published(NAME).tables["table6"].items():
+        asked = counts.get(("accuracy", name))
+        ours = PaperCell(None if asked is None else Estimate("asked", name, float(asked), None, None, asked))
+        title = CATEGORIES.get(name, name.replace("_", " "))
+        rows.append(PaperRow(title, "", [PaperCell(None, numbers["examples"]), ours], asked is not None, "", name))
+    return published(NAME).table("table6", [Grid("BBQ", columns, rows, "Category", digits=0)])
+
+
+def table_seven() -> PaperTable:
+    """Returns the paper's identities of each type of bias and how many topics it has, beside what is built in."""
+    columns = [PaperColumn("identities", "Identities"), PaperColumn("topics", "Topics")]
+    rows: list[PaperRow] = []
+    for bias, numbers in published(NAME).tables["table7"].items():
+        own = load_topics(bias)
+        counts = (len(own.roles), len(own.topics))
+        cells = [
+            PaperCell(Estimate(each.name, bias, float(count), None, None, count), numbers[each.name])
+            for each, count in zip(columns, counts, strict=True)
+        ]
+        said = f"here {', '.join(role.name for role in own.roles[:ROLES])}; paper: {_IDENTITIES[bias]}"
+        rows.append(PaperRow(bias.capitalize(), said, cells, published_as=bias))
+    return published(NAME).table("table7", [Grid("Types of bias", columns, rows, "Type", digits=0)])
+
+
+ROLES = 3
+"""Debaters by default, the first of a type's roles."""
+_IDENTITIES = {
+    "age": "young, middle, old",
+    "nationality": "Asian, Western, African",
+    "institution": "company, government, non-profit",
+    "beauty": "attractive, average, unattractive",
+    "profession": "healthcare, legal, technical",
+}
+
+
 # --- opinions ---
 
 
@@ -133,6 +176,7 @@ def compared(arms: Arms, name: str, short: str, sentences: Sequence[str] = ()) -
     rows = _method_rows(arms, [*_groups(BIASES), LENGTH_RATIO], lambda arm, group: _opinion(arms, arm, metric, group))
     better = "below 0 is better" if short == "BS" else "above 0 is better"
     changed = [*bias_columns(better), PaperColumn(ALL, "All types", better)]
+    is_radar = name.startswith("figure")
     return published(NAME).table(
         name,
         [
@@ -142,12 +186,23 @@ def compared(arms: Arms, name: str, short: str, sentences: Sequence[str] = ()) -
                 [*rows, *published(NAME).rows(name, [*BIASES, ALL, LENGTH_RATIO])],
                 "Model",
                 drawn=len(rows) if any(row.ours for row in rows) else 0,
-                undrawn=1,
+                # Two columns: all types, which the paper has no spoke for, and the number of words.
+                undrawn=2 if is_radar else 1,
+                radar=is_radar,
             ),
             _differences(arms, metric, changed),
+            *_again(name, short),
         ],
         sentences,
     )
+
+
+def _again(name: str, short: str) -> list[Grid]:
+    """Returns what the paper's Table 12 has for the cells of Table 3."""
+    if name != "table3":
+        return []
+    rows = published(NAME).rows("table12", BIASES)
+    return [Grid(f"{short}, as Table 12 prints it", bias_columns(HINTS[short]), rows, "Model")]
 
 
 def bias_columns(hint: str) -> list[PaperColumn]:
