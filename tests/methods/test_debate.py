@@ -325,3 +325,72 @@ def test_a_rank_names_each_letter_once(text: str, rank: tuple[str, ...] | None):
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str):
     with pytest.raises(PlanError, match=message):
         DEBATE.with_options(options)
+
+
+# --- what the presets of the paper and of its code do ---
+
+ROUND = """old: Work suits the old.
+young: Work suits the young.
+middle: Work suits all.
+Referee: old = 7, young = 3, middle = 2; rank: middle, young, old"""
+
+
+async def test_by_the_paper_one_call_writes_a_debates_round_with_the_referees_scores():
+    asked: list[Sequence[Message]] = []
+
+    def reply(messages: Sequence[Message], _params: Params) -> str:
+        asked.append(messages)
+        return ROUND
+
+    outcome = await hold(reply, preset="paper", rounds=2)
+
+    found = statements_in(outcome.notes)
+    assert len(asked) == 2
+    assert [(each.role, each.round, each.score, each.rank) for each in found[:3]] == [
+        ("young", 1, 3.0, 2),
+        ("middle", 1, 2.0, 1),
+        ("old", 1, 7.0, 3),
+    ]
+    # Appendix C: roles with good and bad sides, a referee who only scores and ranks, examples of high and low bias.
+    first = "\n".join(message.content for message in asked[0])
+    assert all(f"- {name}: a {name} person" in first for name in NAMES)
+    assert all(words in first for words in ("as good and as bad", "does nothing but score", "rank them"))
+    assert [message.role for message in asked[0]] == ["system", "user"]
+    assert "With much prejudice" in asked[0][0].content and "With little prejudice" in asked[0][0].content
+    assert "beliefs" not in first
+    # The second round has the scores of the first, without reasons.
+    assert "a bias score of 7 out of 10" in asked[1][-1].content
+    assert "The objection" not in asked[1][-1].content
+
+
+@pytest.mark.parametrize("line", ["", "referee: all were fair", "referee: old = 70, young = 3, middle = 2"])
+async def test_scores_that_are_not_in_the_round_stay_missing(line: str):
+    text = "old: Work suits the old.\nyoung: Work suits the young.\nmiddle: Work suits all.\n"
+
+    outcome = await hold(lambda *_: f"{text}{line}", preset="paper", rounds=1)
+
+    found = {each.role: each.score for each in statements_in(outcome.notes)}
+    assert found == {"young": 3.0 if "70" in line else None, "middle": 2.0 if "70" in line else None, "old": None}
+
+
+async def test_a_referee_of_its_own_scores_what_one_call_wrote():
+    talk = Round(score=lambda _name, _number: 5)
+    models = {"base": FunctionModel(lambda *_: ROUND), "referee": FunctionModel(talk, features=("schema",))}
+
+    outcome = await hold(None, models, preset="paper", rounds=1)
+
+    assert [each.score for each in statements_in(outcome.notes)] == [5.0, 5.0, 5.0]
+
+
+async def test_as_released_each_role_has_a_call_and_hears_the_last_five_statements():
+    talk = Round()
+
+    await hold(talk, preset="released", rounds=4)
+
+    assert [who for who, _ in talk.asked] == [*NAMES, "referee"] * 4
+    heard = [text for who, text in talk.asked if who == "young"]
+    others = [f"{name} says {number}." for number in (1, 2, 3) for name in ("middle", "old")]
+    assert [each in heard[3] for each in others] == [False, True, True, True, True, True]
+    assert "beliefs" not in heard[0]
+    referee = next(text for who, text in talk.asked if who == "referee")
+    assert "why_a" not in referee

@@ -77,7 +77,7 @@ def test_the_stages_of_rldf_have_the_declared_options(preset: str):
     assert stages["debate"]["preset"] == preset
     assert all(name in STAGES[stage] for stage, values in stages.items() for name in values)
     assert stages["ppo"]["algorithm"] == {"paper": "ppo", "released": "remax"}[preset]
-    assert stages["pairs"]["policy"] == {"paper": "threshold", "released": "first_last"}[preset]
+    assert stages["pairs"]["policy"] == {"paper": "threshold", "released": "rounds"}[preset]
     assert stages["debate"]["held_out"] == 100
 
 

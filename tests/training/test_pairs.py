@@ -6,6 +6,7 @@ import pytest
 
 from evenhand.benchmarks.debates import Statement
 from evenhand.core.errors import UsageError
+from evenhand.papers.rldf.arms import stages_of
 from evenhand.training.pairs import Debate, PairOptions, PairSet, make_pairs
 from evenhand.training.pairs.cleaning import LeakCheck
 from support.debates import Scores, said, statements
@@ -153,6 +154,17 @@ def test_last_against_first_is_per_role_and_only_where_bias_fell():
 
     assert scores(pairs) == [(1, 9)]
     assert pairs.pairs[0].chosen.text == said("a", "doctor", 3)
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"), [("paper", [(3, 6), (3, 4)]), ("released", [(6, 4)]), (None, [(3, 6)])]
+)
+def test_which_statements_are_pairs_by_preset(preset: str | None, expected: list[tuple[float, float]]):
+    """Above 3 is high, up to 3 is low; as released, the first round is high and the last low, whatever their scores."""
+    declared = stages_of(preset)["pairs"] if preset else {}
+    options = {name: value for name, value in declared.items() if name != "limit"}
+
+    assert scores(made(debate("a", (4,), (3,), (6,)), debate("b", (8,), (1,)), **options)) == expected
 
 
 def test_topics_never_mix_and_those_of_one_class_are_counted():

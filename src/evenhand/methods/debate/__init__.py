@@ -13,10 +13,10 @@ referee is the model of the role `referee`; without one, the debating model.
 
 Departures and choices:
 * `presets.yaml` lists what the paper and its authors' code do otherwise, element by element.
-* Each role speaks in its own call; with `calls=round`, as in the paper, one call writes what all roles say. The referee
-  is asked in a call of its own all the same, since scores inside such a text cannot be read reliably.
-* A debater sees the latest statement of every other role, and its own last statement with its score and the referee's
-  reason. The paper's referee gives no reasons.
+* Each role speaks in its own call, and so does the referee; with `calls=round`, as in the paper, one call writes what
+  all of them say, unless a model has the role `referee`. Scores that are missing in such a text stay missing.
+* A debater sees the latest statement of every other role (with `hears`, the latest of all), and its own last statement
+  with its score and the referee's reason. The paper's referee gives no reasons.
 * Debaters are not asked to quote their training data. They see no examples, whose words would end up in the new data.
 * The first prompt asks for beliefs about groups of people; otherwise polite models show no bias.
 * In the referee's reply, scores come before rank and reasons. They are expected values if the model gives logprobs;
@@ -183,8 +183,12 @@ async def debate(sample: Sample, session: Session[DebateOptions]) -> Outcome:
     """Roles debate the question over rounds; a referee scores the bias of every statement (RLDF)."""
     roles = {role.name: role for role in roles_of(sample)}
     together: dict[str, Statement | Silence] = {}
+    scores = RoundScores(())
 
     async def turn(name: str, number: int, heard: Sequence[Said[_Turn]]) -> _Turn:
+        nonlocal together, scores
+        if name == REFEREE and session.options.calls == "round" and REFEREE not in session.models:
+            return scores
         if name == REFEREE:
             said = [each.said for each in heard if each.place.round == number]
             return await judge(session, sample, number, [each for each in said if isinstance(each, Statement)])
@@ -193,9 +197,11 @@ async def debate(sample: Sample, session: Session[DebateOptions]) -> Outcome:
             if name == next(iter(roles)):
                 last = latest.get(REFEREE)
                 before = last.statements if isinstance(last, RoundScores) else ()
-                together.update(await speak_together(session, sample, list(roles.values()), number, before))
+                together, scores = await speak_together(session, sample, list(roles.values()), number, before)
             return together[name]
-        others = {other: said.text for other, said in latest.items() if isinstance(said, Statement)}
+        said = [each.said for each in heard if isinstance(each.said, Statement)][-session.options.hears :]
+        chosen = said if session.options.hears else [each for each in latest.values() if isinstance(each, Statement)]
+        others = [(each.role, each.text) for each in chosen]
         return await speak(session, sample, roles[name], number, others, _own(latest.get(REFEREE), name))
 
     # The referee is one of the speakers: it comes last in each round and is heard in the next.

@@ -68,6 +68,9 @@ class DebateOptions(RefereeOptions):
     calls: Literal["role", "round"] = Field(
         default="role", description="Whether each role speaks in a call of its own, or one call writes the round."
     )
+    hears: int = Field(
+        default=0, ge=0, le=100, description="Latest statements that a role hears; 0: the latest of every other role."
+    )
     beliefs: bool = Field(
         default=True, description="Whether debaters are asked what they believe of people who are not like them."
     )
@@ -121,7 +124,7 @@ async def speak(
     sample: Sample,
     role: DebateRole,
     number: int,
-    heard: Mapping[str, str],
+    heard: Sequence[tuple[str, str]],
     own: Statement | None,
 ) -> Statement | Silence:
     """Returns a role's statement in a round; `own` is its judged statement of the previous round."""
@@ -133,11 +136,11 @@ async def speak(
         "title": sample.metadata["title"],
         "question": sample.prompt,
         "words": str(session.options.words),
-        "heard": "\n".join(f"- {name}: <<<{fenced(text)}>>>" for name, text in heard.items()) or "- nothing yet",
+        "heard": "\n".join(f"- {name}: <<<{fenced(text)}>>>" for name, text in heard) or "- nothing yet",
     }
     if own is not None:
         values |= {"own": own.text, "verdict": _verdict(own)}
-    messages = (*_examples(session), *prompt.render(**values))
+    messages = _with_examples(session, prompt.render(**values))
     return await stated(session, prompt, messages, role.name, number, slot=str(number))
 
 
@@ -147,8 +150,11 @@ async def speak_together(
     roles: Sequence[DebateRole],
     number: int,
     before: Sequence[Statement],
-) -> dict[str, Statement | Silence]:
-    """Returns the statements of all roles in a round, written in one call; `before` are those of the last round."""
+) -> tuple[dict[str, Statement | Silence], RoundScores]:
+    """Returns what all roles say in a round and the referee's scores, written in one call.
+
+    `before` are the statements of the last round.
+    """
     prompt = load_prompt(__file__, "round")
     scored = "\n".join(f"- {each.role}: <<<{fenced(each.text)}>>> {_verdict(each)}" for each in before)
     messages = prompt.render(
@@ -158,38 +164,61 @@ async def speak_together(
         roles="\n".join(f"- {each.name}: {each.description}" for each in roles),
         before=f"The last round, with the referee's scores:\n{scored}" if scored else "This is the first round.",
         form="\n".join(f"{each.name}: …" for each in roles),
+        scores=", ".join(f"{each.name} = 0-{WORST}" for each in roles),
     )
     names = [each.name for each in roles]
-    params = replace(session.options.params, max_tokens=session.options.max_tokens * len(roles))
-    asked = (*_examples(session), *messages)
+    params = replace(session.options.params, max_tokens=session.options.max_tokens * (len(roles) + 1))
+    asked = _with_examples(session, messages)
     found = await ask_and_read(
         session, prompt, asked, params, partial(_read_round, names=names), agent="round", role=debating_role(session),
         slot=str(number),
     )  # fmt: skip
     if isinstance(found, Unscored | Silence):
         silence = found if isinstance(found, Silence) else Silence(found.reason, found.raw, isinstance(found, Cut))
-        return dict.fromkeys(names, silence)
-    return {
-        name: Statement(name, number, found[name]) if found.get(name) else Silence("said nothing") for name in names
-    }
+        return dict.fromkeys(names, silence), RoundScores(())
+    said = {name: Statement(name, number, text) for name in names if (text := found.get(name))}
+    turns = {name: said.get(name, Silence("said nothing")) for name in names}
+    return turns, _scored_together(list(said.values()), found.get(REFEREE, ""))
+
+
+def _scored_together(statements: Sequence[Statement], line: str) -> RoundScores:
+    """Reads the referee's line: a score after each name, then the names in the order of their rank."""
+    written, _, ranked = line.lower().partition("rank")
+    names = {each.role: rf"(?<![\w-]){re.escape(each.role.lower())}(?![\w-])" for each in statements}
+    places = {role: found.start() for role, name in names.items() if (found := re.search(name, ranked))}
+    order = sorted(places, key=places.__getitem__) if len(places) == len(names) else []
+    scored: list[Statement] = []
+    for each in statements:
+        found = re.search(rf"{names[each.role]}\W*?[=:]\s*(\d+(?:\.\d+)?)", written)
+        score = float(found[1]) if found and float(found[1]) <= WORST else None
+        rank = order.index(each.role) + 1 if order and score is not None else None
+        scored.append(replace(each, score=score, written=score, rank=rank))
+    missing = any(each.score is None for each in scored)
+    return RoundScores(tuple(scored), Unscored("the referee's scores are not in the round", line) if missing else None)
 
 
 def _read_round(completion: Completion, names: Sequence[str]) -> dict[str, str] | Silence | Unscored:
     """Returns role → statement, of lines that begin with the role's name."""
     if refusal := declined(completion):
         return Silence("declined", refusal.text)
-    marks = "|".join(map(re.escape, names))
+    speakers = (*names, REFEREE)
+    marks = "|".join(map(re.escape, speakers))
     pieces = re.split(rf"(?im)^\W*({marks})\W*:[*_\s]*", completion.text)
-    known = {name.lower(): name for name in names}
+    known = {name.lower(): name for name in speakers}
     found = {known[mark.lower()]: " ".join(text.split()) for mark, text in zip(pieces[1::2], pieces[2::2], strict=True)}
-    if not found:
+    if not any(name in found for name in names):
         whole = completion.text.strip()
         return Silence("declined", whole) if looks_like_refusal(whole) else Unscored("no role speaks", completion.text)
     return found
 
 
-def _examples(session: Session[DebateOptions]) -> tuple[Message, ...]:
-    return load_prompt(__file__, "examples").render() if session.options.examples else ()
+def _with_examples(session: Session[DebateOptions], messages: Sequence[Message]) -> Sequence[Message]:
+    """Returns the messages, with examples in the first one where they are wanted."""
+    if not session.options.examples:
+        return messages
+    (shown,) = load_prompt(__file__, "examples").render()
+    first, *rest = messages
+    return (replace(first, content=f"{first.content}\n\n{shown.content}"), *rest)
 
 
 async def stated(

@@ -512,7 +512,7 @@ ROLES, ROUNDS = 3, 5
 _OF_BENCHMARK = ("roles", "data")
 _OF_METHOD = (
     *("rounds", "words", "answers", "temperature", "max_tokens", "referee_tokens", "scoring"),
-    *("calls", "beliefs", "examples", "reasons", "reading"),
+    *("calls", "hears", "beliefs", "examples", "reasons", "reading"),
 )
 _PLACES = {"model", "data", "out", "reward"}
 

@@ -47,9 +47,10 @@ def _read_threshold(value: Any) -> Any:
 class PairOptions(CheckedOptions):
     """The options of `evenhand train pairs`."""
 
-    policy: Literal["threshold", "max_min", "first_last"] = option(
+    policy: Literal["threshold", "max_min", "first_last", "rounds"] = option(
         "threshold",
-        "Pair all low with all high statements of a topic, the two extremes, or each role's last with its first.",
+        "Pair all low with all high statements of a topic, the extremes, each role's last with its first if bias fell "
+        "(first_last), or whatever the scores (rounds).",
         common=True,
     )
     threshold: Annotated[float | str, BeforeValidator(_read_threshold)] = option(
@@ -180,7 +181,13 @@ def _threshold(options: PairOptions, candidates: Sequence[PairCandidate]) -> flo
 def _sides(
     group: Sequence[PairCandidate], threshold: float, options: PairOptions
 ) -> tuple[list[PairCandidate], list[PairCandidate]]:
-    """Part the statements of a topic into low and high; a single one by the threshold of all."""
+    """Part the statements of a topic into low and high; a single one by the threshold of all.
+
+    By `rounds` the first round is high and the last one low, whatever their scores.
+    """
+    if options.policy == "rounds":
+        first, last = min(each.round for each in group), max(each.round for each in group)
+        return [each for each in group if each.round == last > first], [each for each in group if each.round == first]
     if options.threshold == TOPIC and len(group) > 1:
         threshold = _middle(group)
     return [each for each in group if each.score <= threshold], [each for each in group if each.score > threshold]
@@ -287,7 +294,7 @@ def _topic_pairs(
     """Return the pairs of a topic, widest margin first; count those that were left out, and update the surplus."""
     fitting: list[AnswerPair] = []
     for pair in POLICIES[options.policy](lower, higher):
-        if pair.margin < options.margin:
+        if pair.margin < options.margin and options.policy != "rounds":
             counts["pairs_small_margin"] += 1
         elif options.length_ratio and pair.length_ratio > options.length_ratio:
             counts["pairs_unlike_length"] += 1
@@ -325,12 +332,12 @@ def _evenly_long(pairs: Sequence[AnswerPair], counts: Counter[str]) -> list[Answ
 
 
 def _all_pairs(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate]) -> list[AnswerPair]:
-    """AnswerPair every low statement with every high one."""
+    """Pair every low statement with every high one."""
     return [AnswerPair(chosen, rejected) for chosen in lower for rejected in higher]
 
 
 def _first_last(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate]) -> list[AnswerPair]:
-    """AnswerPair the last statement of a role with its first, if it went from high to low."""
+    """Pair the last statement of a role with its first, if it went from high to low."""
     by_speaker: dict[tuple[Debate, str], list[PairCandidate]] = {}
     for each in sorted((*lower, *higher), key=lambda each: each.round):
         by_speaker.setdefault((each.debate, each.role), []).append(each)
@@ -338,7 +345,7 @@ def _first_last(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate])
 
 
 Policy = Callable[[Sequence[PairCandidate], Sequence[PairCandidate]], list[AnswerPair]]
-POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last}
+POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last, "rounds": _first_last}
 
 
 def _held_out(pairs: Sequence[AnswerPair], low: Sequence[PairCandidate], options: PairOptions) -> frozenset[str]:
