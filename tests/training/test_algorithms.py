@@ -10,6 +10,7 @@ import pytest
 
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Message
+from evenhand.papers.rldf.arms import stages_of
 from evenhand.training.options import PPOOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
@@ -144,6 +145,24 @@ def test_a_truncated_answer_is_learned_from_by_its_own_reward(
 
     assert metrics["missing_eos"] > 0.8
     assert metrics["informative"] > 0.5
+
+
+@pytest.mark.parametrize(("temperature", "learns"), [(None, False), (1.0, True)])
+def test_as_rldf_is_released_nothing_is_learned_unless_answers_are_sampled(
+    tiny: str, pairs: Path, rewarding: Path, tmp_path: Path, temperature: float | None, learns: bool
+):
+    """The released trainer decodes answers and ReMax's baseline greedily, so that every advantage is 0."""
+    released = {name: stages_of("released")["ppo"][name] for name in ("algorithm", "temperature", "kl_in", "gamma")}
+    given = options(tiny, pairs, rewarding, tmp_path, **released | ({"temperature": temperature} if temperature else {}))
+    loaded, chat = load_models(given, HERE)
+    trainer = PPOTrainer(given, replace(loaded, reward=Wordy()), chat, read_prompts(pairs / "pairs.train.jsonl"), HERE)
+    before = [each.detach().clone() for each in loaded.actor.parameters()]
+    trainer.optimizer.begin(0)
+
+    metrics = trainer.step(0)
+
+    moved = any(not torch.equal(a, b) for a, b in zip(before, loaded.actor.parameters(), strict=True))
+    assert (metrics["informative"] > 0, moved) == (learns, learns)
 
 
 def test_every_prompt_of_a_batch_gets_its_answers(tiny: str, pairs: Path, rewarding: Path, tmp_path: Path):
