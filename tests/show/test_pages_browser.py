@@ -15,11 +15,13 @@ from evenhand import api
 from evenhand.annotate.judges import judges_page
 from evenhand.methods.framing import FramedAttention
 from evenhand.models.hf.attention import Attention
+from evenhand.papers.base import Grid, PaperCell, PaperColumn, PaperPage, PaperRow, PaperTable
 from evenhand.papers.page import paper_page
 from evenhand.runs.parts import Settings
 from evenhand.show.attention import attention_page
 from evenhand.show.certificates import reliability_page
 from evenhand.show.report import write_report
+from evenhand.studies.results import Estimate
 from support.browser import FAINT, set_size, unfold
 
 pytestmark = pytest.mark.slow
@@ -98,6 +100,28 @@ def test_nothing_sticks_out_and_numbers_stay_on_one_line(unfolded: Opener, kind:
 @EVERY_KIND
 def test_no_table_needs_to_scroll_on_a_wide_screen(unfolded: Opener, kind: str) -> None:
     page = unfolded(1400)
+    assert page.execute_script(SCROLLING_TABLES) == []
+
+
+def test_a_table_of_many_columns_and_long_hints_is_not_cut(open_page: Opener, tmp_path: Path) -> None:
+    """As MALIBU's ten identities and chi-square tests, and RLDF's words beside six scores."""
+    tables: list[PaperTable] = []
+    for many, hint, found, digits in (
+        (7, "comparable: 60 to 160", Estimate("", "", -61.2, -66.3, -56.1, 100), 1),
+        (11, "", Estimate("", "", 5.25, -1.17, 10.02, 200), 2),
+        (15, "", Estimate("", "", 0.1234, None, None, 2_200), 4),
+    ):
+        columns = [PaperColumn(str(place), "christian", hint) for place in range(many)]
+        rows = [PaperRow("call/some.long.module:function", "panel, evenhand's settings", [PaperCell(found)] * many)]
+        theirs = [PaperRow("atheist", "", [PaperCell(None, -0.25)] * many, ours=False)] if many == 11 else []
+        grids = [Grid("ours", columns, rows, digits=digits), Grid("theirs", columns, theirs, full=1.0)]
+        tables.append(PaperTable(f"t{many}", f"Table {many}", "All.", grids))
+    file = tmp_path / "wide.html"
+    paper_page(PaperPage("Title", "Source", "", tables, [], [])).write(file)
+
+    page = open_page(file, 1300)
+    unfold(page)
+
     assert page.execute_script(SCROLLING_TABLES) == []
 
 

@@ -318,7 +318,9 @@ def _cell(grid: Grid, row: PaperRow, cell: base.PaperCell) -> Cell:
     """Returns our number and below it the paper's; a dash only in rows with our numbers."""
     ours = estimate_cell(cell.estimate, grid.digits) if row.ours else Cell()
     spread = () if cell.spread is None else (f"± {number(cell.spread, grid.digits)} SD",)
-    published = "" if cell.published is None else f"paper {number(cell.published, 2 if grid.digits else 0)}"
+    published = "" if cell.published is None else number(cell.published, 2 if grid.digits else 0)
+    if published and (row.ours or grid.full is None):  # a matrix of published numbers alone says so in its name
+        published = f"paper {published}"
     value = cell.published if cell.estimate is None else cell.estimate.value
     look = "" if grid.full is None else shade(value, grid.full)
     found = replace(ours, notes=[*ours.notes, *spread], reference=published, look=look)
@@ -505,7 +507,7 @@ def _short(name: str) -> str:
 def _figure_table(shown: Figure) -> Table:
     heads = columns("Model" if shown.kind == "histogram" else "Data set", "Setting", *shown.parts, words=2)
     rows = [[_titled(bar.name), bar.setting, *(estimate_cell(each) for each in bar.parts)] for bar in shown.bars]
-    return Table(f"{shown.title}, numbers", heads, rows, look="figure-numbers")
+    return Table(f"{shown.title}, numbers", heads, rows, look="paper figure-numbers", cards=True, narrow=True)
 
 
 def _cases(shown: PaperPage) -> Html:
@@ -537,7 +539,7 @@ _HEADS = {base.PAPER_PRESET: "Paper", base.RELEASED: "Released", DEFAULT_PRESET:
 def _presets(shown: PaperPage) -> Html:
     heads, rows = element_rows(shown.elements)
     lead = "What each preset does; the wording of all prompts is ours. The claims above name the preset they are about."
-    table = Table("Presets", columns(*heads, words=len(heads)), rows, cards=True, narrow=True)
+    table = Table("Presets", columns(*heads, words=len(heads)), rows, look="paper words", cards=True, narrow=True)
     return section("presets", "What the presets do", lead, html_of(table), is_open=False)
 
 

@@ -435,7 +435,7 @@ def column_points(axis: Axis, names: Sequence[str], series: Sequence[Series], fi
             x = _COLUMNS.across((column + 0.5 + aside) / len(names))
             marks.append(_column_mark(axis, f"{x:.2f}%", estimate, first_colour + place, text))
     ticks = [
-        tag("text", name, x=f"{_COLUMNS.across((place + 0.5) / len(names)):.2f}%", y=192, class_="tick middle")
+        tag("text", name, x=f"{_COLUMNS.across((place + 0.5) / len(names)):.2f}%", y=_below(place), class_="tick middle")
         for place, name in enumerate(names)
     ]
     return tag(
@@ -445,10 +445,15 @@ def column_points(axis: Axis, names: Sequence[str], series: Sequence[Series], fi
         marks,
         class_="scatter",
         width="100%",
-        height=200,
+        height=214,
         role="img",
         aria_label=label,
     )
+
+
+def _below(place: int) -> int:
+    """Names of columns stand in two lines in turn, so that long ones do not overlap on a narrow screen."""
+    return 206 if place % 2 else 192
 
 
 def _column_mark(axis: Axis, x: str, estimate: Estimate | None, colour: int, text: str) -> Html | None:
@@ -480,7 +485,7 @@ def radar(
     """
     rings = [tag("polygon", points=_web(axis, [tick] * len(names)), class_="grid") for tick in axis.ticks[1:]]
     ticks = [
-        tag("text", number(tick, axis.digits), x=3, y=f"{-_RADAR_RADIUS * axis.fraction(tick):.1f}", class_="tick")
+        tag("text", number(tick, axis.digits), x=4, y=f"{12 - _RADAR_RADIUS * axis.fraction(tick):.1f}", class_="tick")
         for tick in (axis.ticks[0], axis.ticks[-1])
     ]
     heads: list[Node] = []
