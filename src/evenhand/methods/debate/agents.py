@@ -7,7 +7,7 @@ role's position cannot look like its bias.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from string import ascii_lowercase

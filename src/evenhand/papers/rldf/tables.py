@@ -101,7 +101,7 @@ def _categories(hint: str) -> list[PaperColumn]:
 def table_six(arms: Arms) -> PaperTable:
     """Returns the sizes of BBQ's categories as published, and how many questions were asked here."""
     columns = [PaperColumn("examples", "In BBQ", "questions"), PaperColumn("asked", "Asked here", "questions")]
-    counts = arms.alone[DEFAULT].n if DEFAULT in arms else {}
+    counts: Mapping[tuple[str, str], int] = arms.alone[DEFAULT].n if DEFAULT in arms else {}
     rows: list[PaperRow] = []
     for name, numbers in published(NAME).tables["table6"].items():
         asked = counts.get(("accuracy", name))
