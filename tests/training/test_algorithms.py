@@ -153,7 +153,9 @@ def test_as_rldf_is_released_nothing_is_learned_unless_answers_are_sampled(
 ):
     """The released trainer decodes answers and ReMax's baseline greedily, so that every advantage is 0."""
     released = {name: stages_of("released")["ppo"][name] for name in ("algorithm", "temperature", "kl_in", "gamma")}
-    given = options(tiny, pairs, rewarding, tmp_path, **released | ({"temperature": temperature} if temperature else {}))
+    given = options(
+        tiny, pairs, rewarding, tmp_path, **released | ({"temperature": temperature} if temperature else {})
+    )
     loaded, chat = load_models(given, HERE)
     trainer = PPOTrainer(given, replace(loaded, reward=Wordy()), chat, read_prompts(pairs / "pairs.train.jsonl"), HERE)
     before = [each.detach().clone() for each in loaded.actor.parameters()]

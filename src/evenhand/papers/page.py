@@ -401,9 +401,7 @@ def _radars(grid: Grid) -> Html:
     names = [column.title for column in grid.columns[: _width(grid)]]
     methods = list(dict.fromkeys(_method_name(row) for row in grid.rows))
     values = {
-        id(row): [
-            cell.published if cell.estimate is None else cell.estimate.value for cell in row.cells[: len(names)]
-        ]
+        id(row): [cell.published if cell.estimate is None else cell.estimate.value for cell in row.cells[: len(names)]]
         for row in grid.rows
     }
     axis = axis_for([value for each in values.values() for value in each])
@@ -412,7 +410,11 @@ def _radars(grid: Grid) -> Html:
         known = [row for row in rows if None not in values[id(row)]]
         if known:
             series = [
-                (_FIRST_COLOUR + methods.index(_method_name(row)), values[id(row)], _said_of(row, names, values[id(row)]))
+                (
+                    _FIRST_COLOUR + methods.index(_method_name(row)),
+                    values[id(row)],
+                    _said_of(row, names, values[id(row)]),
+                )
                 for row in known
             ]
             label = f"{grid.name}, {model}. {'; '.join(text for _, _, text in series)}"

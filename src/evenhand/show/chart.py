@@ -435,7 +435,9 @@ def column_points(axis: Axis, names: Sequence[str], series: Sequence[Series], fi
             x = _COLUMNS.across((column + 0.5 + aside) / len(names))
             marks.append(_column_mark(axis, f"{x:.2f}%", estimate, first_colour + place, text))
     ticks = [
-        tag("text", name, x=f"{_COLUMNS.across((place + 0.5) / len(names)):.2f}%", y=_below(place), class_="tick middle")
+        tag(
+            "text", name, x=f"{_COLUMNS.across((place + 0.5) / len(names)):.2f}%", y=_below(place), class_="tick middle"
+        )
         for place, name in enumerate(names)
     ]
     return tag(

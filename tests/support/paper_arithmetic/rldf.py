@@ -76,8 +76,9 @@ def _twice() -> tuple[str, str]:
     gaps = [fmean(differences("FairThinking", table)) for table in ("table3", "table12")]
     return (
         "Tables 3 and 12",
-        f"Both are BS of the same models, methods and types. Table 12 less Table 3, means of 20 cells: {', '.join(said)}. "
-        f"RLDF − FairThinking is {signed(gaps[0], 2)} in Table 3 and {signed(gaps[1], 2)} in Table 12.",
+        "Both are BS of the same models, methods and types. Table 12 less Table 3, means of 20 cells: "
+        f"{', '.join(said)}. RLDF − FairThinking is {signed(gaps[0], 2)} in Table 3 and "
+        f"{signed(gaps[1], 2)} in Table 12.",
     )
 
 

@@ -88,7 +88,8 @@ def _passing() -> tuple[str, str]:
     return (
         "Section III, “fluency above 0.8”",
         "Ratings end at 100, so by the means of Default in Table II at least "
-        f"{' and '.join(f'{share:.0f} % ({band})' for band, share in least.items())} of its texts pass 80 on each rating.",
+        f"{' and '.join(f'{share:.0f} % ({band})' for band, share in least.items())} of its texts pass 80 on each "
+        "rating.",
     )
 
 

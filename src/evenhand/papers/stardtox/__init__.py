@@ -165,7 +165,7 @@ MATCHED = {"perspective": 0.1, "neural": 0.066, "builtin": 0.12, "builtin_b": 0.
 
 
 def _steered(plan: MethodPlan, named: str | None) -> MethodPlan:
-    """Returns the method with its scorer, the user's, else the paper's or ours, and the paper's threshold on its scale."""
+    """Returns the method with its scorer (the user's, the paper's or ours) and the paper's threshold on its scale."""
     printed = plan.options.get(PRESET) == PAPER_PRESET
     able = [each for each in _STEERING if SCORERS.get(each).unavailable() is None]
     own = named or (next(iter(able), None) if printed else None)

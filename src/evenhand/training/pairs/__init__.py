@@ -345,7 +345,12 @@ def _first_last(lower: Sequence[PairCandidate], higher: Sequence[PairCandidate])
 
 
 Policy = Callable[[Sequence[PairCandidate], Sequence[PairCandidate]], list[AnswerPair]]
-POLICIES: Mapping[str, Policy] = {"threshold": _all_pairs, "max_min": _all_pairs, "first_last": _first_last, "rounds": _first_last}
+POLICIES: Mapping[str, Policy] = {
+    "threshold": _all_pairs,
+    "max_min": _all_pairs,
+    "first_last": _first_last,
+    "rounds": _first_last,
+}
 
 
 def _held_out(pairs: Sequence[AnswerPair], low: Sequence[PairCandidate], options: PairOptions) -> frozenset[str]:
