@@ -1,8 +1,8 @@
 """The guard server next to calling the model directly, and under strain: `python bench/serve.py [PART …]`.
 
 overhead: what a pass-through route adds at 100 clients, next to a bare proxy of the same framework. guard: what
-checks add at 200 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. litellm: the
-same checks next to LiteLLM's proxy with a guardrail that does nothing (`LITELLM_PYTHON` is the Python that has
+checks add at 200 and 20 clients with one and two workers, whole and streamed, and beside an answer of 1 MB. litellm:
+the same checks next to LiteLLM's proxy with a guardrail that does nothing (`LITELLM_PYTHON` is the Python that has
 `litellm[proxy]`). scorers: the CPU of a checked answer by scorer, on paragraphs of our docs as answers. stream: the
 first checked words of a stream. strain: 1,000 clients for ten minutes (`--seconds` for less), errors and memory.
 chaos: an endpoint that fails in all ways. end: kill -TERM under load. attacks: /healthz beside hostile requests and
@@ -37,7 +37,7 @@ BARE = {"method": "default", "policy": "flag", "evaluators": []}
 GUARDED = {"method": "stardtox:performance=false,scorer=builtin"}
 SCORERS = ("builtin", "cascade", "neural")
 LATENCY, CLIENTS, ROUNDS, TURN_SECONDS = 0.2, 100, 3, 8.0
-GUARD_LATENCY, GUARD_CLIENTS, GUARD_SECONDS = 0.05, 200, 4.0
+GUARD_LATENCY, GUARD_CLIENTS, FEW_CLIENTS, GUARD_SECONDS = 0.05, 200, 20, 4.0
 PAUSE = 0.05
 """Seconds at most between an answer and a client's next request, where latency is measured."""
 
@@ -142,21 +142,27 @@ def guard() -> dict[str, Any]:
     found: dict[str, Any] = {}
     with (
         stub(GUARD_LATENCY, "serve_guard_stub.py") as upstream,
+        proxy(upstream) as bare,
+        server(upstream, BARE) as passing,
         server(upstream, GUARDED) as one,
         server(upstream, GUARDED, "--workers", "2") as two,
     ):
-        places = {"direct": (upstream, 0), "1 worker": one, "2 workers": two}
-        for name, options in (("whole", {}), ("streamed", {"stream": True})):
-            found[name] = _least(places, clients=GUARD_CLIENTS, **options)
+        checked = {"1 worker": one, "2 workers": two}
+        floor = {"direct": (upstream, 0), "bare proxy": bare, "pass-through": passing}
+        places = {"direct": (upstream, 0), **checked}
+        found["whole"] = _least(floor | checked, clients=GUARD_CLIENTS)
+        found["streamed"] = _least(places, clients=GUARD_CLIENTS, stream=True)
+        found["few"] = _least(places, clients=FEW_CLIENTS)
         del places["2 workers"]
         found["ordinary"] = _least(places, clients=50, pause=PAUSE, health=True)
         found["beside 1 MB"] = _least(places, clients=50, pause=PAUSE, health=True, long=1)
-    for name in ("whole", "streamed"):
+    for name, clients in (("whole", GUARD_CLIENTS), ("streamed", GUARD_CLIENTS), ("few", FEW_CLIENTS)):
         seen, key = found[name], "first_ms" if name == "streamed" else "p50_ms"
         direct, workers = seen["direct"], seen["2 workers"]["rps"] / seen["1 worker"]["rps"]
-        added = seen["1 worker"][key] - direct[key]
+        added, cost = seen["2 workers"][key] - direct[key], seen["1 worker"]["cpu_ms"]
         table(
-            f"{GUARD_CLIENTS} clients, an endpoint that takes {1000 * GUARD_LATENCY:.0f} ms, answers {name}",
+            f"{clients} clients without pauses, an endpoint that takes {1000 * GUARD_LATENCY:.0f} ms, answers "
+            f"{'streamed' if name == 'streamed' else 'whole'}",
             ("", "p50 ms", "× direct", "p99 ms", "first words ms", "× direct", "requests/s", "CPU ms/request"),
             [
                 (
@@ -166,8 +172,8 @@ def guard() -> dict[str, Any]:
                 )
                 for place, each in seen.items()
             ],
-            f"added: {added:.0f} ms, {verdict(added, 150 if name == 'streamed' else 40)}; "
-            f"two workers: {workers:.2f} × the requests/s, {verdict(workers, 1.7, least=True)}",
+            f"CPU: {cost:.2f} ms, {verdict(cost, 0.8)}; two workers add {added:.0f} ms, {verdict(added, 60)}; "
+            f"they give {workers:.2f} × the requests/s, {verdict(workers, 1.7, least=True)}",
         )
     rows = [
         (f"{place}, {name}", *(each["p50_ms"], each["p99_ms"], each["health"]["p99_ms"], each["health"]["most_ms"]))
