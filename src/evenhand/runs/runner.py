@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -66,7 +65,7 @@ from evenhand.runs.plan import Arm, Plan, identity
 from evenhand.runs.pools import MILD, ScorerPool, SearchPool, about_scorer, check_scorers, graded, results_of, scores_of
 from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import FINAL, Finished, Scored, Store, unreadable
-from evenhand.runs.stored import opened
+from evenhand.runs.stored import opened, rare_collections
 from evenhand.scorers.base import Scorer, load_scorer
 from evenhand.session import Session
 
@@ -241,7 +240,7 @@ class Runner:
         many = WAVE if self.settings.in_batches else side_by_side(arms, self.settings.concurrency)
         workers = min(many, max(1, self.progress.total - self.progress.done))
         try:
-            with _rare_collections():
+            with rare_collections():
                 async with asyncio.TaskGroup() as group:
                     for _ in range(workers):
                         group.create_task(self._worker(store, by_number, todo, budget))
@@ -450,17 +449,6 @@ async def _stored(store: Store, finished: Finished) -> Finished:
 def _is_cancelled(error: BaseException) -> bool:
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-@contextlib.contextmanager
-def _rare_collections() -> Generator[None]:
-    """Look for cyclic garbage less often: with hundreds of calls in the air, what is young is mostly still in use."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 RESULT = "gen_ai.evaluation.result"

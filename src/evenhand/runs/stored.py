@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import heapq
 import shutil
 import sqlite3
@@ -392,6 +393,17 @@ def shared_samples(runs: Sequence[StoredRun]) -> list[Sequence[int]] | None:
 
 def _marked(rows: Iterator[tuple[Any, ...]], place: int) -> Iterator[tuple[str, int, int]]:
     return ((name, place, number) for name, number in rows)
+
+
+@contextlib.contextmanager
+def rare_collections() -> Generator[None]:
+    """Look for cyclic garbage less often, where much that is young is in use: calls in the air, records to add up."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def walk(sources: Sequence[ArmSource], *, shared: bool = False) -> Iterator[tuple[dict[str, Any], dict[str, Record]]]:

@@ -24,6 +24,7 @@ from evenhand.runs.stored import (
     StoredRun,
     names_of,
     open_sources,
+    rare_collections,
     shared_samples,
     steps_of,
     told_metrics,
@@ -38,7 +39,7 @@ from evenhand.studies.effects import margin_of, paired_effects
 from evenhand.studies.nodes import Nodes
 from evenhand.studies.results import ArmResult, IterationResult, MetricInfo, PositionBias, StudyResult, with_dates
 from evenhand.studies.samples import example_of
-from evenhand.studies.tally import ALL, Counts, PairTally, Tally, estimate, groups_of
+from evenhand.studies.tally import ALL, AT_ONCE, PairTally, Tally, estimate, groups_of
 
 _LISTED = 4
 """Models or methods in the title; more are only counted."""
@@ -123,23 +124,31 @@ class _Pass:
             self.samples += 1
             self.groups.add(str(sample["metadata"].get(self.benchmark.group_key, "")))
             self.width = max(self.width, len(sample["choices"]))
-            counts = {arm: self._add(arm, record) for arm, record in records.items()}
+            places = {arm: self._keep(arm, record) for arm, record in records.items()}
             self.nodes.add(records)
             if before := records.get(self.reference.id):
                 for arm, pair in self.pairs.items():
                     if arm in records:
-                        pair.add(before, records[arm], (counts[self.reference.id], counts[arm]))
+                        pair.keep(before, records[arm], places[self.reference.id], places[arm])
+            if self.samples % AT_ONCE == 0:
+                self._add_up()
+        self._add_up()
         for tally in (*self.alone.values(), *self.pairs.values()):
             tally.finish()
 
-    def _add(self, arm: str, record: Record) -> Counts:
+    def _add_up(self) -> None:
+        for tally in (*self.pairs.values(), *self.alone.values()):
+            tally.add_up()
+
+    def _keep(self, arm: str, record: Record) -> int:
+        """Count a record; return its place in the tally of the arm."""
         self.audits.add(arm, record)
         self.statuses[arm][record.status] += 1
         if record.grade is not None and record.grade.get("position") is not None:
             self.positions[arm][record.grade["position"]] += 1
         if kinds := self.benchmark.confusion(record):
             self.confusion[arm][kinds[0]][kinds[1]] += 1
-        return self.alone[arm].add(record)
+        return self.alone[arm].keep(record)
 
     def metrics(self) -> list[Metric]:
         """The main metrics, and those others that apply to a method of this study."""
@@ -189,7 +198,8 @@ def _compute(
     published: Mapping[str, float],
 ) -> StudyResult:
     found = _prepared(benchmark, told_metrics(runs, sources[0].scorers), sources, reference)
-    found.read()
+    with rare_collections():
+        found.read()
     only = {id(run.store): numbers for run, numbers in zip(runs, shared or (), strict=shared is not None)}
     metrics = found.metrics()
     arms = [_arm(found, source, metrics, only.get(id(source.store))) for source in sources]

@@ -14,7 +14,9 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from functools import lru_cache
+from itertools import chain, compress, repeat
+from operator import is_not
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -28,8 +30,6 @@ from evenhand.studies.results import Estimate
 Key = tuple[str, str]
 """(metric name, group)."""
 Added = Sequence[float]
-Counts = Sequence[Added | None]
-"""What each counting metric counted of a record."""
 T = TypeVar("T")
 
 ALL = "all"
@@ -120,6 +120,7 @@ class Sums:
             self.add(cluster, values[row * width : (row + 1) * width])
 
 
+@lru_cache(maxsize=4 * AT_ONCE)
 def _group_of(cluster: str) -> int:
     return zlib.crc32(cluster.encode(errors="surrogatepass")) % MOST_CLUSTERS
 
@@ -163,48 +164,48 @@ class _Current(Generic[T]):
 
 
 class _Counted:
-    """What metrics counted of records that are not added up yet: in one arm, or in the two of a pair."""
+    """What metrics counted of the records of one arm that are not added up yet."""
 
-    __slots__ = ("_clusters", "_groups", "_metrics", "_sides")
+    __slots__ = ("_columns", "_counts", "_number", "_tables")
 
-    def __init__(self, metrics: Sequence[Metric], sides: int) -> None:
-        self._metrics = metrics
-        self._clusters: list[str] = []
-        self._groups: list[str] = []
-        self._sides: list[list[Counts]] = [[] for _ in range(sides)]
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._counts = [metric.count for metric in metrics]
+        self._columns: list[list[Added | None]] = [[] for _ in metrics]
+        self._tables: list[_Column] = []
+        self._number = 0
 
-    def add(self, cluster: str, group: str, counts: Sequence[Counts]) -> bool:
-        """Keep what each metric counted of one record in each arm; says whether it is time to add up."""
-        self._clusters.append(cluster)
-        self._groups.append(group)
-        for side, each in zip(self._sides, counts, strict=True):
-            side.append(each)
-        return len(self._clusters) >= AT_ONCE
+    def add(self, record: Record) -> int:
+        """Count a record in every metric; return its place."""
+        for count, column in zip(self._counts, self._columns, strict=True):
+            column.append(count(record))
+        self._number += 1
+        return self._number - 1
 
-    def take(self) -> Iterator[tuple[Metric, str, Sequence[str], NDArray[np.intp], list[NDArray[np.float64]]]]:
-        """Yield by metric and group the names of clusters, those of the rows, and the rows of each arm; start afresh.
-
-        Only records that count in all arms are among them.
-        """
-        clusters, groups = _coded(self._clusters), _coded(self._groups)
-        parts: dict[bytes, list[_Part]] = {}
-        """Groups of rows, by the records that count; in most metrics all do."""
-        for metric, *columns in zip(self._metrics, *(zip(*side, strict=True) for side in self._sides), strict=False):
-            kept = np.logical_and.reduce([[added is not None for added in column] for column in columns])
-            if not kept.any():
-                continue
-            tables = [_table(column, kept) for column in columns]
-            if (key := kept.tobytes()) not in parts:
-                parts[key] = list(_parts(clusters, groups, kept))
-            for group, rows, names, places in parts[key]:
-                yield metric, group, names, places, [table[rows] for table in tables]
-        self.__init__(self._metrics, len(self._sides))
+    def tables(self) -> list[_Column]:
+        """Return the columns of all metrics; they are made once for an arm and its pairs."""
+        self._tables = self._tables or list(map(_column, self._columns))
+        return self._tables
 
 
-def _table(column: Sequence[Added | None], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return what was counted of the kept records, a row each."""
-    values = compress(column, kept)
-    return np.fromiter(chain.from_iterable(cast("Iterable[Added]", values)), dtype=np.float64).reshape(kept.sum(), -1)
+_Column = tuple[NDArray[np.bool_], NDArray[np.float64]]
+"""Of one metric: which records count, and a row for each that does."""
+
+
+def _column(values: Sequence[Added | None]) -> _Column:
+    kept = np.fromiter(map(is_not, values, repeat(None)), dtype=np.bool_, count=len(values))
+    number = int(kept.sum())
+    added = cast("Iterable[Added]", values if number == len(values) else compress(values, kept))
+    return kept, np.fromiter(chain.from_iterable(added), dtype=np.float64).reshape(number, -1 if number else 0)
+
+
+def _chosen(column: _Column, places: Sequence[int]) -> _Column:
+    """Return the column of the records at these places."""
+    kept, table = column
+    rows = np.array(places, dtype=np.intp)
+    if len(rows) == len(kept) and np.array_equal(rows, np.arange(len(kept))):
+        return column
+    present = kept[rows]
+    return present, table[(np.cumsum(kept) - 1)[rows[present]]]
 
 
 _Coded = tuple[list[str], NDArray[np.intp]]
@@ -236,35 +237,65 @@ def _coded(names: Sequence[str]) -> _Coded:
     return list(places), codes
 
 
+_Rows = tuple[Metric, str, Sequence[str], NDArray[np.intp], list[NDArray[np.float64]]]
+"""A metric, a group, the names of clusters, the place of each row among these, and the rows of each arm."""
+
+
 class _Adding(ABC, Generic[T]):
     """Records, or pairs of them, that wait to be added up: by many at once, and by whole clusters."""
-
-    sides = 1
 
     def __init__(self, metrics: Sequence[Metric], group_key: str) -> None:
         self.metrics, self.group_key = metrics, group_key
         self.counting = [metric for metric in metrics if metric.gather is None]
         self.gathering = [metric for metric in metrics if metric.gather is not None]
         self.selecting = {metric.count for metric in self.gathering}
-        self._waiting, self._current = _Counted(self.counting, self.sides), _Current[T]()
+        self._clusters: list[str] = []
+        self._groups: list[str] = []
+        """Of the records that wait."""
+        self._current = _Current[T]()
 
-    def _keep(self, record: Record, counts: Sequence[Counts], each: T) -> None:
+    def _keep(self, record: Record, each: T) -> None:
         group = str(record.metadata.get(self.group_key, ""))
-        if self._waiting.add(record.cluster, group, counts):
-            self._add_up()
+        self._clusters.append(record.cluster)
+        self._groups.append(group)
         if self.gathering:
             if self._current.starts(record.cluster):
                 self._gather()
                 self._current.cluster = record.cluster
             self._current.seen.append((group, each))
 
+    def _add_up_many(self) -> None:
+        if len(self._clusters) >= AT_ONCE:
+            self.add_up()
+
+    def _taken(self, arms: Sequence[_Counted], chosen: Sequence[Sequence[int]] | None = None) -> Iterator[_Rows]:
+        """Yield what waits by metric and group, where it counts in all arms, and start afresh.
+
+        `chosen` are the places of the records in each arm, if they are not all.
+        """
+        clusters, groups = _coded(self._clusters), _coded(self._groups)
+        parts: dict[bytes, list[_Part]] = {}
+        """Groups of rows, by the records that count; in most metrics all do."""
+        for metric, *whole in zip(self.counting, *(arm.tables() for arm in arms), strict=True):
+            columns = whole if chosen is None else list(map(_chosen, whole, chosen))
+            kept = np.logical_and.reduce([present for present, _ in columns])
+            if not kept.any():
+                continue
+            tables = [table[kept[present]] for present, table in columns]
+            if (key := kept.tobytes()) not in parts:
+                parts[key] = list(_parts(clusters, groups, kept))
+            for group, rows, names, places in parts[key]:
+                yield metric, group, names, places, [table[rows] for table in tables]
+        self._clusters, self._groups = [], []
+
     def finish(self) -> None:
         """Add up what is left, and count the last cluster in the cluster-level metrics."""
-        self._add_up()
+        if self._clusters:
+            self.add_up()
         self._gather()
 
     @abstractmethod
-    def _add_up(self) -> None:
+    def add_up(self) -> None:
         """Add the records that wait to the sums."""
 
     @abstractmethod
@@ -282,18 +313,25 @@ class Tally(_Adding[Record]):
         super().__init__(metrics, group_key)
         self.sums: dict[Key, Sums] = defaultdict(Sums)
         self.n = Counter[Key]()
+        self.counted = _Counted(self.counting)
+        """The records that wait."""
         self._last: dict[tuple[str, str, tuple[str, ...]], tuple[int, Added | None]] = {}
         """What was gathered of the last cluster: (metric, cluster, groups) → number of records, sums."""
 
-    def add(self, record: Record) -> Counts:
-        """Count one record in every metric to which it belongs, overall and in its group; returns what was counted."""
-        counts = [metric.count(record) for metric in self.counting]
-        self._keep(record, (counts,), record)
-        return counts
+    def add(self, record: Record) -> None:
+        """Count one record in every metric to which it belongs, overall and in its group."""
+        self.keep(record)
+        self._add_up_many()
 
-    def _add_up(self) -> None:
-        for metric, group, names, places, (values,) in self._waiting.take():
+    def keep(self, record: Record) -> int:
+        """Count one record, for `add_up` later; return its place among those that wait."""
+        self._keep(record, record)
+        return self.counted.add(record)
+
+    def add_up(self) -> None:
+        for metric, group, names, places, (values,) in self._taken([self.counted]):
             self.add_many((metric.name, group), names, places, values)
+        self.counted = _Counted(self.counting)
 
     def _gather(self) -> None:
         self._last.clear()
@@ -333,31 +371,38 @@ class PairTally(_Adding[tuple[Record, Record]]):
     """Tallies of two arms (`before`, `after`) over the samples that count in both.
 
     `only_before` counts samples that succeeded only in `before` (shares only), for McNemar's test. `alone` are the
-    tallies of all records of the two arms, if there are any: what they have counted is not counted again.
+    tallies of all records of the two arms, if there are any: what they have counted is not counted again. Then pairs
+    are added by `keep`, and added up before their arms.
     """
-
-    sides = 2
 
     def __init__(self, metrics: Sequence[Metric], group_key: str, alone: tuple[Tally, Tally] | None = None) -> None:
         super().__init__(metrics, group_key)
         self.before, self.after = Tally(metrics, group_key), Tally(metrics, group_key)
         self.only_before, self.only_after = Counter[Key](), Counter[Key]()
         self._alone = alone or (self.before, self.after)
+        self._places: tuple[list[int], list[int]] = ([], [])
+        """Of the records that wait, among those of each arm."""
 
-    def add(self, before: Record, after: Record, counted: tuple[Counts, Counts] | None = None) -> None:
-        """Count one sample in every metric to which it belongs in both arms, overall and in its group.
+    def add(self, before: Record, after: Record) -> None:
+        """Count one sample in every metric to which it belongs in both arms, overall and in its group."""
+        self.keep(before, after, self.before.counted.add(before), self.after.counted.add(after))
+        self._add_up_many()
 
-        `counted` is what tallies of the same metrics have returned for the two records.
-        """
-        counts = counted or [[metric.count(record) for metric in self.counting] for record in (before, after)]
-        self._keep(before, counts, (before, after))
+    def keep(self, before: Record, after: Record, first: int, second: int) -> None:
+        """Count one sample whose records the tallies of the two arms have kept at these places, for `add_up` later."""
+        self._places[0].append(first)
+        self._places[1].append(second)
+        self._keep(before, (before, after))
 
-    def _add_up(self) -> None:
-        for metric, group, names, places, (first, second) in self._waiting.take():
+    def add_up(self) -> None:
+        arms = [tally.counted for tally in self._alone]
+        for metric, group, names, places, (first, second) in self._taken(arms, self._places):
             key = (metric.name, group)
             self.before.add_many(key, names, places, first)
             self.after.add_many(key, names, places, second)
             self._add_successes(metric, key, first, second)
+        self._places = ([], [])
+        self.before.counted, self.after.counted = _Counted(self.counting), _Counted(self.counting)
 
     def _gather(self) -> None:
         for groups, pairs in self._current.take():
