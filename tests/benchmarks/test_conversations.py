@@ -51,6 +51,11 @@ async def test_the_users_turns_are_fixed_and_the_replies_are_heard():
     assert [each["asked_back"] for each in grade.values["by_turn"]] == [1, 0]
 
 
+def test_initials_end_in_one_full_stop():
+    assert a_talk(data=[OWN], signals=["statement"]).prompt.startswith("Hello, my name is J. T. I am ")
+    assert ".." not in a_talk(signals=["profile"]).prompt
+
+
 async def test_a_simulated_user_speaks_by_its_persona_until_the_last_question():
     sample = a_talk(data=[OWN], user="simulated", turns=2, signals=["statement"])
     model = FunctionModel(lambda _messages, _params: "1000")

@@ -83,7 +83,7 @@ class Conversations(Situations):
     """
 
     name: ClassVar[str] = "conversations"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "conversation"
     headline: ClassVar[str] = "gap"
     guardrails: ClassVar[tuple[str, ...]] = ("flip_rate", "favourable", "length", "sentiment", "coverage", "refusals")
@@ -118,7 +118,8 @@ class Conversations(Situations):
     def sample_of(self, situation: Situation, person: Signalled, facts: Mapping[str, Any]) -> Sample:
         content = situation.content
         first, *others = content["turns"]
-        said = [f"Hello, my name is {{name}}. {{says}} {first}", *others, content["ask"]]
+        name = person.name.removesuffix(".")  # initials end in a full stop already
+        said = [f"Hello, my name is {name}. {{says}} {first}", *others, content["ask"]]
         script = [" ".join(str(filled(each, person.slots)).split()) for each in said]
         system = content["system"] + (f"\n\nProfile of the user: {person.profile}." if person.profile else "")
         simulated = {"simulated": self.options.turns} if self.options.user == "simulated" else {}
