@@ -66,7 +66,7 @@ class AuditRequest(PlanRequest):
     )
     out: str | Path = Field(description="The folder of the run.")  # pyright: ignore[reportIncompatibleVariableOverride]
     settings: Annotated[Settings | None, SkipValidation] = Field(
-        default=None, description="How to call models; parameters win over it."
+        default=None, description="How to call models; parameters override it."
     )
 
 
@@ -386,7 +386,7 @@ def paper(
     Args:
         options: The paper's options as an object (`Paper.Options`, with completion in editors) instead of by name.
         models: As in a plan: specs, or maps such as `{"base": "openai/a", "judge": "openai/b"}`.
-        settings: Concurrency, budget, prices, cache, and whether to resume; options by name win over it.
+        settings: Concurrency, budget, prices, cache, and whether to resume; options by name override it.
         listener: Hears of runs and stages as they begin and end.
         given: The paper's options by name, e.g. `out`, `limit`, `builtin`, `seed`, `temperature` or `templates`, and
             its own; one that the paper would ignore is refused.
@@ -412,7 +412,7 @@ class DebateCall(DebateRequest):
 
     model: Annotated[AnyModel, SkipValidation] = Field(kw_only=False, description="The model that debates.")
     settings: Annotated[Settings | None, SkipValidation] = Field(
-        default=None, description="How to call models; parameters win over it."
+        default=None, description="How to call models; parameters override it."
     )
     listener: Annotated[Listener | None, SkipValidation] = Field(
         default=None, description="Hears of runs and stages as they begin and end."

@@ -78,6 +78,7 @@ def test_a_model_that_chooses_by_resume_has_ratios_of_one():
     found = audited(first_resume)
     assert {each.ratio for each in found.rates} == {1.0}
     assert all(p == pytest.approx(1) for p in found.p_values.values())
+    assert found.sentences[0] == "By sex, it chooses all groups equally often (12.5 %, n = 240)."
 
 
 def test_a_preference_for_a_group_is_found():

@@ -21,7 +21,7 @@ def test_a_budget_stop_prints_the_command_that_goes_on(cli):
     stopped = cli("run", *SMALL, "--budget", "20 calls", "--out", "r")
 
     assert stopped.code == 3
-    assert "Go on with a larger budget: evenhand resume r --budget '40 calls'\n" in stopped.out
+    assert "Continue with a larger budget: evenhand resume r --budget '40 calls'\n" in stopped.out
 
 
 def test_resume_completes_the_run_and_ends_as_its_command_would_have(cli, tmp_path: Path):
@@ -126,7 +126,7 @@ def test_an_interrupted_run_prints_the_command_and_goes_on(cli, endpoint: Endpoi
     _, told = process.communicate()
 
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "evenhand: Interrupted. Go on with: evenhand resume r"
+    assert told.splitlines()[-1] == "evenhand: Interrupted. Continue with: evenhand resume r"
     assert "Traceback" not in told
     server._replies = [chat("A")]
     result = cli("resume", "r")

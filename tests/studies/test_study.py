@@ -205,7 +205,7 @@ async def test_a_verdict_goes_on_with_the_next_metric_where_the_bias_is_undefine
     assert [value(arm, "bias_ambig") for arm in result.arms] == [pytest.approx(100), None]
     assert [finding.sentence for finding in result.findings] == [
         "Better: fair_prompt guesses in 0 % of the cases where the text does not say; default 100 %.",
-        "Cannot tell: fair_prompt and default cannot be compared in “Bias, ambiguous” for fair_prompt: it is undefined "
+        "Cannot tell: fair_prompt and default cannot be compared in “Bias, ambiguous”: for fair_prompt it is undefined "
         "(no answer names a person).",
     ]
 

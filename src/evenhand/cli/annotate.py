@@ -76,7 +76,7 @@ def export(request: ExportCommand) -> None:
 class UiCommand(Request):
     folders: tuple[Path, ...] = argument("Folders written by `annotate export`.", metavar="FOLDER…")
     host: str = option("127.0.0.1", "Where to listen; 0.0.0.0 for other machines.")
-    port: int = option(8792, "0 takes a free one.", ge=0, le=65535)
+    port: int = option(8792, "0 picks a free port.", ge=0, le=65535)
     url: str | None = option(
         None, "What the links begin with, e.g. https://ratings.example.org (a proxy's).", metavar="URL"
     )

@@ -53,7 +53,7 @@ class HardCommand(PlanCommand):
     seed: int = option(0, "Draws the questions.")
     out: Path | None = option(Path("hard.json"), "The list.", short="-o")
     folder: Path | None = option(None, "The run directory (default runs/hard-…).", flag="--run")
-    resume: bool = option(False, "Go on with the run in --run.")
+    resume: bool = option(False, "Continue the run in --run.")
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for, with the list's file."""
@@ -70,7 +70,7 @@ def make_list(request: HardCommand, run: PlannedRun) -> int:
     if content is None:
         click.echo(f"Stopped after {progress.done:,} of {progress.total:,}: {progress.stopped}. No list is written.")
         limits = [part for text in run.settings.budget.doubled().texts() for part in ("--budget", text)]
-        click.echo(f"Go on with a larger budget: {resume_command(run.out, *limits)}")
+        click.echo(f"Continue with a larger budget: {resume_command(run.out, *limits)}")
         return STOPPED
     _tell_list(content["made"]["counts"], run, out)
     return exit_code([run.out], run.settings, stopped=False)

@@ -134,7 +134,7 @@ class DoctorCommand(Request):
 
 @command(DoctorCommand)
 def doctor(request: DoctorCommand) -> int:
-    """Check the model SPEC with one small call, and what it supports with two more; without SPEC, the installation.
+    """Check with three small calls that the model SPEC answers and what it supports; without SPEC, the installation.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def doctor(request: DoctorCommand) -> int:
       evenhand doctor 'openai/my-model?base_url=https://HOST/v1&key=MY_KEY'
       evenhand doctor local/builtin
 
-    Whether it can judge is found by `evenhand judges check`.
+    `evenhand judges check` tests whether it can judge.
     """
     if request.as_judge:
         raise _moved(request.spec)
@@ -277,7 +277,7 @@ async def _features(model: Model, question: list[Message]) -> None:
 )
 @click.pass_context
 def models(context: click.Context) -> None:
-    """List the providers of models, whether they can be used here, those of config files, and the local weights.
+    """List the model providers, built in or from config files, whether they can be used here, and the local weights.
 
     \b
     Examples:

@@ -48,33 +48,31 @@ class LimitFields(Request):
     run: Path | None = argument("A stored run.", default=None)
     fail_if: Several = option(
         (),
-        "What fails: '|bias_ambig| > 10', 'accuracy_disambig < 80', '|bias_ambig[GROUP]| > 20'; repeat for more.",
+        "Fail on: '|bias_ambig| > 10', 'accuracy_disambig < 80', '|bias_ambig[GROUP]| > 20'; repeat for more.",
         metavar="CONDITION",
         common=True,
     )
     against: Path | None = option(
         None,
-        "Fail if decidedly worse than this baseline, which --json wrote.",
+        "Fail if decidedly worse than this baseline, a file that --json wrote.",
         metavar="FILE",
         common=True,
     )
     tolerance: Several = option(
         (),
-        "With --against: how much worse may pass, of the headline and its guardrails or of one metric (default 0); "
+        "With --against: the loss to tolerate, in the headline and its guardrails or in one metric (default 0); "
         "repeat for more.",
         metavar="[METRIC=]N",
         common=True,
     )
     detect: Several = option(
         (),
-        "With --against: a worsening that must not go unnoticed. A run that is not decidedly worse then passes if it "
-        "has enough samples to show one of this size with 80 % power; repeat for more metrics.",
+        "With --against: the smallest loss that must not go unnoticed. A run that is not decidedly worse then passes "
+        "if it has enough samples to detect such a loss with 80 % power; repeat for more metrics.",
         metavar="[METRIC=]N",
         common=True,
     )
-    undecided: Literal["fail", "pass"] = option(
-        "fail", "What follows if an interval is on both sides of its limit.", common=True
-    )
+    undecided: Literal["fail", "pass"] = option("fail", "What to do if an interval includes its limit.", common=True)
     arms: Several = option((), "Hold only this arm to the limits (default: all).", flag="--arm", metavar="LABEL")
     junit_file: Path | None = option(
         None, "Write the checks as JUnit XML.", flag="--junit", metavar="FILE", common=True
@@ -97,7 +95,7 @@ class GateCommand(LimitFields, PlanCommand):
 
 @command(GateCommand, goes_on=end_study)
 def gate(request: GateCommand) -> int:
-    """Pass or fail by limits on the metrics of a stored RUN, or of a run that is made first.
+    """Check the metrics of a stored RUN, or of a new run, against limits: pass or fail.
 
     \b
     Examples:
@@ -138,7 +136,7 @@ def gate(request: GateCommand) -> int:
     current_output().gate = {"state": found, "undecided": request.undecided, "checks": shown}
     _print(checks, passes=passes)
     if code == UNDECIDED:
-        said = "An interval crosses its limit: ask more questions (--limit), or let it pass (--undecided pass)."
+        said = "A check could not be decided: ask more questions (--limit), or let it pass (--undecided pass)."
         click.echo(said, err=True)
     click.echo(sentence(checks))
     if request.junit_file is not None:

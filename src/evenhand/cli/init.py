@@ -53,7 +53,7 @@ class InitCommand(DeploymentFields):
         None, "The endpoint of an openai/ model, kept in the plan (default OPENAI_BASE_URL, if set)."
     )
     detect: float = option(
-        20.0, "The worsening that the gate must see, in percent of a metric's scale.", gt=0, le=100, metavar="PERCENT"
+        20.0, "The loss that the gate must detect, in percent of a metric's scale.", gt=0, le=100, metavar="PERCENT"
     )
     limit: int | None = option(
         None, "Questions or prompts (default: enough to see --detect with 80 % power).", short="-n", ge=1

@@ -286,7 +286,7 @@ def reliability(request: ReliabilityCommand) -> int:
     if request.dry_run:
         click.echo(f"About {aio.run(forecast()):,} short calls. Nothing was called.")
         return 0
-    hint = "Go on with the same command, --reuse-answers and a larger --budget."
+    hint = "Continue with the same command, --reuse-answers and a larger --budget."
     with stopped_by_budget(hint), shown_count() as count:
         found = aio.run(judge_reliability(plan, test, settings, others, count))
     if found.found:

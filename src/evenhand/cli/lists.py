@@ -37,7 +37,7 @@ def print_options(options: type[Options], how: str) -> None:
             click.echo(f"      {each.help}")
     if options.presets:
         click.echo(f"  {PRESET}: {' or '.join((DEFAULT_PRESET, *options.presets))}, default {DEFAULT_PRESET}")
-        click.echo("      A set of values; options that are given win over it.")
+        click.echo("      A set of values; options that are given override it.")
         for name in options.presets:
             other = {each.name: each.presets[name] for each in table if name in each.presets}
             values = ", ".join(f"{key}={shown(value)}" for key, value in other.items())
@@ -217,7 +217,7 @@ def _attributes(scorer: type[Scorer]) -> str:
 
 @click.group("list", cls=Group)
 def lists() -> None:
-    """List what there is to choose from, or show one with its options.
+    """List methods, benchmarks or scorers, or show one with its options.
 
     \b
     Examples:

@@ -21,10 +21,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
         "audit": ("evenhand.cli.run:audit", "Measure one model on a benchmark and write a report."),
         "compare": ("evenhand.cli.run:compare", "Compare methods or models, or stored runs; write a report."),
-        "gate": ("evenhand.cli.gate:gate", "Pass or fail by limits on metrics, for CI."),
+        "gate": ("evenhand.cli.gate:gate", "Check metrics against limits: pass or fail, for CI."),
         "suite": ("evenhand.cli.suite:suite", "Measure one model in many areas and print one page."),
-        "score": ("evenhand.cli.score:score", "Score the texts of a file: toxicity and its kinds, or quality."),
-        "resume": ("evenhand.cli.resume:resume", "Go on with a run, a suite or a paper that was stopped."),
+        "score": ("evenhand.cli.score:score", "Score the texts in a file for toxicity or quality."),
+        "resume": ("evenhand.cli.resume:resume", "Continue a run, a suite or a paper that was stopped."),
     },
     "Look": {
         "report": ("evenhand.cli.report:report", "Write the report of stored runs again."),
@@ -133,7 +133,7 @@ def main() -> None:
 
     A model is named provider/name: local/builtin, local/PATH.gguf, openai/NAME (any OpenAI-compatible
     endpoint, with --base-url or as 'openai/NAME?base_url=URL&key=VARIABLE'), hf/PATH, ray/hf/PATH,
-    inspect/PROVIDER/NAME, fake/TEXT. Providers of your own are named in evenhand.toml.
+    inspect/PROVIDER/NAME, fake/TEXT. Define your own providers in evenhand.toml.
     """
 
 

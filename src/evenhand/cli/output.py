@@ -54,7 +54,7 @@ class OutputFields(Request):
         None, "Append events as JSON Lines; prompts and replies only with -v.", flag="--log", metavar="FILE"
     )
     quiet: bool = option(False, "Print errors only.")
-    as_json: bool = option(False, "Print one summary object, and nothing else.", flag="--json", common=True)
+    as_json: bool = option(False, "Print one JSON summary and nothing else.", flag="--json", common=True)
 
 
 R = TypeVar("R", bound=OutputFields)

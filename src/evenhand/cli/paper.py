@@ -68,7 +68,7 @@ class _Papers(Group):
 
 @click.group(cls=_Papers, subcommand_metavar="PAPER [OPTIONS]")
 def paper() -> None:
-    """Make the tables and figures of a PAPER with your model, beside the published numbers.
+    """Reproduce the tables and figures of a PAPER with your model, next to the published numbers.
 
     \b
     Examples:

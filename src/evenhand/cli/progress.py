@@ -48,7 +48,7 @@ def print_end(folder: Path, progress: Progress, out: Path, budget: Limits) -> No
         click.echo(f"  The first reply that could not be read: {one_line(summary.unread)[:_LONGEST_REASON]}")
     if progress.stopped:
         limits = [part for text in budget.doubled().texts() for part in ("--budget", text)]
-        click.echo(f"Stopped: {progress.stopped}. Go on with a larger budget: {resume_command(out, *limits)}")
+        click.echo(f"Stopped: {progress.stopped}. Continue with a larger budget: {resume_command(out, *limits)}")
     elif progress.statuses["failed"]:
         click.echo(f"Try the failed samples again: {resume_command(out, '--retry-failed')}")
 
@@ -80,7 +80,7 @@ def resumable(out: Path) -> Generator[None]:
     except KeyboardInterrupt as error:
         if next(out.rglob(FILE_NAME), None) is None:
             raise
-        raise KeyboardInterrupt(f"Interrupted. Go on with: {resume_command(out)}") from error
+        raise KeyboardInterrupt(f"Interrupted. Continue with: {resume_command(out)}") from error
 
 
 def exit_code(folders: Sequence[Path], settings: Settings, *, stopped: bool) -> int:

@@ -53,10 +53,10 @@ def log_to_trackers(specs: Sequence[str], result: StudyResult, runs: Sequence[Pa
 class ReportCommand(ComparisonFields, LogToOption, SkipDamagedOption):
     runs: tuple[Path, ...] = argument("The runs.")
     out: Path | None = option(None, "HTML file (default report.html in the first RUN).", short="-o")
-    samples: int = option(300, "Most samples to show in the report.", ge=0)
+    samples: int = option(300, "Maximum number of samples in the report.", ge=0)
     scorers: Several = option(
         (),
-        "Whose scores count, instead of those of the plan; evenhand run rescore makes them.",
+        "Use this scorer's scores instead of the plan's; evenhand run rescore makes them.",
         flag="--scorer",
         short="-s",
         metavar="SPEC",
@@ -65,7 +65,7 @@ class ReportCommand(ComparisonFields, LogToOption, SkipDamagedOption):
 
 @command(ReportCommand)
 def report(request: ReportCommand) -> int:
-    """Study stored RUNS again and write the report; no model is called.
+    """Analyse stored RUNS again and write the report; no model is called.
 
     \b
     Examples:

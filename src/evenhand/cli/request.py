@@ -28,7 +28,7 @@ class ConfigOption(AllowCallOption):
 
     section: ClassVar[str] = "Plan"
 
-    config: Path | None = option(None, "A YAML or TOML plan; flags win over it.", metavar="FILE", common=True)
+    config: Path | None = option(None, "A YAML or TOML plan; flags override it.", metavar="FILE", common=True)
 
 
 class ModelsOption(Request):
@@ -62,7 +62,7 @@ class MaxFailedOption(Request):
 
     max_failed: str | None = option(
         None,
-        "Exit with 4 if more samples of an arm have no grade, e.g. 5% or 12; refusals are results.",
+        "Exit with 4 if more samples of an arm than this, e.g. 5% or 12, have no grade; refusals do not count.",
         metavar="LIMIT",
     )
 
@@ -81,7 +81,7 @@ class SkipDamagedOption(Request):
     section: ClassVar[str] = "Output"
     session: ClassVar[Sequence[str]] = ("skip_damaged",)
 
-    skip_damaged: bool = option(False, "Leave out and name stored rows that cannot be read (default: stop at them).")
+    skip_damaged: bool = option(False, "Skip stored rows that cannot be read, and list them (default: stop).")
 
 
 class PlanCommand(ConfigOption, ModelsOption, DryRunOption, MaxFailedOption, LogToOption, PlanRequest, OutputFields):

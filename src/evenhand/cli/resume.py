@@ -69,14 +69,14 @@ class ResumeCommand(AllowCallOption, MaxFailedOption, SkipDamagedOption, OutputF
     """A run to go on with."""
 
     run: Path = argument("The folder of a run, a paper or a suite.")
-    budget: Several = option((), "In place of the run's own: '$5', '500 calls', '2M tokens'.", metavar="LIMIT")
+    budget: Several = option((), "Replaces the run's budget: '$5', '500 calls', '2M tokens'.", metavar="LIMIT")
     concurrency: int | None = option(None, "Concurrent calls (default: as before).", short="-c", ge=1)
     retry_failed: bool = option(False, "Run failed samples again.")
 
 
 @command(ResumeCommand)
 def resume(request: ResumeCommand) -> int:
-    """Go on with RUN, a folder of a run, a paper or a suite, and end as its first command would have.
+    """Continue the run, paper or suite in the folder RUN, and end as its first command would have.
 
     Plan, endpoints, prices and budget are in the folder; API keys are read from the environment again.
 

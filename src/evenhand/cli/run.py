@@ -107,7 +107,7 @@ def plan(request: RunCommand) -> int:
 
 @command(AuditCommand, goes_on=end_study)
 def audit(request: AuditCommand) -> int:
-    """Measure one model on a benchmark: run, verdict and report.
+    """Measure one model on a benchmark; print a verdict and write a report.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def compare(request: CompareCommand) -> int:
     },
 )
 def run() -> None:
-    """Run a plan and store it, and work with one stored run.
+    """Run a plan and store the results, and work with one stored run.
 
     \b
     Examples:
@@ -223,7 +223,7 @@ def run_request(request: PlannedRun) -> Progress:
         plan = request.plan.model_copy(update={"benchmark_options": own})
         content = yaml.safe_dump(plan.model_dump(exclude_defaults=True), sort_keys=False, allow_unicode=True)
         write_text(request.out / PLAN_FILE, content)  # in place of a link that a stranger may have put there
-        click.echo(f"The same audit, anywhere: evenhand audit --config {request.out / PLAN_FILE}")
+        click.echo(f"To repeat this audit elsewhere: evenhand audit --config {request.out / PLAN_FILE}")
     return progress
 
 
@@ -282,12 +282,12 @@ def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
         calls, sent, replied, money = _amounts(total, least)
         click.echo(f"In all: {calls} calls, {sent} tokens sent, at most {replied} in replies, money at most: {money}.")
     click.echo(
-        "Nothing was called. Calls are those of a few samples against a stand-in, scaled up: from all answers read"
+        "Nothing was called. The calls are extrapolated from a few samples against a stand-in model: the lower number"
     )
     click.echo(
-        "at once to all asked for again in words. Retries of failed calls come on top. Tokens are estimated from"
+        "holds if every answer can be read at once, the upper if each must be asked for again. Retries of failed calls"
     )
-    click.echo("text length; replies are counted at the most they may take.")
+    click.echo("come on top. Tokens are estimated from text length; replies are counted at their maximum length.")
     if any(may_think(request.plan) for request in requests):
         click.echo("Thoughts of reasoning models come on top; --model-option reasoning=true counts them.")
     if any(request.settings.batch_api and not request.settings.batch_queue for request in requests):

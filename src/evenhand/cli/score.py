@@ -47,7 +47,7 @@ class ScoreCommand(CacheFields):
     )
     field: str | None = option(None, "The field or column that holds the text (default text).", metavar="NAME")
     context: str | None = option(
-        None, "The field with what the text answers or continues, for neural, quality and judges.", metavar="NAME"
+        None, "The field with the prompt that the text answers, for neural, quality and judges.", metavar="NAME"
     )
     out: Path | None = option(None, "A .csv or .jsonl file for all rows.", short="-o")
 
@@ -66,8 +66,8 @@ def score(request: ScoreCommand) -> int:
 
     Every row keeps its own fields and gets SPEC.attribute for each score. A text that cannot be scored has empty
     cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once; if the command is repeated
-    with --reuse-answers, what an endpoint has rated is not paid for again. Scores of different scorers measure
-    different things: look at how they agree, never mix them. The exit code is 4 if a scorer has a score for no text.
+    with --reuse-answers, what an endpoint has rated is not paid for again. Different scorers measure different
+    things: look at how far they agree, never mix them. The exit code is 4 if a scorer scored no text at all.
     """
     out = request.out
     source = TextFile(request.file, request.field, request.context)

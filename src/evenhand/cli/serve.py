@@ -287,7 +287,7 @@ class RouteFields(ProfileField):
     """The one route, where there is no config."""
 
     model: str | None = option(
-        None, "The model of the one route, where there is no config.", short="-m", metavar="SPEC", common=True
+        None, "The model to serve, if there is no config.", short="-m", metavar="SPEC", common=True
     )
     method: str | None = option(
         None, f"Revises answers (default {GUARD_METHOD}).", metavar="NAME[:KEY=VALUE,…]", common=True
@@ -308,7 +308,7 @@ class RouteFields(ProfileField):
     )
     blocked_text: str | None = option(None, "The text that is sent instead of a blocked answer.")
     latency: float | None = option(
-        None, "After this time the best answer so far is returned.", metavar="SECONDS", common=True
+        None, "Return the best answer so far after this many seconds.", metavar="SECONDS", common=True
     )
     evaluators: Several = option(
         (),
@@ -332,8 +332,8 @@ class ServeCommand(RouteFields):
     )
     name: str | None = option(None, "What clients call the route (default: the model's name).", metavar="ROUTE")
     host: str = option("127.0.0.1", "Addresses other than loopback need keys.", common=True)
-    port: int = option(8790, "0 takes a free one.", ge=0, le=65535, common=True)
-    workers: int = option(1, "Processes on the one port.", ge=1, common=True)
+    port: int = option(8790, "0 picks a free port.", ge=0, le=65535, common=True)
+    workers: int = option(1, "Worker processes that share the port.", ge=1, common=True)
     may_open: bool = option(False, "Let a reload remove all keys; otherwise it is rejected.", flag="--open")
     allow_call: bool = option(False, "Allow call/ models, which run Python code, in the --config.")
     only_check: bool = option(False, "Check the config, load every route, and exit.", flag="--check", common=True)
@@ -360,8 +360,8 @@ def serve(request: ServeCommand) -> int:
     about each answer. The server says at start, at /healthz and in each record which checks run.
 
     Point any OpenAI client at http://HOST:PORT/v1 and use the route's name as its model. The page at / shows live what
-    is revised and why. A config is read again when it changes, on SIGHUP, and on POST /admin/reload; SIGTERM ends the
-    server when all requests in flight are answered.
+    is revised and why. The config is reloaded when its file changes, on SIGHUP, and on POST /admin/reload. After
+    SIGTERM the server answers the requests in flight, then ends.
     """
     file, workers = request.file, request.workers
     options = ServeOptions(

@@ -189,7 +189,7 @@ def merge(request: MergeCommand) -> int:
     merged = merge_shards(request.runs, request.out)
     click.echo(f"{request.out}: {merged.shards:,} shards, {merged.samples:,} samples, {merged.outcomes:,} outcomes.")
     if merged.pending:
-        click.echo(f"{merged.pending:,} outcomes are missing. Go on with: evenhand resume {request.out}")
+        click.echo(f"{merged.pending:,} outcomes are missing. Continue with: evenhand resume {request.out}")
         return STOPPED
     click.echo(f"Next: evenhand report {request.out}")
     return 0

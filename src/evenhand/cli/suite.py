@@ -45,11 +45,11 @@ class SuiteCommand(PlanCommand):
 
 @command(SuiteCommand)
 def suite(request: SuiteCommand) -> int:
-    """Measure one model in many areas and print one page: what was found, how sure, what it cost, what is missing.
+    """Measure one model in many areas and print one page: findings, uncertainty, cost and what is missing.
 
-    `quick` takes about 1,500 short calls, some 15 minutes on an API; `full` has real sizes and takes hours. A file of
-    your own has the same form (see the documentation). Missing public data are replaced by built-in sets where
-    possible, and listed as missing otherwise: evenhand data pull NAME.
+    `quick` takes about 1,500 short calls, some 15 minutes on an API; `full` asks many more and takes hours. Your own
+    file has the same form (see the documentation). Public data that is not downloaded (evenhand data pull NAME) is
+    replaced by built-in sets where possible, and listed as missing otherwise.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ class UiCommand(Request):
         flag="--keys",
     )
     host: str = option("127.0.0.1", "Addresses other than loopback need --keys.")
-    port: int = option(8791, "0 takes a free one.", ge=0, le=65535)
+    port: int = option(8791, "0 picks a free port.", ge=0, le=65535)
 
 
 @command(UiCommand)
@@ -39,7 +39,7 @@ def ui(request: UiCommand) -> None:
 
     The pages list all runs in FOLDER and below it, show their reports and samples, compare arms that you choose, rank
     models by benchmark, and start runs of models that are configured here, within a budget. Without keys, only this
-    machine can open them. A key may look; to start and cancel runs it needs the permission admin.
+    machine can open them. Every key may view; starting and cancelling runs needs the permission admin.
     """
     from evenhand.ui.offers import prepare
     from evenhand.ui.workbench import Workbench

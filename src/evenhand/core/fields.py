@@ -105,7 +105,7 @@ class PlanFields(Request):
         [0], "Random seed (default 0); repeat for several.", flag="--seed"
     )
     limit: int | None = option(
-        None, "This many questions or prompts, spread evenly over their kinds.", short="-n", ge=1, common=True
+        None, "Number of questions or prompts, spread evenly over categories.", short="-n", ge=1, common=True
     )
     orders: int = option(1, "Ask each question in this many rotations of its options.", ge=1)
     reading: Literal["auto", "logprobs", "constrained", "text"] = option(
@@ -143,7 +143,7 @@ class ReachFields(Request):
     section: ClassVar[str] = "Model"
 
     base_url: str | None = option(
-        None, "The endpoint of openai/ models without one (default OPENAI_BASE_URL, then OpenAI).", common=True
+        None, "The endpoint for openai/ models that name none (default OPENAI_BASE_URL, then OpenAI).", common=True
     )
     timeout: float | None = option(None, "Seconds to wait for an answer (default 120).", gt=0)
     retries: int | None = option(None, "Retries of a call that failed (default 6).", ge=0)
@@ -168,7 +168,7 @@ class DeploymentFields(Request):
 
     system: Several = option(
         (),
-        "The system prompt of the audited model, a file or a text; repeat to compare, '' for none.",
+        "The model's system prompt, a file or a text, '' for none; audits compare several.",
         metavar="FILE|TEXT",
         common=True,
     )
@@ -238,8 +238,10 @@ class ComparisonFields(Request):
     section: ClassVar[str] = "Comparison"
 
     baseline: str | None = option(None, "The arm that the others are compared with (default: the first `default`).")
-    correction: Literal["holm", "bh"] = option("holm", "Of p-values for multiple tests: Holm, or Benjamini-Hochberg.")
-    iterations: bool = option(False, "Also compare the answers as they stood after each iteration.")
+    correction: Literal["holm", "bh"] = option(
+        "holm", "Correction of p-values for multiple testing: Holm, or Benjamini-Hochberg."
+    )
+    iterations: bool = option(False, "Also compare the answers after each iteration.")
     margins: dict[str, float] = option(
         {},
         "Changes up to N do not matter, of one metric or of all (default: 3 % of the metric's scale).",

@@ -96,21 +96,21 @@ class DataFields(Request):
     )
     prompts: str | Path | None = option(
         None,
-        "Prompts of your own (.csv, .jsonl, .xlsx, .txt, .parquet, or a saved data set), asked for different "
+        "Your own prompts (.csv, .jsonl, .xlsx, .txt, .parquet, or a saved data set), asked about different "
         "groups of people: short for --benchmark prompts --set data=FILE.",
         metavar="FILE",
         common=True,
     )
     attributes: Several = option(
         (),
-        "With --prompts: what is varied, e.g. gender,race,age (default gender,race).",
+        "With --prompts: the attributes to vary, e.g. gender,race,age (default gender,race).",
         flag="--attribute",
         metavar="NAMES",
         common=True,
     )
     repeats: int | None = option(
         None,
-        "With --prompts: ask this often for each group, at temperature 1 unless --temperature is given.",
+        "With --prompts: how often each prompt is asked per group, at temperature 1 unless --temperature is given.",
         metavar="N",
         ge=1,
         le=1000,
@@ -123,7 +123,7 @@ class JudgeFields(Request):
     section: ClassVar[str] = "Model"
 
     judge: str | None = option(
-        None, "The model of the judge's role: short for --model judge=SPEC.", metavar="SPEC", common=True
+        None, "The model that judges; short for --model judge=SPEC.", metavar="SPEC", common=True
     )
 
 

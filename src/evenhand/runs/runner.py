@@ -151,7 +151,7 @@ class Runner:
         due = due_before(self.plan, self._benchmark, self._scorers, arms)
         if not due:
             return True
-        self._begin("checking judges and scorers by controls")
+        self._begin("checking judges and scorers with controls")
         try:
             found = await certify(due)
         except BudgetExhausted as error:

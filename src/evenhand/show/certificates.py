@@ -127,7 +127,7 @@ def certificates_page(model: str, checked: Sequence[Checked]) -> Page:
     readings = readings_table(checked)
     first = opening(
         f"What {model} sees",
-        "judges and scorers by controls",
+        "judges and scorers with controls",
         tag("p", lead, class_="lead"),
         sentences(said, "verdicts") if said else None,
         html_of(certificates_table(every)),

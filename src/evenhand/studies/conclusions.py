@@ -186,8 +186,8 @@ def _undecided(
         undefined = [
             name for name, arm in ((then, before), (now, after)) if _value(arm.estimate(metric.name), 1) == DASH
         ]
-        where = f" for {_listed(undefined)}" if undefined and first.difference is None else ""
-        text = f"{now} and {then} cannot be compared in “{metric.title}”{where}: {reach}"
+        where = f"for {_listed(undefined)} " if undefined and first.difference is None else ""
+        text = f"{now} and {then} cannot be compared in “{metric.title}”: {where}{reach}"
     else:
         text = f"{now} may be anything {reach} than {then} in “{metric.title}”"
     open_too = [f"{metrics[each.metric].title} ({_reach(study, each, metrics[each.metric])})" for each in others]

@@ -141,7 +141,7 @@ def train_on_ray(work: Work, out: Path, workers: Workers, *, resume: bool, annou
         raise failure.error()
     if ended[0] is not None:
         reason = str(ended[0]).strip().partition("\n")[0]
-        raise ModelError(f"Ray Train gave up: {reason} Go on with --resume.") from ended[0]
+        raise ModelError(f"Ray Train gave up: {reason} Continue with --resume.") from ended[0]
 
 
 def environment_of(parallel: str) -> dict[str, str]:

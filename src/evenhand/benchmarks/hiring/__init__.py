@@ -377,6 +377,8 @@ def _sentences(rates: Sequence[Rate], p_values: Mapping[str, float | None], n: i
             f"By {named}, it chooses {least.format('least')} and {most.format('most')}, {chance} ({p_statement(p)}, "
             f"corrected, n = {count(n)}): impact ratio {number(low.ratio, 2)}, {reading} four fifths."
         )
+        if low.rate.estimate == high.rate.estimate:
+            said = f"By {named}, it chooses all groups equally often ({percent(low.rate.estimate)}, n = {count(n)})."
         sentences.append((differ, said))
     return [said for _, said in sorted(sentences, key=lambda each: not each[0])]
 
