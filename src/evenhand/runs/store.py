@@ -271,11 +271,14 @@ class RunReader(RunFile):
 
     def unscored(self, arm: int, scorer: str) -> list[tuple[str, int]]:
         """Why final results have no score by a scorer: (reason, count), most frequent first."""
-        failed = self._read.execute(
-            "SELECT reason, COUNT(*) AS n FROM scores WHERE arm = ? AND scorer = ? AND iteration = -1"
-            " AND status != 'graded' GROUP BY reason ORDER BY n DESC, reason",
+        found = self._read.execute(
+            "SELECT status != 'graded' AS failed, reason, COUNT(*) AS n FROM scores WHERE arm = ? AND scorer = ?"
+            " AND iteration = -1 GROUP BY failed, reason ORDER BY n DESC, reason",
             (arm, scorer),
         ).fetchall()
+        failed = [(reason, n) for has_failed, reason, n in found if has_failed]
+        if sum(n for *_, n in found) == sum(self.counts(arm).values()):  # every outcome has its score
+            return failed
         missing = self._read.execute(
             "SELECT COUNT(*) FROM outcomes o WHERE arm = ? AND status = 'graded' AND NOT EXISTS (SELECT 1 FROM scores s"
             " WHERE s.sample = o.sample AND s.arm = o.arm AND s.iteration = -1 AND s.scorer = ?)",

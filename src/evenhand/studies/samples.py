@@ -56,7 +56,8 @@ def _by_interest(sources: Sequence[ArmSource], most: int) -> list[list[tuple[byt
     stores = list({id(source.store): source.store for source in sources}.values())
     found: list[list[tuple[bytes, str]]] = [[], [], []]
     last = [b"\xff" * 9] * len(found)
-    rows = heapq.merge(*(_results(store, place, sources[0].scorers[0]) for place, store in enumerate(stores)))
+    grader = sources[0].scorers[0] if len(sources) > 1 else ""  # one arm cannot differ
+    rows = heapq.merge(*(_results(store, place, grader) for place, store in enumerate(stores)))
     for sample_id, group in groupby(rows, key=itemgetter(0)):
         results = list(group)
         if len({place for _, place, _, _ in results}) < len(stores):
@@ -78,7 +79,10 @@ _Result = tuple[str, int, str, str]
 
 
 def _results(store: Store, place: int, grader: str) -> Iterator[_Result]:
-    """Yield the results of all arms by sample id."""
+    """Yield the results of all arms by sample id; without a grader, no option."""
+    if not grader:
+        query = "SELECT s.id, ?, COALESCE(o.status, ''), '' FROM samples s LEFT JOIN outcomes o ON o.sample = s.number"
+        return store.select(f"{query} ORDER BY s.id", place)
     return store.select(
         "SELECT s.id, ?, COALESCE(o.status, ''), COALESCE(CASE WHEN json_valid(c.body) THEN"
         " json_extract(c.body, '$.choice') END, '') FROM samples s LEFT JOIN outcomes o ON o.sample = s.number"
