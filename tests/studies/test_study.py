@@ -216,7 +216,7 @@ async def test_the_next_metric_may_say_that_a_method_is_worse(studied: Callable[
     assert result.verdicts[0].startswith(
         "Worse: fair_prompt guesses in 100 % of the cases where the text does not say; default 0 %."
     )
-    assert "“Bias, ambiguous” for default" in result.verdicts[1]
+    assert "“Bias, ambiguous”: for default it is undefined" in result.verdicts[1]
 
 
 async def test_a_run_without_a_single_grade_has_no_numbers(workshop: Workshop):
