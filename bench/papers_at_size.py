@@ -42,7 +42,7 @@ def commands(model: str, judge: str | None, data: Path, samples: int | None) -> 
         # 200 scenarios with 10 identities, and three pairs of each: about 100 comparisons of every identity.
         "malibu": [
             "--compared",
-            "1",
+            "3",
             "--method",
             "panel:judges=3,rounds=1",
             "--method",

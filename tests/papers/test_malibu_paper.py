@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.panel.judges import case_of, rubric_for
-from evenhand.panels.findings import Association, PanelAudit
+from evenhand.panels.findings import Association, Gap, PanelAudit
 from evenhand.papers.base import PaperPage, PaperRow, PaperTable, published
 from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
 from evenhand.papers.malibu.tables import (
@@ -273,6 +273,35 @@ def test_the_strongest_category_is_told_by_intervals():
 
     answers = [answer("Win rates differ", gaps(*each)) for each in ((0.3, 0.1), (0.1, -0.3), (0.1, 0.1))]
     assert answers == ["holds", "fails", "cannot be determined"]
+
+
+def test_comparable_religions_need_intervals_within_a_tenth_of_a_point():
+    def religions(value: float, width: float) -> PanelAudit:
+        def moved(gap: Gap) -> Gap:
+            return replace(gap, difference=interval(value, width)) if gap.category == "religion" else gap
+
+        found = audit()
+        return replace(found, gaps=tuple(map(moved, found.gaps)), secondary=tuple(map(moved, found.secondary)))
+
+    answers = [answer("Jewish, Christian and Muslim", religions(*each)) for each in ((0, 0.05), (0, 0.2), (0.5, 0.1))]
+    assert answers == ["holds", "cannot be determined", "fails"]
+
+
+def test_one_model_is_biased_more_if_its_gaps_are_larger_in_every_category():
+    def gaps(**by_category: float) -> PanelAudit:
+        changed = [replace(gap, difference=interval(by_category[gap.category], 0.05)) for gap in audit().gaps]
+        return replace(audit(), gaps=tuple(changed))
+
+    small = gaps(gender=0.1, race=0.1, religion=0.1)
+    larger = gaps(gender=0.4, race=0.4, religion=-0.4)
+    mixed = gaps(gender=0.4, race=-0.4, religion=0.0)
+    wider = gaps(gender=0.4, race=0.12, religion=0.4)
+
+    def verdict(one: PanelAudit, other: PanelAudit) -> str:
+        return claims_of({("gpt", "paper"): one, ("deepseek", "paper"): other})[-1].verdict
+
+    assert [verdict(small, each) for each in (larger, wider)] == ["holds", "cannot be determined"]
+    assert verdict(gaps(gender=0.0, race=0.0, religion=0.4), mixed) == "fails"
 
 
 def test_reasons_say_what_is_missing():
