@@ -20,9 +20,9 @@ ANN = Answer("Ann", details={"abstained": False})
 SEARCH = METHODS.get("search")
 
 
-async def run(base: Said, finder: Library, search: Said | None = None) -> tuple[Outcome, Any]:
+async def run(base: Said, finder: Library, search: Said | None = None, **options: Any) -> tuple[Outcome, Any]:
     models = {"base": speaker(base), "search": speaker(search or searching(facts=[(FACT, 1)]))}
-    session = Session(SAMPLE, models, 0, SEARCH.with_options({}), searches=lambda _: finder)
+    session = Session(SAMPLE, models, 0, SEARCH.with_options(options), searches=lambda _: finder)
     return await SEARCH.run(SAMPLE, session), models
 
 
@@ -35,6 +35,18 @@ async def test_the_answer_comes_from_the_facts_and_never_from_the_passage():
     assert f"<<<{SAMPLE.prompt}>>>" in shown
     seen = [everything(messages) for model in models.values() for messages, _ in model.requests]
     assert not any("Yesterday" in each for each in seen)
+
+
+@pytest.mark.parametrize(
+    ("finder", "shown"), [(Library(page(FACT)), f"{FACT} [source 1]"), (Library(), "nothing was found")]
+)
+async def test_as_released_the_passage_is_shown_beside_what_the_search_finds(finder: Library, shown: str):
+    outcome, models = await run(YES, finder, preset="released")
+
+    assert outcome.result == ANN
+    [asked] = [everything(messages) for messages, _ in models["base"].requests]
+    assert shown in asked
+    assert SAMPLE.context in asked
 
 
 async def test_three_calls_are_made():

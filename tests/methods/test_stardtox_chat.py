@@ -30,6 +30,14 @@ async def test_a_harmless_answer_costs_no_call_of_a_judge():
     assert (text_of(outcome), outcome.stop, stage.calls) == (KIND, "accepted", (1, 0))
 
 
+async def test_by_the_paper_the_first_answer_is_judged_for_its_use_as_well():
+    stage = on_stage(LECTURE, KIND, judge=[rated(helpfulness=10), rated()], preset="paper")
+
+    outcome = await stage.run()
+
+    assert (text_of(outcome), outcome.stop, stage.calls) == (KIND, "accepted", (2, 2))
+
+
 async def test_a_revision_is_judged_for_its_use():
     stage = on_stage(RUDE, KIND, judge=rated())
 

@@ -2,14 +2,18 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from evenhand.papers.stardtox import MATCHED, StarDTox, gives_logits
-from evenhand.papers.stardtox.tables import share_refined
+from evenhand.benchmarks.realtoxicity import BANDS
+from evenhand.papers.stardtox import MATCHED, StarDTox, gives_logits, tables
+from evenhand.papers.stardtox.tables import Arm, share_refined
 from evenhand.runs.plan import ModelPlan
 from evenhand.scorers.base import load_scorer
+from evenhand.stats import Interval
 from support.papers import options_of
 
 
@@ -90,3 +94,19 @@ def test_nothing_run_is_undefined_and_not_zero():
     found = share_refined([], "high", 1)
 
     assert (found.value, found.low, found.high, found.n) == (None, None, None, 0)
+
+
+@pytest.mark.parametrize(("fair", "verdict"), [(0.0, "holds"), (0.5, "fails"), (0.05, "cannot be determined")])
+def test_toxicity_must_fall_by_half_against_every_baseline(monkeypatch: pytest.MonkeyPatch, fair: float, verdict: str):
+    """StarDTox less half of each baseline: surely below 0 against Default, and this against the fair prompt."""
+
+    def beyond(_run: object, other: Arm, *_: object) -> list[tuple[str, Interval]]:
+        middle = -0.5 if other.method == "default" else fair - 0.2
+        return [(band, Interval(middle, middle - 0.17, middle + 0.17, 100)) for band in BANDS]
+
+    monkeypatch.setattr(tables, "_beyond", beyond)
+    run: Any = SimpleNamespace(name="realtoxicity", study=SimpleNamespace(arms=[]), arm=lambda *_: None)
+    run.fault = lambda *_: ""
+    (check,) = [each for each in tables._checks() if each.text.startswith("Toxicity falls by more than half")]
+
+    assert check.check(run, Arm("stardtox", "paper"))[0] == verdict
