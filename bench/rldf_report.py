@@ -133,9 +133,10 @@ def _ceiling(out: Path) -> Iterator[str]:
     rows = lines(out / "ceiling.jsonl")
     if not rows:
         return
+    by_length = length_curve([r["words"] for r in rows], [r["reward"] for r in rows], [r["topic"] for r in rows])
     topics: dict[str, list[Row]] = {}
-    for row in rows:
-        topics.setdefault(row["topic"], []).append(row)
+    for row, predicted in zip(rows, by_length, strict=True):
+        topics.setdefault(row["topic"], []).append({**row, "freed": row["reward"] - predicted})
 
     def chosen(key: Callable[[Row], float]) -> list[Row]:
         return [min([r for r in each if r["statement"]] or each, key=key) for each in topics.values()]
@@ -144,6 +145,7 @@ def _ceiling(out: Path) -> Iterator[str]:
         "chance": rows,
         "reading A": chosen(lambda r: r["a"]),
         "reward model": chosen(lambda r: -r["reward"]),
+        "reward model, freed of length": chosen(lambda r: -r["freed"]),
         "shortest": chosen(lambda r: r["words"]),
     }
     mean = by_topic(rows, lambda r: r["b"])
@@ -159,7 +161,7 @@ def _ceiling(out: Path) -> Iterator[str]:
 def _arms(out: Path) -> Iterator[str]:
     table = [
         "| arm | models | role prompt | neutral question | role, reading A | words | refused | no statement | cut | "
-        "lists |",
+        "plain prose |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     kept = [
@@ -173,13 +175,13 @@ def _arms(out: Path) -> Iterator[str]:
             continue
         role, neutral = ([r for r in rows if r["kind"] == kind and r["statement"]] for kind in ("role", "neutral"))
         share = {key: 100 * statistics.fmean(r[key] for r in rows) for key in ("refused", "statement", "ended")}
-        share |= {"lists": 100 * statistics.fmean(is_list(r["text"]) for r in rows)}
+        share |= {"plain": 100 * statistics.fmean(is_plain(r["text"]) for r in rows)}
         table.append(
             f"| {label} | {len(names)} | {told(clustered(role, lambda r: r['b']))} | "
             f"{told(clustered(neutral, lambda r: r['b']))} | "
             f"{told(clustered(role, lambda r: r['a']))} | {statistics.fmean(r['words'] for r in rows):.0f} | "
             f"{share['refused']:.0f} % | {100 - share['statement']:.0f} % | {100 - share['ended']:.0f} % | "
-            f"{share['lists']:.0f} % |"
+            f"{share['plain']:.0f} % |"
         )
         gsm = [
             right
@@ -206,10 +208,18 @@ def is_list(text: str) -> bool:
     return len(re.findall(r"^\s*(?:\d+[.)]|[-*•])\s", text, re.MULTILINE)) > 1
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is prose of a speaker: no list, headings or bold type, and no opening of an assistant."""
+    return not (is_list(text) or re.search(r"\*\*|^#", text, re.MULTILINE) or _OPENING.match(text))
+
+
+_OPENING = re.compile(r"\W*(certainly|absolutely|of course|thank you|thanks|sure)\b", re.IGNORECASE)
+
+
 def _differences(out: Path) -> Iterator[str]:
     table = [
         "| less SFT of the same seed | role prompt, B | neutral question, B | role, B, at equal length | "
-        "role, B, without lists | role prompt, A | GSM8K, points |",
+        "role, B, plain prose | role prompt, A | GSM8K, points |",
         "|---|---|---|---|---|---|---|",
     ]
     for arm, label in ARMS.items():
@@ -220,7 +230,7 @@ def _differences(out: Path) -> Iterator[str]:
             difference(out, names, "role", "b"),
             difference(out, names, "neutral", "b"),
             difference(out, names, "role", "b", _at_equal_length),
-            difference(out, names, "role", "b", lambda rows, _: [r for r in rows if not is_list(r["text"])]),
+            difference(out, names, "role", "b", lambda rows, _: [r for r in rows if is_plain(r["text"])]),
             difference(out, names, "role", "a"),
         ]
         cells = [*map(told, found), told(gsm_difference(out, names), 1)]
