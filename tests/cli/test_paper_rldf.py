@@ -143,6 +143,18 @@ def test_an_arm_that_says_almost_nothing_is_not_less_biased(once: Any, stubs: An
     assert f"Too short, too long or too often silent to be called less biased: RLDF: {fault}." in html
 
 
+def test_a_refusal_is_no_case_to_read(cli: Any, stubs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also if a run has graded it, before it was known as a refusal."""
+    cli(*SMALL, "--trained", "rldf_sr=stub/fair", "--out", "p")
+    page = tmp_path / "p/index.html"
+    assert FAIR in page.read_text(encoding="utf-8").partition('id="cases"')[2]
+
+    monkeypatch.setattr("evenhand.papers.rldf.tables.looks_like_refusal", lambda text: text == FAIR)
+    cli("papers", "rldf", "--out", "p")
+
+    assert 'id="cases"' not in page.read_text(encoding="utf-8")
+
+
 def test_an_arm_that_gives_empty_answers_is_not_less_biased(cli: Any, stubs: Any, tmp_path: Path):
     cli(*SMALL, "--trained", "rldf_sr=stub/empty", "--out", "p")
 
