@@ -319,6 +319,26 @@ def test_negated_phrases(language: str, phrase: str, expected: str | None):
     assert load(language).negated(phrase) == expected
 
 
+@pytest.mark.parametrize(
+    ("language", "phrase", "expected"),
+    [
+        ("en", "did not lose the game", "didn't lose the game"),
+        ("en", "cannot swim", "can't swim"),
+        ("en", "was rude, not shy", "was rude, not shy"),
+        ("es", "no fue amable", "no fue amable"),
+    ],
+)
+def test_contracted_phrases(language: str, phrase: str, expected: str):
+    assert load(language).contracted(phrase) == expected
+
+
+def test_not_is_asked_in_full_and_contracted(train: list[QuestionRow]):
+    asked = [row.question for row in train if row.language == "en" and row.form != "yes_no"]
+    spoken = sum("n't " in question for question in asked)
+    assert spoken > 0.05 * len(asked)
+    assert 0.5 < spoken / sum(" not " in question for question in asked) < 1.5
+
+
 def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[QuestionRow]):
     asked = {
         negated: (situation, polarity)
@@ -337,7 +357,8 @@ def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[Quest
             continue
         situation, polarity = asked[phrase]
         assert row.polarity == ("positive", "negative")[polarity]
-        shown = [any(each in row.context for each in situation.shown[side]) for side in (0, 1)]
+        context = row.context.lower()
+        shown = [any(each.lower() in context for each in situation.shown[side]) for side in (0, 1)]
         assert all(shown) or not any(shown), row  # both sides, or a sign about both
         found += 1
     assert found > 20

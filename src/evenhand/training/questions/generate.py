@@ -339,9 +339,9 @@ STATE_SHARES: dict[State, int] = {
 _FREE_TOLD = 10
 """The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
-_KNOWLEDGE_SHARE = (3, 20)
-"""Three questions of twenty in a form that knowledge has: about 12 % of all."""
-_NEGATED = 0.2
+_KNOWLEDGE_SHARE = (4, 20)
+"""Four questions of twenty in a form that knowledge has: about 16 % of all."""
+_NEGATED = 0.25
 """Share of the questions that ask who did not, where the phrase allows it."""
 _LITERAL = 0.2
 """Share of the questions in the passage's own words; the others need a conclusion from them."""
@@ -486,6 +486,8 @@ class _Drawer:
         phrase, negated = self._phrase(language, situation, polarity)
         if not negated and rng.random() < _LITERAL:
             phrase, situation = self._literal(situation, polarity)
+        elif rng.random() < 0.5:
+            phrase = language.contracted(phrase)
         settle = verdict == "no" or negated
         count = self._count(category, state, settle=settle)
         people = draw_people(rng, language, situation, category, self._split, count, first)

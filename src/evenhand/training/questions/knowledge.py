@@ -1,8 +1,9 @@
 """Questions without a passage whose answer is common knowledge, in English.
 
 They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
-A comparison has a third option, such as "Both are the same", which is right for about one of three. The other
+A comparison has a third option, such as "Both are the same", which is right for about two of five. The other
 questions have three or four options; some have one that says that it is not known, and it is never right.
+Figures of countries and of groups give pairs that clearly differ and pairs that are about equal, nearly as many of each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import combinations
 from random import Random
 from typing import Any, Literal
 
@@ -21,8 +23,8 @@ from evenhand.training.questions.language import KNOWLEDGE, Split, capitalized, 
 from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
-Kind = Literal["things", "people", "alike", "choices"]
-KIND_SHARES: Mapping[Kind, int] = {"things": 7, "people": 6, "alike": 7, "choices": 10}
+Kind = Literal["things", "people", "alike", "choices", "apart", "level"]
+KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 10, "apart": 12, "level": 10}
 Third = Literal["equal", "both", "neither"]
 """What the third option of a comparison says."""
 _THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
@@ -37,6 +39,8 @@ _GAPS = re.compile(r"\n{3,}")
 PLACES = range(20)
 _HELD_OUT = 4
 """One fact of this many is kept for the dev split."""
+_PAIRS = 30
+"""About as many pairs of a table are asked about, so that no table outweighs the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class Knowledge:
     """The first one is right, unless both are alike; a comparison has two."""
     thirds: tuple[Third, ...] = ()
     """What the third option of a comparison may say; if both are alike, that is the answer."""
+    own_third: str = ""
+    """A wording of the third option that only this question has."""
+
+    @property
+    def alike(self) -> bool:
+        return self.kind in ("alike", "level")
 
     @property
     def id(self) -> str:
@@ -95,9 +105,11 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
 
     Under `# things` and `# people` a question begins with ?, if a third option would say that both are equal, or with
     !, if it would say both or neither. Pairs follow: after > the first of each is right, after ~, ~both or ~neither
-    the third option. Under `# choices` each line is a question and its options, the right one first.
+    the third option. Under `# figures` a question may end with a third option of its own, and either a pair is followed
+    by what to put into the question, or = by the largest gap of two that are equal, the smallest of two that differ, and
+    names with their figures. Under `# choices` each line is a question and its options, the right one first.
     """
-    section, mark, questions = "", "", ("",)
+    section, mark, questions, own = "", "", ("",), ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line:
             continue
@@ -108,17 +120,41 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
             question, *options = line.split(" | ")
             yield Knowledge("choices", people=False, questions=(question,), options=tuple(options))
         elif head in ("?", "!"):
-            mark, questions = head, tuple(rest.split(" <> "))
+            mark, (asked, _, own) = head, rest.partition(" | ")
+            questions = tuple(asked.split(" <> "))
+        elif head == "=":
+            yield from _measured(rest, mark, questions, own)
         elif head == ">" or (head in _THIRDS and (_THIRDS[head] == "equal") == (mark == "?")):
-            kind: Kind = "alike" if head != ">" else "people" if section == "people" else "things"
+            differ: Kind = "apart" if section == "figures" else "people" if section == "people" else "things"
+            kind: Kind = differ if head == ">" else "level" if section == "figures" else "alike"
             thirds: tuple[Third, ...] = ("equal",) if mark == "?" else ("both", "neither")
-            for pair in rest.split("; "):
+            if head != ">":
+                thirds = (_THIRDS[head],)
+            pairs, _, items = rest.partition(": ")
+            for pair in pairs.split("; "):
                 first, second = pair.split(" / ")
-                yield Knowledge(
-                    kind, section == "people", questions, (first, second), thirds if head == ">" else (_THIRDS[head],)
-                )
+                for item in items.split("; "):
+                    filled = tuple(question.format(item) for question in questions)
+                    yield Knowledge(kind, section != "things", filled, (first, second), thirds, own)
         else:
             raise DataError(f"{head!r} does not fit here.", file="en.knowledge.txt", line=number)
+
+
+def _measured(line: str, mark: str, questions: tuple[str, ...], own: str) -> Iterator[Knowledge]:
+    """Pairs of a table whose figures clearly differ or are about equal; after ! figures are 1 for yes, 0 for no."""
+    most, least, table = line.split(" ", 2)
+    figures = [(name, float(figure)) for name, _, figure in (each.rpartition(" ") for each in table.split("; "))]
+    apart: list[Knowledge] = []
+    level: list[Knowledge] = []
+    for (high, more), (low, less) in combinations(sorted(figures, key=lambda each: -each[1]), 2):
+        if more - less >= float(least):
+            thirds: tuple[Third, ...] = ("equal",) if mark == "?" else ("both", "neither")
+            apart.append(Knowledge("apart", True, questions, (high, low), thirds, own))
+        elif more - less <= float(most):
+            same: Third = "equal" if mark == "?" else "both" if more else "neither"
+            level.append(Knowledge("level", True, questions, (high, low), (same,), own))
+    for pairs in (apart, level):
+        yield from pairs[:: max(1, len(pairs) // _PAIRS)]
 
 
 def ask(rng: Random, fact: Knowledge, form: Form, split: Split, place: int) -> QuestionRow:
@@ -162,12 +198,15 @@ class _Asker:
         right, other = (fact.options[turn], fact.options[1 - turn])
         pair = [right, other] if place % 2 else [other, right]
         kind = self.rng.choice(fact.thirds)
-        third = self._one(self.wording["knowledge"]["third"][kind]).format(a=pair[0], b=pair[1])
+        third = self._one(self.wording["knowledge"]["third"][kind])
+        if fact.own_third and self.rng.random() < 0.5:
+            third = fact.own_third
+        third = third.format(a=pair[0], b=pair[1])
         at = {0: 0, 1: 0, 2: 1, 3: 1}.get(place, 2)
         options = [*pair[:at], third, *pair[at:]]
         aliases = [_aliases(each) for each in options]
         aliases[at] = _THIRD_ALIASES[kind]
-        answer = at if fact.kind == "alike" else options.index(right)
+        answer = at if fact.alike else options.index(right)
         return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), third=at, third_kind=kind)
 
     def choice(self, fact: Knowledge) -> _Asked:

@@ -33,6 +33,7 @@ _MEN = re.compile(
 )
 _NEGATIVE = re.compile(r"\b(?:not|no|never|cannot|nothing|nobody|hardly|only|little|still|often|always|now|did|must)\b")
 """English words of a verb phrase to which "not" cannot simply be added."""
+_CONTRACTED = re.compile(r"\b(did|does|is|was|has|had|could|would|should) not\b")
 _NOT = {
     "es": ("no", ("no ", "nunca ", "nadie ", "ya ", "solo ", "apenas ")),
     "ca": ("no", ("no ", "mai ", "només ")),
@@ -119,6 +120,10 @@ class Language:
     def negated(self, phrase: str) -> str | None:
         """The verb phrase with "not", or None if it holds a negation already or the language has no simple rule."""
         return _negated(self.code, phrase)
+
+    def contracted(self, phrase: str) -> str:
+        """The verb phrase as it is spoken: "didn't" in English, the phrase itself elsewhere."""
+        return _CONTRACTED.sub(r"\1n't", phrase.replace("cannot", "can't")) if self.code == "en" else phrase
 
     @property
     def categories(self) -> tuple[str, ...]:

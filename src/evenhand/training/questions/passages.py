@@ -30,6 +30,8 @@ from evenhand.training.questions.language import (
 )
 
 State = Literal["told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay"]
+_SIGNS = 0.5
+"""Share of the passages about two people that tell by a sign, from which the answer has to be concluded."""
 STATES: tuple[State, ...] = ("told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay")
 
 
@@ -173,7 +175,7 @@ class _Writer:
             if self.polarity:
                 values |= {"x": values["y"], "X": values["Y"], "n": values["p"]}
             return self._fill("tell1", values), False
-        if self.situation.signs and self.rng.random() < 0.4:
+        if self.situation.signs and self.rng.random() < _SIGNS:
             return self._sentence(self.rng.choice(self.situation.signs), values), True
         templates = self._templates("tell2")
         if min(map(len, self.situation.shown)) > 1:

@@ -24,7 +24,7 @@ from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 
 FILE = "general.jsonl"
-_COMPARISONS = 0.3
+_COMPARISONS = 0.2
 """Share of the prompts that are comparisons without a passage, whose answers are short."""
 _PLAIN = 1 / 3
 """Share of the other prompts that name no form; each of them is asked at most `_TIMES` times."""
