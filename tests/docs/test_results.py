@@ -35,7 +35,7 @@ def test_the_judges_were_shown_the_present_controls():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("general", 0.4), ("keep", 3.0), ("lora", 16), ("max_new_tokens", 128), ("general_tokens", 320), ("rl", None)],
+    [("general", 0.3), ("keep", 4.0), ("lora", 16), ("max_new_tokens", 128), ("general_tokens", 320), ("rl", None)],
 )
 def test_the_recipe_of_the_trainings_is_the_default(name: str, value: object):
     defaults = {each.name: each.default for each in fields(VerifiableOptions) if each.default is not MISSING}

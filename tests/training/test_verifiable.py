@@ -106,13 +106,15 @@ async def test_the_whole_command_in_small(shell: Shell, spelling: str):
     given = (*given, "--rl-steps", "2")
     assert shell(*given) == 0, shell.err
     assert "Use it as hf/fair/rl" in shell.out
-    assert re.search(r"Loss: \d+\.\d\d at first, \d+\.\d\d after 6 steps\.", shell.out)
+    losses = re.search(r"Loss on held-out answers: (\d+\.\d\d) before, (\d+\.\d\d) after 8 steps\.", shell.out)
+    assert losses
+    assert float(losses[2]) < float(losses[1])
 
     record = json.loads(Path("fair/training.json").read_text())  # noqa: ASYNC240 - a tiny file
     assert record["finished"]
     assert list(record["results"]) == ["before", "sft", "rl"]
-    assert record["results"]["rl"]["all"]["n"] == 20
-    assert "| all | 20 |" in Path("fair/README.md").read_text()  # noqa: ASYNC240
+    assert record["results"]["rl"]["all"]["n"] == 12
+    assert "| all | 12 |" in Path("fair/README.md").read_text()  # noqa: ASYNC240
     assert "exact reward" in Path("fair/rl/README.md").read_text()  # noqa: ASYNC240
     assert isinstance(await answer_of("hf/fair/rl"), str)
 

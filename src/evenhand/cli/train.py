@@ -269,9 +269,9 @@ class VerifiableCommand(ClusterFields, SharedOptions):
     )
     forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
     languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
-    general: float = option(0.4, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    general: float = option(0.3, "Share of the model's own answers to general prompts.", ge=0, lt=1)
     keep: float = option(
-        3.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
+        4.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
     )
     general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0)
     probes: int = option(
@@ -300,7 +300,7 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         read=_read_settings,
     )
     smoke: bool = option(
-        False, "A few rows and steps, to see that everything runs; it prints the first and last loss.", common=True
+        False, "A few rows and steps, to see that it runs and that the loss on held-out answers falls.", common=True
     )
     dry_run: bool = option(
         False, "Measure one step and a few answers here, and print how long the training takes at most.", common=True
@@ -344,7 +344,8 @@ def verifiable(request: VerifiableCommand) -> int:
         return 0
     _print_evaluation(record["results"])
     sft = record["stages"]["sft"]["results"]
-    click.echo(f"Loss: {sft['loss_first']:.2f} at first, {sft['loss_last']:.2f} after {plural(sft['steps'], 'step')}.")
+    before, after = sft["held_out_loss_before"], sft["held_out_loss_after"]
+    click.echo(f"Loss on held-out answers: {before:.2f} before, {after:.2f} after {plural(sft['steps'], 'step')}.")
     for name, each in record["stages"].items():
         ended = [] if each["ended"] == "done" else [f"{name} was {each['ended']}."]
         for caution in (*ended, *cautions(each)):

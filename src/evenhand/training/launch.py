@@ -150,12 +150,15 @@ def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
     rl = options.get("rl")
     small = {"steps": 2, "batch": 2, "answers": 2}
     return {
-        "rows": 160,
+        "rows": 100,
+        "forms": ("number",),
+        "languages": ("en",),
+        "general": 0.1,
         "max_new_tokens": 8,
         "general_tokens": 8,
-        "probes": 2,
+        "probes": 1,
         **options,
-        "sft": {"steps": 6, "batch": 4, "lr": 2e-4, **options.get("sft", {})},
+        "sft": {"steps": 8, "batch": 2, "lr": 5e-4, **options.get("sft", {})},
         "rl": None if rl is None else {**small, **rl},
     }
 

@@ -298,6 +298,8 @@ NAME = "verifiable"
 _RANK = 16
 _ROWS = 10000
 _GENERAL_BATCH = 128
+_LOSS_ROWS = 64
+"""Held-out answers whose loss is measured before and after."""
 _MEASURED = 8
 """Answers, and tokens of each, that a forecast measures."""
 _DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
@@ -318,9 +320,9 @@ class VerifiableOptions:
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of the questions; none means all."""
-    general: float = 0.4
+    general: float = 0.3
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
-    keep: float = 3.0
+    keep: float = 4.0
     """Weight of the KL divergence from the untrained model on these rows; 0 trains on its answers as text."""
     lora: int | None = _RANK
     """Rank of LoRA adapters; None trains all weights."""
@@ -519,11 +521,14 @@ def train_sft(
         )
         steps = options.total_steps(len(rows) + len(kept))
         observe = announce("sft")
+        held_out = [chat.encode(prompt_of(row), row.answer) for row in questions.dev[:_LOSS_ROWS]]
+        losses = {"held_out_loss_before": trainer.mean_loss(held_out)}
         ended = run.train(trainer, steps, observe)
+        losses["held_out_loss_after"] = trainer.mean_loss(held_out)
         _evaluate(whole, "sft", (model, chat, run.machine), questions, announce)
         models.save(model, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         about = {"questions": len(questions.train), "general_answers": len(kept), "steps": steps}
-        return run.finish(ended, about | run.first_and_last("loss", steps))
+        return run.finish(ended, about | losses | run.first_and_last("loss", steps))
 
 
 def train_rl(
