@@ -155,7 +155,9 @@ def test_what_knowledge_lacks_is_refused():
 
 
 def test_a_table_gives_pairs_that_clearly_differ_or_are_about_equal():
-    text = "# figures\n? Where is more? <> Where is less? | {a} as much as {b}\n= 2 10 Oslo 50; Rome 49; Bern 44; Lima 20"
+    text = (
+        "# figures\n? Where is more? <> Where is less? | {a} as much as {b}\n= 2 10 Oslo 50; Rome 49; Bern 44; Lima 20"
+    )
 
     found = {fact.options: fact for fact in parse_knowledge(text)}
 

@@ -3,7 +3,7 @@
 They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
 A comparison has a third option, such as "Both are the same", which is right for about two of five. The other
 questions have three or four options; some have one that says that it is not known, and it is never right.
-Figures of countries and of groups give pairs that clearly differ and pairs that are about equal, nearly as many of each.
+Figures of countries and of groups give pairs that clearly differ and pairs that are about equal.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
 
     Under `# things` and `# people` a question begins with ?, if a third option would say that both are equal, or with
     !, if it would say both or neither. Pairs follow: after > the first of each is right, after ~, ~both or ~neither
-    the third option. Under `# figures` a question may end with a third option of its own, and either a pair is followed
-    by what to put into the question, or = by the largest gap of two that are equal, the smallest of two that differ, and
+    the third option. Under `# figures` a question may end with a third option of its own. There, a pair is followed by
+    what to put into the question, and = by the largest gap of two that are equal, the smallest of two that differ, and
     names with their figures. Under `# choices` each line is a question and its options, the right one first.
     """
     section, mark, questions, own = "", "", ("",), ""
