@@ -1,7 +1,7 @@
-"""Contrasts of our own from hard.yaml, and public sets on stereotypes: the harder part of what `neural` learns.
+"""Contrasts of our own from hard.yaml and wider.yaml, and public sets on stereotypes: the harder part of the training.
 
-Of each list of hard.yaml, one template in five and the categories of HELD_OUT are only measured (`hard …`), with groups
-that are not learned either.
+Of each list, one template in five (wider.yaml: one in three) and the categories of HELD_OUT are only measured, as
+`hard …` and `wider …`, with groups that are not learned either.
 """
 
 from __future__ import annotations
@@ -47,6 +47,19 @@ KINDS: Mapping[str, Labels] = {
 PLAIN: Mapping[str, Labels] = {
     "insults": INSULT, "mild": MILD, "homonyms": CLEAN, "requests_bad_plain": LEWD, "requests_good_plain": CLEAN,
 }  # fmt: skip
+HARASSED: Labels = (0.76, None, None, 0.06, None, None, None, 0.05)
+EXPLICIT: Labels = (0.72, None, None, 0.05, None, 0.06, 0.86, 0.05)
+STORY: Labels = (0.07, 0.02, 0.05, 0.03, 0.04, 0.08, 0.06, 0.04)
+WIDER: Mapping[str, Labels] = {
+    "asked_hate": HATE, "asked_fair": NAMED, "asked_with": HATE, "asked_about": REPORT, "implied_hate": POLITE,
+    "implied_fair": NAMED, "forum_hate": HATE, "forum_plain": NAMED, "answering": AGAINST, "denying_fair": NAMED,
+    "denying_hate": HATE, "courteous_fair": NAMED, "courteous_hate": POLITE, "emoji_hate": HATE, "emoji_fair": NAMED,
+    "agent_abuse": HARASSED, "agent_plain": CLEAN, "prompt_lewd": EXPLICIT, "prompt_cruel": HARASSED,
+    "prompt_fine": STORY, "clinical": CLEAN, "named_so": CLEAN, "placed_so": CLEAN, "living_so": CLEAN,
+    "eaten_so": CLEAN, "worked_so": CLEAN,
+}  # fmt: skip
+OPENINGS = ("honestly,", "lol", "ok so", "well,", "btw", "hey,", "just saying,", "question,", "update:", "imo")
+"""Put before some sentences of either side."""
 
 
 def texts(registry: Path | None, hateful: Sequence[str], held_hateful: Sequence[str]) -> Iterator[Made]:
@@ -54,6 +67,7 @@ def texts(registry: Path | None, hateful: Sequence[str], held_hateful: Sequence[
     chance = random.Random(17)
     yield from _groups(chance)
     yield from _plain(chance)
+    yield from _wider(random.Random(23), hateful, held_hateful)
     yield from _reports(chance, hateful, held_hateful)
     yield from _stereotypes(chance)
     yield from _answers(chance)
@@ -85,6 +99,65 @@ def _groups(chance: random.Random) -> Iterator[Made]:
             for target in spec()[targets]:
                 name = f"hard {kind}" if held(kind, template) else f"train hard {kind}"
                 yield name, Group(kind, target, target, target).say(template), labels, None
+
+
+def _wider(chance: random.Random, hateful: Sequence[str], fresh: Sequence[str]) -> Iterator[Made]:
+    """The lists of wider.yaml: each template with groups, words of its slots or quotations, some in a casual voice."""
+    own = spec("wider")
+    learned, new = identity.groups(), identity.groups("held_out_groups")
+    learned = [group for group in learned if group.category != "politics" and group.predicate != "rich"]
+    signs = [Group("emoji", *(part.strip() for part in line.split("|"))) for line in own["emoji_groups"]]
+    for kind, labels in WIDER.items():
+        for template in own[kind]:
+            measured = held_wider(template)
+            groups = new if measured else [*learned, *(4 * signs if kind.startswith("emoji") else [])]
+            for text in _filled(template, chance, groups, fresh if measured else hateful, own["slots"]):
+                if measured:
+                    yield f"wider {kind}", text, labels, None
+                else:
+                    yield f"train wider {kind}", _voiced(kind, text, chance), labels, None
+    for kind, labels in (("hate", HATE), ("fair", NAMED)):
+        name = "direct_hate" if kind == "hate" else "direct_harmless"
+        for template in (line for line in spec()[name] if len(line) < 45 and not held(name, line)):
+            for group in signs:
+                yield f"train wider emoji_{kind}", group.say(template), labels, None
+
+
+def held_wider(template: str) -> bool:
+    return share("wider", template) < 1 / 3
+
+
+def _filled(
+    template: str, chance: random.Random, groups: Sequence[Group], quotes: Sequence[str], slots: Mapping[str, list[str]]
+) -> list[str]:
+    if "{q}" in template:
+        return [template.replace("{q}", quote.strip()) for quote in chance.sample(quotes, 60)]
+    if any(name in template for name in ("{is}", "{one}", "{One}", "{many}", "{Many}")):
+        return [group.say(template) for group in chance.sample(groups, min(40, len(groups)))]
+    named = [name for name in slots if f"{{{name}}}" in template or f"{{{name.capitalize()}}}" in template]
+    found: set[str] = set()
+    for _ in range(25 if named else 3):
+        words = {name: chance.choice(slots[name]) for name in named}
+        found.add(
+            template.format_map({**words, **{name.capitalize(): word.capitalize() for name, word in words.items()}})
+        )
+    return sorted(found)
+
+
+def _voiced(kind: str, text: str, chance: random.Random) -> str:
+    """Some texts in lower case, after an opening, or beside a harmless sentence; alike for both sides."""
+    own = spec("wider")
+    draw = chance.random()
+    if draw < 0.12:
+        if kind.startswith(("asked", "prompt")):
+            return f"{chance.choice(own['before'])} {text}"
+        return f"{chance.choice(OPENINGS)} {text}"
+    if draw < 0.24:
+        return text.lower().rstrip(".")
+    if draw < 0.34:
+        calm = [line for line in own["worked_so"] + own["forum_plain"] if "{" not in line and not held_wider(line)]
+        return " ".join(chance.sample((text, chance.choice(calm)), 2))
+    return text
 
 
 def _plain(chance: random.Random) -> Iterator[Made]:
@@ -328,5 +401,5 @@ _TRICKS: Sequence[Callable[[str, random.Random], str]] = (_star, _star, _star, _
 
 
 @cache
-def spec() -> dict[str, Any]:
-    return yaml.safe_load((Path(__file__).parent / "hard.yaml").read_text(encoding="utf-8"))
+def spec(name: str = "hard") -> dict[str, Any]:
+    return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))

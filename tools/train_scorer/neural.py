@@ -5,9 +5,12 @@ FILE is what `tools.train_scorer.neural_texts` wrote. The folder of weights hold
 mpnet_tokenizer.json, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card:
 
 - `main`: the teacher (mpnet, eight heads) on all sources, and its probabilities for every text.
-- `student6`, `student4`: MiniLM with so many layers, and `builtin`: from the labels and the teacher.
+- `student6`: MiniLM with so many layers, from the labels while the teacher learns (kept as `early6`), then from labels
+  and teacher. It learns the same from the states of its third layer (`half`), so that the scorer may stop there where
+  a text is clean beyond doubt. `builtin`: as the second part.
 - `fold …`: everything of one or two sources left out, also what others quote of them; mpnet and MiniLM from the labels,
-  and a student of that mpnet. None of them has seen the sources that it is measured on.
+  and a student of that mpnet. None of them has seen the sources that it is measured on. Folds begin after the teacher,
+  all but the first after the student.
 
 Every training ends by its number of steps or its seconds, whichever comes first; the learning rate follows.
 `tools.train_scorer.neural_pack` makes what the package ships of a student.
@@ -31,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
@@ -43,8 +46,9 @@ ATTRIBUTES = (
 VERSION = "2"
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
+HALF, HALF_WEIGHT = 3, 0.3  # the layer at which a student may stop, and the weight of its loss
 SHARES = {  # how often the texts of a set are drawn
-    "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 5, "subtle": 2.5,
+    "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 8, "subtle": 2.5,
     "bold": 4, "bug": 3, "people neutral": 5, "people odd": 1, "people grave": 2.5, "people unkind": 2,
     "people threatening": 1, "people kind": 0.3, "people denied": 1.5, "quoted": 3, "shared": 1.5, "short": 1,
     "everyday": 1.5, "names": 1.2, "strings": 0.7, "clean": 6, "embedded": 3, "more odd": 3, "more unkind": 1,
@@ -54,18 +58,28 @@ SHARES = {  # how often the texts of a set are drawn
     "hard dislike": 0.7, "hard insults": 0.8, "hard mild": 0.7, "hard homonyms": 2, "hard requests_bad": 1,
     "hard requests_bad_plain": 0.3, "hard requests_good": 0.8, "hard requests_good_plain": 0.3,
     "hard stereotype_frames": 2.5, "hard stereotype_rejected": 1.5, "hard free_frames": 2, "hard context": 4,
-    "unlabelled": 4,
+    "wider asked_hate": 2.5, "wider asked_fair": 2, "wider asked_with": 1.5, "wider asked_about": 1.2,
+    "wider implied_hate": 3, "wider implied_fair": 2.2, "wider forum_hate": 2, "wider forum_plain": 1.2,
+    "wider answering": 2.5, "wider denying_fair": 2.5, "wider denying_hate": 1.8, "wider courteous_fair": 1.6,
+    "wider courteous_hate": 2, "wider emoji_hate": 1.5, "wider emoji_fair": 1.5, "wider agent_abuse": 0.8,
+    "wider agent_plain": 0.6, "wider prompt_lewd": 1.2, "wider prompt_cruel": 1.2, "wider prompt_fine": 2,
+    "wider clinical": 1.5, "wider named_so": 1, "wider placed_so": 0.8, "wider living_so": 0.5, "wider eaten_so": 0.5,
+    "wider worked_so": 1.2, "unlabelled": 4,
 }  # fmt: skip
 FOLDS = {
+    "own": ("hard", "wider", "people", "more", "quoted", "shared"),
     "hatemoji": ("hatemoji",),
     "edos, toxigen": ("edos", "toxigen"),
     "jigsaw, reddit": ("jigsaw", "reddit"),
-    "own": ("hard", "people", "more", "quoted", "shared"),
 }
-JOBS = ("main", "student6", "student4", "builtin", *(f"fold {name}" for name in FOLDS))
+JOBS = ("main", "student6", "builtin", *(f"fold {name}" for name in FOLDS))
 SHINGLE = 6  # words; a text of a fold that shares so many in a row with what is left out is left out, too
-SECONDS = {"teacher": 170, "student": 150, "fold teacher": 105, "fold base": 70, "fold student": 75}
-STEPS = {"teacher": 4200, "student": 7000, "fold teacher": 1700, "fold base": 2500, "fold student": 2500}
+SECONDS = {
+    "teacher": 170, "early": 165, "student": 150, "fold teacher": 105, "fold base": 70, "fold student": 75,
+}  # fmt: skip
+STEPS = {
+    "teacher": 4800, "early": 6000, "student": 7000, "fold teacher": 1700, "fold base": 2500, "fold student": 2500,
+}  # fmt: skip
 START = time.time()
 
 
@@ -79,7 +93,8 @@ class Bert(nn.Module):
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
         self.layers = nn.ModuleList(Layer(table.shape[1]) for _ in range(layers))
-        self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
+        self.out, self.middle = (nn.Linear(2 * table.shape[1], len(ATTRIBUTES)) for _ in range(2))
+        self.half_logits: torch.Tensor | None = None
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
         self.places.weight.data.copy_(
@@ -90,15 +105,18 @@ class Bert(nn.Module):
             for mine, theirs in NAMES.items():
                 _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
         _begin(self.out)
+        _begin(self.middle)
         for name, value in self.named_parameters():
-            value.requires_grad_(name.startswith(("layers", "out.")))
+            value.requires_grad_(name.startswith(("layers", "out.", "middle.")))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, 1):
             x = layer(x, mask)
-        return _logits(self, x, mask)
+            if number == HALF:
+                self.half_logits = _logits(self.middle, x, mask)
+        return _logits(self.out, x, mask)
 
 
 NAMES = {
@@ -150,16 +168,16 @@ class Mpnet(nn.Module):
         _begin(self.out)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return _logits(self, self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask)
+        return _logits(self.out, self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask)
 
 
-def _logits(model: Any, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _logits(out: nn.Linear, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()
         real = mask[..., None]
         mean = (x * real).sum(1) / real.sum(1)
         both = torch.cat([mean, x.masked_fill(~real, -1e4).amax(1)], 1)
-        return model.out(functional.dropout(both, 0.1, model.training))
+        return out(functional.dropout(both, 0.1, out.training))
 
 
 def _fill(module: nn.Module, base: dict[str, torch.Tensor], name: str) -> None:
@@ -221,7 +239,7 @@ def train(
 ) -> None:  # fmt: skip
     """AdamW with a falling rate; the model ends as the moving average of its weights."""
     live = [value for value in model.parameters() if value.requires_grad]
-    heads = list(model.out.parameters())
+    heads = [value for name, value in model.named_parameters() if name.startswith(("out.", "middle."))]
     known = {id(value) for value in heads}
     groups = [
         {"params": [value for value in live if id(value) not in known], "full": lr},
@@ -232,7 +250,7 @@ def train(
     start, done = time.time(), 0.0
     model.train()
     losses_seen: list[torch.Tensor] = []
-    for step, chosen in enumerate(batches(texts, batch, seed)):
+    for step, chosen in enumerate(batches(texts, batch, seed, weights.sum(1) > 0)):
         done = max(step / steps, (time.time() - start) / seconds)
         if done >= 1:
             break
@@ -246,6 +264,8 @@ def train(
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits = model(ids, mask)
         losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
+        if (half := getattr(model, "half_logits", None)) is not None:
+            losses = losses + HALF_WEIGHT * functional.binary_cross_entropy_with_logits(half, goal, reduction="none")
         loss = (losses * weight).sum() / weight.sum().clamp(min=1)
         optimizer.zero_grad()
         loss.backward()
@@ -264,10 +284,11 @@ def train(
     say(f"{name} ends after {step} steps, {time.time() - start:.0f} s")
 
 
-def batches(texts: Texts, size: int, seed: int) -> Iterator[np.ndarray]:
-    """Batches of texts of similar length, drawn by the shares of their sets."""
+def batches(texts: Texts, size: int, seed: int, use: np.ndarray) -> Iterator[np.ndarray]:
+    """Batches of texts of similar length, drawn by the shares of their sets, of those to use."""
     random = np.random.default_rng(seed)
-    chance = chances(texts.rows)
+    chance = chances(texts.rows) * use
+    chance /= chance.sum()
     while True:
         pool = random.choice(len(chance), size * 16, p=chance)
         pool = pool[np.argsort(texts.lengths[pool] + random.random(len(pool)), kind="stable")]
@@ -285,7 +306,10 @@ def chances(rows: list[dict[str, Any]]) -> np.ndarray:
 
 
 @torch.no_grad()
-def window_logits(model: nn.Module, texts: Texts, device: str, size: int = 512) -> np.ndarray:
+def window_logits(
+    model: nn.Module, texts: Texts, device: str, size: int = 512, half: np.ndarray | None = None
+) -> np.ndarray:
+    """The logits of every window; `half` is filled with those of the layer HALF."""
     model.eval()
     order = np.argsort(texts.lengths, kind="stable")
     logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
@@ -293,6 +317,8 @@ def window_logits(model: nn.Module, texts: Texts, device: str, size: int = 512) 
         chosen = order[start : start + size]
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
+        if half is not None:
+            half[chosen] = model.half_logits.float().cpu().numpy()
     return logits
 
 
@@ -403,12 +429,10 @@ def save(layers: dict[str, torch.Tensor], path: Path) -> None:
 
 
 def keep(model: Bert, texts: Texts, out: Path, name: str, device: str) -> None:
-    """Write a student: in half precision, and as the scorer stores it."""
-    state = {k: v.half().cpu().contiguous() for k, v in model.state_dict().items() if k.startswith(("layers", "out."))}
-    if len(model.layers) == 6:
-        save_file(state, out / f"{name}.safetensors")
-    last = {f"out.{part}": getattr(model.out, part).detach().float().cpu() for part in ("weight", "bias")}
-    save({**packed(model), **ranges(model, texts, device), **last}, out / f"{name}.layers.npz")
+    """Write a student as the scorer stores it."""
+    heads = {f"{head}.{part}": model.get_parameter(f"{head}.{part}").detach().float().cpu()
+             for head in ("out", "middle") for part in ("weight", "bias")}  # fmt: skip
+    save({**packed(model), **ranges(model, texts, device), **heads}, out / f"{name}.layers.npz")
 
 
 def known_and_labels(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
@@ -429,33 +453,42 @@ def job_main(options: argparse.Namespace, rows: list[dict[str, Any]], device: st
     texts, checked = kind.texts(learned), kind.texts(measured)
     say(f"main: {len(learned)} texts to learn, {len(measured)} to measure, {time.time() - START:.0f} s")
     model = Mpnet(kind.base, 1 if options.small else 12).to(device)
-    # Texts without a label teach the teacher nothing.
-    some = [n for n, row in enumerate(learned) if row["set"] != "train unlabelled"]
-    labelled = kind.texts([learned[n] for n in some])
-    goal, weight = known_and_labels(labelled)
-    train(model, labelled, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name="teacher",
+    goal, weight = known_and_labels(texts)
+    train(model, texts, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name="teacher",
           **limits(options, "teacher"))  # fmt: skip
-    note(options.out, "teacher", checked, window_logits(model, checked, device))
     logits = window_logits(model, texts, device)
-    np.savez_compressed(options.out / "teacher.draft.npz", logits=logits.astype(np.float16))
+    np.savez(options.out / "teacher.draft.npz", logits=logits.astype(np.float16))
     (options.out / "teacher.draft.npz").rename(options.out / "teacher.train.npz")
     say(f"teacher has labelled everything, {time.time() - START:.0f} s")
+    note(options.out, "teacher", checked, window_logits(model, checked, device))
 
 
 def job_student(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, layers: int) -> None:
     learned, measured = split(rows)
     kind = Kind(options.weights, "minilm")
     texts, checked = kind.texts(learned), kind.texts(measured)
-    logits = teacher_logits(options, f"student{layers}")
+    model = Bert(kind.base, layers).to(device)
+    train(model, texts, kind, *known_and_labels(texts), lr=3e-4, masked=0.03, device=device, name=f"early{layers}",
+          **limits(options, "early"))  # fmt: skip
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    keep_and_note(options, model, texts, checked, f"early{layers}", device)
+    model.load_state_dict(state)  # unrounded
+    logits = teacher_logits(options, name := f"student{layers}")
     if logits is None:
         return
     goal, weight = distilled(texts, 1 / (1 + np.exp(-logits)))
-    model = Bert(kind.base, layers).to(device)
-    name = f"student{layers}"
     train(model, texts, kind, goal, weight, lr=3e-4, masked=0.03, device=device, name=name,
           **limits(options, "student"))  # fmt: skip
+    keep_and_note(options, model, texts, checked, name, device)
+
+
+def keep_and_note(
+    options: argparse.Namespace, model: Bert, texts: Texts, checked: Texts, name: str, device: str
+) -> None:
     keep(model, texts, options.out, name, device)
-    note(options.out, name, checked, window_logits(model, checked, device))
+    half = np.zeros((len(checked.ids), len(ATTRIBUTES)), np.float32)
+    note(options.out, name, checked, window_logits(model, checked, device, half=half))
+    note(options.out, f"{name}.half", checked, half)
 
 
 def job_fold(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, fold: str) -> None:
@@ -655,7 +688,7 @@ def without(rows: list[dict[str, Any]], gone: Sequence[str]) -> tuple[list[dict[
         and not any(each in shingles for each in shingles_of(row["windows"][0]))
     ]  # fmt: skip
     always = ("surge", "davidson", "reddit", "hard", "counter", "shared", "toxigen", "hatemoji", "edos", "jigsaw",
-              "neutral", "odd", "denied", "rtp", "stereoset", "unkind", "grave", "calibration")  # fmt: skip
+              "wider", "neutral", "odd", "denied", "rtp", "stereoset", "unkind", "grave", "calibration")  # fmt: skip
     return learned, [row for row in measured if row["set"].startswith(always)]
 
 
@@ -676,7 +709,7 @@ def limits(options: argparse.Namespace, name: str) -> dict[str, Any]:
 def main() -> None:
     options = _options()
     options.out.mkdir(parents=True, exist_ok=True)
-    if options.job == "all" and not options.small:
+    if options.job == "all":
         start_all(options)
         return
     torch.manual_seed(0)
@@ -685,16 +718,15 @@ def main() -> None:
     rows = list(read_rows(options.data))
     if options.small:
         rows = few(rows)
-    for job in JOBS if options.job == "all" else (options.job,):
-        if job == "main":
-            job_main(options, rows, device)
-        elif job.startswith("student"):
-            job_student(options, rows, device, int(job[-1]))
-        elif job.startswith("builtin"):
-            job_builtin(options, rows, device, job)
-        else:
-            job_fold(options, rows, device, job.removeprefix("fold "))
-        say(f"{job} is done, {time.time() - START:.0f} s")
+    if options.job == "main":
+        job_main(options, rows, device)
+    elif options.job.startswith("student"):
+        job_student(options, rows, device, int(options.job[-1]))
+    elif options.job.startswith("builtin"):
+        job_builtin(options, rows, device, options.job)
+    else:
+        job_fold(options, rows, device, options.job.removeprefix("fold "))
+    say(f"{options.job} is done, {time.time() - START:.0f} s")
 
 
 def few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -709,14 +741,22 @@ def few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def start_all(options: argparse.Namespace) -> None:
-    """Run every job in a process of its own."""
-    command = [sys.executable, __file__, "--data", str(options.data), "--weights", str(options.weights),
-               "--out", str(options.out), "--patience", str(options.patience), "--wait", str(options.wait),
-               "--stop", str(options.stop)]  # fmt: skip
+    """Run the jobs, each in a process of its own; see above for their order."""
     cores = {**os.environ, "OMP_NUM_THREADS": "2"}
-    running = {job: subprocess.Popen([*command, "--job", job], env=cores) for job in JOBS}
-    end = START + options.end
-    while any(each.poll() is None for each in running.values()) and time.time() < end:
+    waiting, running = list(options.jobs), dict[str, subprocess.Popen[bytes]]()
+    while (waiting or any(each.poll() is None for each in running.values())) and time.time() - START < options.end:
+        left = options.end - (time.time() - START)
+        for job in [job for job in waiting if _ready(job, options)]:
+            waiting.remove(job)
+            # A fold has three trainings of together 250 s, and reads and tokenizes its texts first.
+            patience = min(options.patience, (left - 50) / 250) if job.startswith("fold") else options.patience
+            if patience < 0.3:
+                say(f"{job}: no time")
+                continue
+            command = [sys.executable, __file__, "--job", job, "--data", options.data, "--weights", options.weights]
+            command += ["--out", options.out, "--patience", patience, "--wait", options.wait, "--stop", left - 40]
+            command += ["--small"] if options.small else []
+            running[job] = subprocess.Popen([str(each) for each in command], env=cores)
         time.sleep(1)
     for job, each in running.items():
         if each.poll() is None:
@@ -727,12 +767,20 @@ def start_all(options: argparse.Namespace) -> None:
     say(f"all: {time.time() - START:.0f} s")
 
 
+def _ready(job: str, options: argparse.Namespace) -> bool:
+    if not job.startswith("fold"):
+        return True
+    first = job == next(each for each in options.jobs if each.startswith("fold"))
+    return (options.out / ("teacher.train.npz" if first else "student6.layers.npz")).is_file()
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--job", default="all")
+    parser.add_argument("--jobs", nargs="+", default=JOBS, choices=JOBS, help="those that `all` runs")
     parser.add_argument("--small", action="store_true", help="a few texts and steps, to see that it runs")
     parser.add_argument("--patience", type=float, default=1.0, help="times the seconds of every training")
     parser.add_argument("--end", type=float, default=470, help="seconds after which everything is stopped")
