@@ -24,7 +24,14 @@ from evenhand.scorers.base import load_scorer
 from evenhand.stats import wilson
 from tools.train_scorer import corpora, hard, identity
 from tools.train_scorer.corpora import open_text
-from tools.train_scorer.neural_texts import FITTED_ARTICLES, HELD_OUT_ARTICLES, piece_of, place_of, words_of_article
+from tools.train_scorer.neural_texts import (
+    FITTED_ARTICLES,
+    HELD_OUT_ARTICLES,
+    hateful,
+    piece_of,
+    place_of,
+    words_of_article,
+)
 
 Change = Callable[[str, random.Random], str]
 LOOKS = str.maketrans("aeopcyx", "аеорсух")
@@ -77,7 +84,7 @@ def main() -> None:
     parser.add_argument("--scorer", nargs="+", default=["neural", "builtin"])
     parser.add_argument("--each", type=int, default=200, help="texts of each kind")
     parser.add_argument("--limits", action="store_true", help="print limits instead of tables")
-    parser.add_argument("--tables", nargs="+", default=["writing", "length", "harmless", "groups", "speed"])
+    parser.add_argument("--tables", nargs="+", default=list(TABLES))
     options = parser.parse_args()
     for name in options.scorer:
         scorer: Any = load_scorer(name)
@@ -176,6 +183,20 @@ def groups(scorer: Any, data: Path, each: int) -> Iterator[str]:
         yield f"| {kind.replace('_', ' ')} ({len(texts)}) | {' | '.join(cells)} |"
 
 
+def wider(scorer: Any, data: Path, each: int) -> Iterator[str]:
+    """Templates of wider.yaml that are not learned, with groups and quotations that are not learned."""
+    chance = random.Random(4)
+    made: dict[str, list[str]] = {}
+    for name, text, _, _ in hard.wider(chance, *(hateful(data, side) for side in ("train", ""))):
+        if name.startswith("wider"):
+            made.setdefault(name.removeprefix("wider "), []).append(text)
+    yield "\n| other voices | toxicity | identity_attack |\n|---|---|---|"
+    for kind, texts in made.items():
+        chosen = chance.sample(texts, min(each, len(texts)))
+        cells = [flags(scorer, chosen, name) for name in ("toxicity", "identity_attack")]
+        yield f"| {kind.replace('_', ' ')} ({len(chosen)}) | {' | '.join(cells)} |"
+
+
 def speed(scorer: Any, data: Path, each: int) -> Iterator[str]:
     chance = random.Random(8)
     known = articles(data, fitted=False)
@@ -211,7 +232,7 @@ def limits(scorer: Any, data: Path, each: int) -> dict[str, dict[str, float]]:
     }
 
 
-TABLES = {"writing": writing, "length": length, "harmless": harmless, "groups": groups, "speed": speed}
+TABLES = {"writing": writing, "length": length, "harmless": harmless, "groups": groups, "wider": wider, "speed": speed}
 
 
 def _say(line: str) -> None:

@@ -67,7 +67,7 @@ def texts(registry: Path | None, hateful: Sequence[str], held_hateful: Sequence[
     chance = random.Random(17)
     yield from _groups(chance)
     yield from _plain(chance)
-    yield from _wider(random.Random(23), hateful, held_hateful)
+    yield from wider(random.Random(23), hateful, held_hateful)
     yield from _reports(chance, hateful, held_hateful)
     yield from _stereotypes(chance)
     yield from _answers(chance)
@@ -101,7 +101,7 @@ def _groups(chance: random.Random) -> Iterator[Made]:
                 yield name, Group(kind, target, target, target).say(template), labels, None
 
 
-def _wider(chance: random.Random, hateful: Sequence[str], fresh: Sequence[str]) -> Iterator[Made]:
+def wider(chance: random.Random, hateful: Sequence[str], fresh: Sequence[str]) -> Iterator[Made]:
     """The lists of wider.yaml: each template with groups, words of its slots or quotations, some in a casual voice."""
     own = spec("wider")
     learned, new = identity.groups(), identity.groups("held_out_groups")

@@ -95,7 +95,7 @@ def _stereotype(name: str, labels: Labels) -> float | None:
 def _everything(data: Path, registry: Path | None) -> Iterator[Labelled]:
     yield from _texts(data)
     yield from hard.subtle(data)
-    yield from hard.texts(registry, _hateful(data, "train"), _hateful(data, ""))
+    yield from hard.texts(registry, hateful(data, "train"), hateful(data, ""))
 
 
 def _texts(data: Path) -> Iterator[Labelled]:
@@ -294,23 +294,23 @@ def _held_out_people() -> Iterator[Labelled]:
 def _quotations(data: Path, chance: random.Random) -> Iterator[Labelled]:
     own = spec()
     attacks = [s.text for s in identity.training_sentences() if s.kind in ("unkind", "threatening")]
-    hateful = {True: _hateful(data, "train"), False: _hateful(data, "")}
+    quoted = {True: hateful(data, "train"), False: hateful(data, "")}
     for _ in range(7000):
-        quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
+        quote = chance.choice(attacks if chance.random() < 0.5 else quoted[True])
         yield _text("train quoted", _say(chance, own["rejecting"], quote), QUOTED)
     for _ in range(3500):
-        quote = chance.choice(attacks if chance.random() < 0.5 else hateful[True])
+        quote = chance.choice(attacks if chance.random() < 0.5 else quoted[True])
         yield _text("train shared", _say(chance, own["sharing"], quote), SHARED)
     new = [s.text for section in ("groups", "held_out_groups") for s in identity.held_out_sentences("unkind", section)]
     for kind, frames, label in (("rejecting", "counter-speech", 0.0), ("sharing", "shared", 1.0)):
         for _ in range(1000):
             quote, source = (
-                (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(hateful[False]), "others")
+                (chance.choice(new), "own") if chance.random() < 0.5 else (chance.choice(quoted[False]), "others")
             )
             yield _text(f"{frames} {source}", _say(chance, own["held_out"][kind], quote), _only(label))
 
 
-def _hateful(data: Path, side: str) -> list[str]:
+def hateful(data: Path, side: str) -> list[str]:
     """Short hateful texts of others, to be quoted; the side is `train` or, for measuring, empty."""
     names = [f"{side} {name}".strip() for name in ("toxigen", "hatemoji")]
     return [t for name, t, labels, _ in _labelled(data) if name in names and (labels[0] or 0) > 0.7 and len(t) < 160]
@@ -363,11 +363,11 @@ def _more(data: Path, chance: random.Random) -> Iterator[Labelled]:
     for _ in range(2500):
         template = chance.choice(identity.templates("unkind"))
         yield _text("train more unkind", clumsy(chance.choice(everybody).say(template), chance), attacks)
-    hateful = [*_hateful(data, "train"), *(chance.choice(everybody).say(t) for t in identity.templates("unkind") * 40)]
+    attacking = [*hateful(data, "train"), *(chance.choice(everybody).say(t) for t in identity.templates("unkind") * 40)]
     for _ in range(5000):
-        yield _text("train more quoted", _say(chance, more["rejecting"], chance.choice(hateful)), QUOTED)
+        yield _text("train more quoted", _say(chance, more["rejecting"], chance.choice(attacking)), QUOTED)
     for _ in range(2500):
-        yield _text("train more shared", _say(chance, more["sharing"], chance.choice(hateful)), SHARED)
+        yield _text("train more shared", _say(chance, more["sharing"], chance.choice(attacking)), SHARED)
     plain = more["everyday"] + own["everyday"]
     for _ in range(3000):
         yield _text("train more everyday", " ".join(chance.sample(plain, chance.choice((1, 1, 1, 2, 4)))), CLEAN)
