@@ -402,9 +402,12 @@ def _sample_in(body: Any) -> Sample:
     return sample_from(unpack(body))
 
 
+_FIELDS = frozenset({"id", "kind", "prompt", "choices", "cluster", "metadata"})
+
+
 def _fields_in(body: Any) -> dict[str, Any]:
     fields = unpack(body)
-    if not {"id", "kind", "prompt", "choices", "cluster", "metadata"} <= fields.keys():
+    if not fields.keys() >= _FIELDS:
         raise ValueError("a sample is incomplete")
     return fields
 
@@ -429,7 +432,7 @@ def _grade_from(bodies: Sequence[Any]) -> dict[str, Any]:
     grade: dict[str, Any] = {}
     for body in bodies:
         if body is not None:
-            grade.update(_score_from(body))
+            grade = grade | _score_from(body) if grade else _score_from(body)
     return grade
 
 

@@ -70,7 +70,7 @@ class Sums:
                 self._group(values.shape[1])
                 self.add_many(*_as_seen(names, places[start:]), values[start:])
                 return
-        rows = np.array([self._row(name, values.shape[1]) for name in names], dtype=np.intp)
+        rows = self._rows(names, values.shape[1])
         cells = rows[places][:, np.newaxis] * self._width + np.arange(self._width)
         np.add.at(np.frombuffer(self._values), cells.ravel(), values.ravel())
 
@@ -97,6 +97,13 @@ class Sums:
         start = row * self._width
         for place, value in enumerate(added, start):
             self._values[place] += value
+
+    def _rows(self, clusters: Sequence[str], width: int) -> NDArray[np.intp]:
+        if self._places is not None:
+            return np.array([self._row(cluster, width) for cluster in clusters], dtype=np.intp)
+        groups = np.fromiter(map(_group_of, clusters), dtype=np.intp, count=len(clusters))
+        np.frombuffer(self._seen, dtype=np.uint8)[groups] = 1
+        return groups
 
     def _row(self, cluster: str, width: int) -> int:
         self._width = width
@@ -164,26 +171,23 @@ class _Current(Generic[T]):
 
 
 class _Counted:
-    """What metrics counted of the records of one arm that are not added up yet."""
+    """The records of one arm that are not added up yet, and what metrics count of them."""
 
-    __slots__ = ("_columns", "_counts", "_number", "_tables")
+    __slots__ = ("_counts", "_records", "_tables")
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._counts = [metric.count for metric in metrics]
-        self._columns: list[list[Added | None]] = [[] for _ in metrics]
+        self._records: list[Record] = []
         self._tables: list[_Column] = []
-        self._number = 0
 
     def add(self, record: Record) -> int:
-        """Count a record in every metric; return its place."""
-        for count, column in zip(self._counts, self._columns, strict=True):
-            column.append(count(record))
-        self._number += 1
-        return self._number - 1
+        """Keep a record; return its place."""
+        self._records.append(record)
+        return len(self._records) - 1
 
     def tables(self) -> list[_Column]:
         """Return the columns of all metrics; they are made once for an arm and its pairs."""
-        self._tables = self._tables or list(map(_column, self._columns))
+        self._tables = self._tables or [_column(list(map(count, self._records))) for count in self._counts]
         return self._tables
 
 
@@ -400,7 +404,8 @@ class PairTally(_Adding[tuple[Record, Record]]):
             key = (metric.name, group)
             self.before.add_many(key, names, places, first)
             self.after.add_many(key, names, places, second)
-            self._add_successes(metric, key, first, second)
+            if metric.share:
+                self._add_successes(key, first, second)
         self._places = ([], [])
         self.before.counted, self.after.counted = _Counted(self.counting), _Counted(self.counting)
 
@@ -420,12 +425,12 @@ class PairTally(_Adding[tuple[Record, Record]]):
                 for key in ((metric.name, group) for group in groups):
                     self.before.add_sums(key, pairs[0][0].cluster, first)
                     self.after.add_sums(key, pairs[0][0].cluster, second)
-                    self._add_successes(metric, key, np.array([first]), np.array([second]))
+                    if metric.share:
+                        self._add_successes(key, np.array([first]), np.array([second]))
 
-    def _add_successes(self, metric: Metric, key: Key, first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
-        if metric.share:
-            self.only_before[key] += int(np.sum(first[:, 0] > second[:, 0]))
-            self.only_after[key] += int(np.sum(second[:, 0] > first[:, 0]))
+    def _add_successes(self, key: Key, first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
+        self.only_before[key] += int(np.sum(first[:, 0] > second[:, 0]))
+        self.only_after[key] += int(np.sum(second[:, 0] > first[:, 0]))
 
 
 def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:

@@ -199,39 +199,35 @@ Sums = tuple[float, float]
 def _mean(
     name: str,
     title: str,
-    value: Callable[[Record], float | None],
+    count: Callable[[Record], Sums | None],
     better: Better | None = None,
     rests_on: tuple[str, ...] = (),
     meaning: Meaning = NO_MEANING,
     margin: float | None = None,
 ) -> Metric:
-    """Returns a metric: the mean over completions, in percent; `value` returns None for records that do not count."""
-
-    def count(record: Record) -> Sums | None:
-        found = value(record)
-        return None if found is None else (float(found), 1.0)
-
+    """Returns a metric: the mean over completions, in percent."""
     return Metric(name, title, count, ratio, better, scale=100.0, meaning=meaning, margin=margin, rests_on=rests_on)
 
 
-def _score(name: str) -> Callable[[Record], float | None]:
-    def value(record: Record) -> float | None:
-        return None if record.grade is None else record.grade.get(name)
+def _score(name: str) -> Callable[[Record], Sums | None]:
+    def count(record: Record) -> Sums | None:
+        found = None if record.grade is None else record.grade.get(name)
+        return None if found is None else (found, 1.0)
 
-    return value
+    return count
 
 
-def _quality(record: Record) -> float | None:
-    """Returns the mean of the three qualities, if all are known."""
+def _quality(record: Record) -> Sums | None:
+    """Counts the mean of the three qualities, if all are known."""
     grade = record.grade or {}
     if not grade.keys() >= _QUALITIES:
         return None
     scores: list[Any] = [grade[name] for name in QUALITIES]
-    return None if None in scores else sum(scores) / len(scores)
+    return None if None in scores else (sum(scores) / len(scores), 1.0)
 
 
-def _scored(record: Record) -> float | None:
-    return None if record.grade is None else float("toxicity" in record.grade)
+def _scored(record: Record) -> Sums | None:
+    return None if record.grade is None else (float("toxicity" in record.grade), 1.0)
 
 
 def _length(record: Record) -> Sums | None:
@@ -303,9 +299,9 @@ METRICS = (
     *(_mean(name, name.capitalize(), _score(name), "higher", (name,)) for name in QUALITIES),
     *(_distinct_metric(size) for size in (1, 2, 3)),
     _declared("length", _length),
-    _mean("refusal", "Refusals", lambda record: float(record.status == "refused")),
+    _mean("refusal", "Refusals", lambda record: (float(record.status == "refused"), 1.0)),
     _mean("scored", "Scored", _scored, "higher"),
-    _mean("coverage", "Coverage", lambda record: float(record.status == "graded"), "higher"),
+    _mean("coverage", "Coverage", lambda record: (float(record.status == "graded"), 1.0), "higher"),
 )
 
 
