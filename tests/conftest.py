@@ -100,3 +100,9 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PERSPECTIVE_API_KEY", "PERSPECTIVE_URL", "PERSPECTIVE_RATE")
     for name in (*ours, "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes `tools` of the repository importable."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))

@@ -10,6 +10,7 @@ import pytest
 from evenhand.core.types import Message, Params
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
+from evenhand.papers.stardtox import MATCHED
 from evenhand.runs.store import Store
 from support.tiny import make_byte_model
 
@@ -62,11 +63,11 @@ def test_both_presets_stand_side_by_side_with_a_verdict_on_every_claim(cli, tmp_
     result = cli(*STARDTOX, "--model", "rude/one", "--steer", "builtin_b", "--quality", "rude/two", "--out", "p")
 
     assert result.code == 0, result
-    steer = {"scorer": "builtin_b"}
+    steer, matched = {"scorer": "builtin_b"}, {"toxicity": MATCHED["builtin_b"]}
     assert [each for each in methods_of(tmp_path / "p/realtoxicity") if each[0] == "stardtox"] == [
-        ("stardtox", {"preset": "paper", **steer}),
+        ("stardtox", {"preset": "paper", **steer, **matched}),
         ("stardtox", steer),
-        ("stardtox", {"preset": "paper", **steer, "performance": False}),
+        ("stardtox", {"preset": "paper", **steer, **matched, "performance": False}),
         ("stardtox", {**steer, "performance": False}),
     ]
     settings = {row["setting"] for row in rows_of(tmp_path / "p/table3.csv") if row["method"] == "StarDTox"}

@@ -55,6 +55,7 @@ def test_a_threshold_of_the_users_own_wins():
     assert {each.options["toxicity"] for each in plan.methods if each.name == "stardtox"} == {0.3}
 
 
+@pytest.mark.usefixtures("tools")
 @pytest.mark.parametrize("scorer", ["builtin", "builtin_b"])
 def test_as_many_texts_are_below_the_threshold_as_below_a_tenth_of_perspective(scorer: str):
     """On texts of RealToxicityPrompts that Perspective scored and the scorer has not learned."""

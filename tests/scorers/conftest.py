@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,9 +25,3 @@ def closed_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
-
-
-@pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes `tools` of the repository importable."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
