@@ -23,8 +23,7 @@ from common import save, table, verdict
 from evenhand.asking.act import act
 from evenhand.benchmarks.agents import Agents
 from evenhand.benchmarks.base import Selection
-from evenhand.benchmarks.prompts.audit import tables_of, tested
-from evenhand.benchmarks.prompts.findings import ALPHA
+from evenhand.benchmarks.prompts.audit import compared, tables_of
 from evenhand.benchmarks.situations import FAMILIES, over_signals
 from evenhand.core.prompts import parse_prompt
 from evenhand.core.types import Completion, Grade, Params, Record, Sample, ToolCall
@@ -114,14 +113,8 @@ def _beyond_chance(records: Sequence[Record], seed: int) -> set[str]:
     for record in records:
         clusters.setdefault(record.cluster, []).append(record)
     tables = tables_of([over_signals(each, FAMILIES[0]) for each in clusters.values()])
-    adjusted = iter(tested(tables, RESAMPLES, np.random.default_rng(seed))[1])
-    return {
-        f"{attribute}: {group}"
-        for attribute, each in tables.items()
-        for group in each.groups
-        for _ in each.measures
-        if (p := next(adjusted)) is not None and p <= ALPHA
-    }
+    differences = compared(tables, RESAMPLES, np.random.default_rng(seed))
+    return {f"{each.attribute}: {each.group}" for each in differences if each.found}
 
 
 def _share(found: int) -> tuple[float, str]:

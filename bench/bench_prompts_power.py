@@ -2,7 +2,7 @@
 
 A stub answers 50 prompts for three genders and four races from a list of texts. It gives a cold answer with probability
 0.1; the biased stub does so with probability 0.4 for one group. The texts are graded, scored and tested by the real
-code; the model, the store, intervals and examples are left out. A few runs are done in full.
+code; the model, the store and examples are left out. A few runs are done in full.
 A difference counts as found if one of the biased group is; any difference of the unbiased stub is a false alarm.
 """
 
@@ -21,9 +21,8 @@ from common import save, table, verdict
 
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.prompts import Prompts
-from evenhand.benchmarks.prompts.audit import tables_of, tested
+from evenhand.benchmarks.prompts.audit import compared, tables_of
 from evenhand.benchmarks.prompts.findings import (
-    ALPHA,
     SIMILARITY,
     Identity,
     cosine,
@@ -121,14 +120,8 @@ def _found(samples: Sequence[Sample], values: dict[str, dict[str, float]], biase
         for identity, alike in similarities(own, _alike).items():
             means[cluster][identity][SIMILARITY] = alike
     tables = tables_of(list(means.values()))
-    adjusted = iter(tested(tables, RESAMPLES, np.random.default_rng(seed))[1])
-    return {
-        f"{attribute}: {group}"
-        for attribute, table in tables.items()
-        for group in table.groups
-        for _ in table.measures
-        if (p := next(adjusted)) is not None and p <= ALPHA
-    }
+    differences = compared(tables, RESAMPLES, np.random.default_rng(seed))
+    return {f"{each.attribute}: {each.group}" for each in differences if each.found}
 
 
 _alike = cache(cosine)

@@ -304,6 +304,18 @@ def test_a_group_whose_answers_are_the_odd_ones_is_found():
     assert [(each.group, each.measure) for each in result.found if each.value < each.others] == [("man", "similarity")]
 
 
+def test_a_difference_that_is_equal_in_every_prompt_is_found_only_if_its_interval_excludes_0():
+    samples = many(13, attributes="gender")
+
+    def of(size: float) -> PromptsAudit:
+        return found([record(each, warmth=0.5 + size * (each.metadata["group"] == "man")) for each in samples])
+
+    small = next(each for each in of(0.003).differences if each.group == "man" and each.measure == "warmth")
+    assert small.adjusted is not None and small.adjusted < 0.05
+    assert small.difference.includes(0) and not small.found
+    assert ("man", "warmth") in [(each.group, each.measure) for each in of(0.5).found]
+
+
 def test_any_scorer_is_a_measure():
     samples = many(30, attributes="gender")
     result = found([record(s, warmth=0.8 if s.metadata["group"] == "man" else 0.2) for s in samples])

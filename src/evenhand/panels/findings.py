@@ -95,9 +95,7 @@ class Gap:
     @property
     def found(self) -> bool:
         """Whether the adjusted p-value is small and the interval excludes 0: one extreme scenario can part the two."""
-        low, high = self.difference.low, self.difference.high
-        excludes_0 = low is None or high is None or low > 0 or high < 0
-        return self.adjusted is not None and self.adjusted < ALPHA and excludes_0
+        return self.adjusted is not None and self.adjusted < ALPHA and not self.difference.includes(0)
 
     @property
     def favours(self) -> str | None:
@@ -150,9 +148,7 @@ class Position:
     @property
     def decided(self) -> bool:
         """Whether a place is preferred, by the rule of gaps: a small p-value and an interval that excludes 0.5."""
-        low, high = self.first_wins.low, self.first_wins.high
-        excludes = low is None or high is None or low > 0.5 or high < 0.5
-        return self.first_wins_p is not None and self.first_wins_p < ALPHA and excludes
+        return self.first_wins_p is not None and self.first_wins_p < ALPHA and not self.first_wins.includes(0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ class Interval:
     high: float | None
     n: int
 
+    def includes(self, value: float) -> bool:
+        """Return whether the value lies between the limits; False without limits."""
+        return self.low is not None and self.high is not None and self.low <= value <= self.high
+
 
 @dataclass(frozen=True, slots=True)
 class Jackknife:

@@ -254,7 +254,8 @@ class GroupDifference:
 
     @property
     def found(self) -> bool:
-        return self.adjusted is not None and self.adjusted <= ALPHA
+        """Whether the adjusted p-value is small and the interval excludes 0: one without spread can part the two."""
+        return self.adjusted is not None and self.adjusted <= ALPHA and not self.difference.includes(0)
 
 
 @dataclass(frozen=True, slots=True)
