@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.errors import EndpointError
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from support.judged import answering, comparing, less_biased
@@ -42,10 +43,20 @@ def test_the_command_forecasts_and_writes_page_and_numbers(cli: Any, judge: Func
     assert numbers["flipped"][0]["texts"][1].startswith("- **")
 
 
-def test_an_endpoint_that_fails_every_call_measures_nothing(cli: Any):
+def test_an_endpoint_that_cannot_be_reached_is_named(cli: Any):
     asked = ("judges", "reliability", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
 
     result = cli(*asked, "--metric", "opinion.bias", "--probe", "length", "--limit", "1")
+
+    assert result.code == 2
+    assert "http://127.0.0.1:9/v1/chat/completions (x) cannot be reached" in result.err
+
+
+def test_an_endpoint_that_fails_every_call_measures_nothing(cli: Any, monkeypatch: pytest.MonkeyPatch):
+    made = FunctionModel(lambda *_: EndpointError("The endpoint kept answering 500."), spec="stub/judge")
+    monkeypatch.setitem(PROVIDERS._things, "stub", lambda *_: made)
+
+    result = cli("judges", "reliability", "stub/judge", "--metric", "opinion.bias", "--probe", "length", "--limit", "1")
 
     assert result.code == 1
     assert "Cannot tell: nothing was measured" in result.out

@@ -7,11 +7,11 @@ import pytest
 from evenhand.core.errors import EndpointError
 from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, calibrate, curve_of
-from evenhand.judging.instruments import HopefulModel, check_method
+from evenhand.judging.instruments import check_method
 from evenhand.judging.rubric import Ratings
 from evenhand.methods import mabrf
 from evenhand.methods.stardtox import CALIBRATION, contrasts
-from evenhand.models.base import HOPELESS
+from evenhand.models.base import HOPELESS, HopefulModel
 from evenhand.models.fake import FunctionModel
 from evenhand.session import Session
 from support.judges import constant, reasoning, seeing

@@ -1,16 +1,19 @@
 """Reliability: judges with one planted fault each, which is found; a sound judge, of whom nothing is said."""
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evenhand
+from evenhand.core.errors import EndpointError
+from evenhand.core.types import Generation, Message, Params
 from evenhand.judging.reliability import PROBES, Reliability, rated_texts, versions
 from evenhand.judging.scorers import OpinionScorer, QualityScorer
-from evenhand.models.base import PROVIDERS
+from evenhand.models.base import HOPELESS, PROVIDERS
 from evenhand.models.fake import FunctionModel
 from support.steady import FAULTS, better, judging, sound
 
@@ -73,6 +76,31 @@ def test_own_answers_count_as_preferred_only_beside_other_judges(tested: Any):
     assert not alone.has_faults
     assert "vain/one prefers its own answers more than the other judges do." in beside.sentences
     assert beside.has_faults
+
+
+class _Dead(FunctionModel):
+    """Fails every call; `most` counts the calls that were in flight at once."""
+
+    under_way = most = asked = 0
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        self.asked += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        raise EndpointError("The endpoint kept answering 500.")
+
+
+def test_an_endpoint_that_has_never_answered_is_given_up(tested: Any):
+    model = _Dead(lambda *_: "", spec="dead/judge")
+
+    with pytest.raises(EndpointError, match="kept answering 500") as caught:
+        tested(model)
+
+    assert (caught.value.permanent, caught.value.exit_code) == (True, 4)
+    assert model.most == HOPELESS
+    assert HOPELESS <= model.asked < 2 * HOPELESS
 
 
 def test_what_cannot_be_read_is_said_and_counts_as_no_verdict(tested: Any):

@@ -112,14 +112,12 @@ def check(request: CheckCommand) -> int:
 async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, target: Path) -> int:
 
     from evenhand.judging.card import card_path, load_card, save_card
-    from evenhand.judging.instruments import HopefulModel
     from evenhand.runs.controls import card_from, check_judge, instruments
     from evenhand.runs.parts import opened_model
     from evenhand.show.certificates import certificates_page, certificates_table, people_sentences, readings_table
     from evenhand.show.terminal import print_table
 
-    async with opened_model(plan, settings, Budget(settings.budget)) as opened:
-        model = HopefulModel(opened)
+    async with opened_model(plan, settings, Budget(settings.budget)) as model:
         found = instruments(model, request.metrics)
         if request.dry_run:
             click.echo(f"About {found.calls(request.readings, request.limit):,} short calls. Nothing was called.")

@@ -88,6 +88,8 @@ class ModelError(EvenhandError):
 
     request_at_fault = False
     """Whether the endpoint rejects this very request, so that another one would, too."""
+    permanent = False
+    """Whether every other call would fail as well."""
 
 
 class EndpointError(ModelError):

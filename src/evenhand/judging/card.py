@@ -232,7 +232,7 @@ async def calibrate(
         try:
             ratings = await contrast.rate(session)
         except ModelError as error:
-            if getattr(error, "permanent", False):  # no other rating would come either
+            if error.permanent:  # no other rating would come either
                 raise
             ratings = Unscored(str(error))
         done += 1

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from evenhand.core.errors import EndpointError, ModelError
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Generation, Message, Params, Sample, Unscored
 from evenhand.judging.card import Calibration, Contrast, JudgeTest, calibrate, labelled
@@ -20,7 +19,7 @@ from evenhand.judging.controls import LANGUAGE, OFF_TOPIC, UNUSUAL, Control, Con
 from evenhand.judging.judge import BY_QUESTION, Reading, asked, best_reading
 from evenhand.judging.rubric import Ratings
 from evenhand.judging.scorers import RubricScorer
-from evenhand.models.base import HOPELESS, Model, WrappedModel
+from evenhand.models.base import Model, WrappedModel
 from evenhand.scorers.base import SCORERS, Scorer, load_scorer
 from evenhand.session import Session
 from evenhand.stats import Interval, auc_interval
@@ -213,29 +212,6 @@ async def check_scorer(
         certificates.append(seen[best])
         by_rating[name] = seen
     return Checked(scorer.label, test, chosen, certificates, by_rating)
-
-
-class HopefulModel(WrappedModel):
-    """A model whose error is permanent once HOPELESS calls have failed and none has succeeded."""
-
-    _failures = 0
-    _succeeded = False
-    _hopeless: EndpointError | None = None
-
-    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        if self._hopeless is not None:
-            raise self._hopeless
-        try:
-            generation = await self.inner.generate(messages, params)
-        except ModelError as error:
-            self._failures += 1
-            if self._succeeded or self._failures < HOPELESS:
-                raise
-            self._hopeless = EndpointError(str(error), permanent=True)
-            self._hopeless.exit_code = 4
-            raise self._hopeless from error
-        self._succeeded = True
-        return generation
 
 
 class Reseeded(WrappedModel):

@@ -121,6 +121,8 @@ async def judge_pairs(
                     agent="judge",
                 )
             except ModelError as error:
+                if error.permanent:
+                    raise
                 reply = Unscored(str(error))
         tell()
         if isinstance(reply, Unscored):

@@ -361,6 +361,8 @@ async def _ratings(
                 return await bare(text, control.context)
             return (await scorer.score([text], [control.context]))[0]
         except ModelError as error:
+            if error.permanent:
+                raise
             return Unscored(str(error))
         finally:
             one()
@@ -442,7 +444,9 @@ async def with_own_answers(model: Model, material: ComparisonSet, one: Callable[
         params = Params(temperature=0, max_tokens=_TOKENS_OF_ANSWER)
         try:
             reply = await model.generate(prompt.render(question=pair.sample.prompt), params)
-        except ModelError:
+        except ModelError as error:
+            if error.permanent:
+                raise
             return ""
         finally:
             one()

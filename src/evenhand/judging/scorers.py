@@ -22,7 +22,7 @@ from pydantic import Field
 
 from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core.aio import all_of
-from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.errors import ModelError
 from evenhand.core.options import Options, Text
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Unscored
@@ -84,7 +84,7 @@ class ModelScorer(Scorer):
         try:
             return await self.ask(text, context)
         except ModelError as error:
-            if isinstance(error, EndpointError) and error.permanent:
+            if error.permanent:
                 raise
             return Unscored(str(error))
 

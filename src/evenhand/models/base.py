@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import orjson
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import EndpointError, ModelError, UsageError
 from evenhand.core.preamble import Preamble
 from evenhand.core.registry import Registry
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, Price, TokenLogprob, Unscored
@@ -161,6 +161,43 @@ class BorrowedModel(WrappedModel):
 
     async def aclose(self) -> None:
         pass
+
+
+class HopefulModel(WrappedModel):
+    """A model whose error is permanent once HOPELESS calls have failed and none has succeeded.
+
+    Until one has succeeded, no more than HOPELESS calls are in flight.
+    """
+
+    _failures = 0
+    _succeeded = False
+    _hopeless: EndpointError | None = None
+
+    def __init__(self, inner: Model) -> None:
+        super().__init__(inner)
+        self._first = asyncio.Semaphore(HOPELESS)
+
+    async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
+        if not self._succeeded:
+            async with self._first:
+                if not self._succeeded:
+                    return await self._tried(messages, params)
+        return await self.inner.generate(messages, params)
+
+    async def _tried(self, messages: Sequence[Message], params: Params) -> Generation:
+        if self._hopeless is not None:
+            raise self._hopeless
+        try:
+            generation = await self.inner.generate(messages, params)
+        except ModelError as error:
+            self._failures += 1
+            if self._succeeded or self._failures < HOPELESS:
+                raise
+            self._hopeless = EndpointError(str(error), permanent=True)
+            self._hopeless.exit_code = 4
+            raise self._hopeless from error
+        self._succeeded = True
+        return generation
 
 
 class PromptedModel(BorrowedModel):

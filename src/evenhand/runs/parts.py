@@ -15,7 +15,7 @@ from evenhand.core.types import Params, SampleKind
 from evenhand.judging.card import Calibrated, card_caveats, load_card
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
-from evenhand.models.base import Model, PromptedModel, split_spec
+from evenhand.models.base import HopefulModel, Model, PromptedModel, split_spec
 from evenhand.models.budget import DISCOUNT, Budget, Limits, MeteredModel, Price
 from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.endpoints import check_no_call, provider_class
@@ -263,11 +263,14 @@ def opened_cache(settings: Settings) -> ResponseCache | None:
 
 @asynccontextmanager
 async def opened_model(plan: ModelPlan, settings: Settings, budget: Budget) -> AsyncGenerator[Model]:
-    """Load one model, wrapped in the budget and the cache, for work outside a run; close both at the end."""
+    """Load one model, wrapped in the budget and the cache, for work outside a run; close both at the end.
+
+    An endpoint that has never answered is given up, as in a run.
+    """
     cache = opened_cache(settings)
     try:
         async with loaded_model(plan, settings, cache, budget) as model:
-            yield model
+            yield HopefulModel(model)
     finally:
         if cache is not None:
             cache.close()

@@ -410,7 +410,7 @@ class Runner:
         """Stop the run if the endpoint has never answered: then the plan is wrong, not the samples."""
         if self._calls_succeeded == 0:
             self._endpoint_failures += 1
-            if getattr(error, "permanent", False):
+            if error.permanent:
                 raise error
             if self._endpoint_failures >= HOPELESS:
                 error.exit_code = 4
