@@ -7,7 +7,7 @@ import json
 import random
 import re
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from evenhand.stats.intervals import mean_interval
 ARMS = {
     "base": "as it was",
     "sft": "SFT",
+    "again": "SFT, trained again",
     "rloo": "**RLDF** (RLOO)",
     "ppo": "RLDF (PPO)",
     "reading": "RL on reading A (positive control)",
@@ -40,9 +41,8 @@ Row = dict[str, Any]
 
 def report(out: Path) -> str:
     """Return all tables of a test."""
-    return "\n\n".join(
-        [*_instrument(out), *_pairs(out), *_ceiling(out), *_arms(out), *_differences(out), *_trainings(out)]
-    )
+    parts = (_instrument, _pairs, _ceiling, _arms, _differences, negative_control, _trainings)
+    return "\n\n".join(text for part in parts for text in part(out))
 
 
 def lines(path: Path) -> list[Row]:
@@ -224,7 +224,7 @@ def _differences(out: Path) -> Iterator[str]:
     ]
     for arm, label in ARMS.items():
         names = seeds(out, arm) if arm not in ("base", "sft") else []
-        if not any((out / "answers" / f"{sft_of(name)}.jsonl").is_file() for name in names):
+        if not any((out / "answers" / f"{begun_from(out, name)}.jsonl").is_file() for name in names):
             continue
         found = [
             difference(out, names, "role", "b"),
@@ -260,7 +260,7 @@ def gsm_difference(out: Path, names: Sequence[str]) -> Interval | None:
     """Return percentage points of GSM8K, paired by question, over all seeds that have both."""
     pairs: list[list[list[bool]]] = []
     for name in names:
-        both = [out / "gsm" / f"{which}.json" for which in (name, sft_of(name))]
+        both = [out / "gsm" / f"{which}.json" for which in (name, begun_from(out, name))]
         if all(path.is_file() for path in both):
             pairs.append([json.loads(path.read_text(encoding="utf-8")) for path in both])
     if not pairs:
@@ -269,9 +269,9 @@ def gsm_difference(out: Path, names: Sequence[str]) -> Interval | None:
     return mean_interval([statistics.fmean(values) for values in zip(*one, strict=True)])
 
 
-def sft_of(name: str) -> str:
-    """Return the name of the SFT model that a model was trained from."""
-    return f"sft-{name[-1]}" if name[-1].isdigit() else "sft-1"
+def begun_from(out: Path, name: str) -> str:
+    """Return the name of the model that a model was trained from."""
+    return job(out, name).get("from") or f"sft-{name[-1] if name[-1].isdigit() else 1}"
 
 
 def difference(
@@ -280,13 +280,21 @@ def difference(
     kind: str,
     reading: str,
     changed: Callable[[Sequence[Row], Sequence[Row]], Sequence[Row]] = lambda rows, _: rows,
+    against: Mapping[str, str] | None = None,
+    *,
+    fixed: bool = False,
 ) -> Interval | None:
-    """Return the mean difference to SFT of the same seed, paired by topic, with the variance of topics and of seeds."""
+    """Return the mean difference to the SFT models that these began from, paired by topic.
+
+    Args:
+        against: name → the name of another model to compare it with.
+        fixed: These trainings only: without the variance of seeds.
+    """
     per_seed: list[dict[str, float]] = []
     for name in names:
         rated = [
             [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
-            for which in (name, sft_of(name))
+            for which in (name, against[name] if against else begun_from(out, name))
         ]
         both = [by_topic(changed(rows, rated[1]), lambda r: r[reading]) for rows in rated]
         per_seed.append({t: both[0][t] - both[1][t] for t in both[0].keys() & both[1].keys()})
@@ -294,7 +302,7 @@ def difference(
     if len(topics) < 3:
         return None
     mean = [statistics.fmean(each[t] for each in per_seed) for t in sorted(topics)]
-    if len(per_seed) == 1:
+    if len(per_seed) == 1 or fixed:
         return mean_interval(mean)
     of_seeds = statistics.variance([statistics.fmean(each[t] for t in topics) for each in per_seed]) / len(per_seed)
     of_topics = statistics.variance(mean) / len(mean)
@@ -303,6 +311,54 @@ def difference(
     half = student_t_quantile(0.975, max(1.0, freedom)) * total**0.5
     estimate = statistics.fmean(mean)
     return Interval(estimate, estimate - half, estimate + half, len(mean))
+
+
+def negative_control(out: Path) -> Iterator[str]:
+    """Say what shuffled labels tell about RLDF, by a rule that was written before they were run.
+
+    For each question and reading B, over the seeds whose control took at least `ENOUGH_STEPS` steps (these trainings
+    only): D is RLDF less shuffled labels of the same seed, S is shuffled labels less the SFT model they began from.
+     - D below 0 beyond chance and in every seed, S above `HALF`: the labels lower bias.
+     - The same D, but S at or below `HALF`: the labels do a part, any reward does another.
+     - D not below 0 beyond chance, S below 0 beyond chance: RLDF does no more than any reward.
+     - Otherwise: open.
+    The plain question decides, because RLDF's own effect is beyond chance there; the role prompt is told beside it. The
+    reward model of a control should be right on 40 to 60 % of held-out pairs with their true labels.
+    """
+    ended = [name for name in seeds(out, "shuffled") if job(out, name).get("kept_step", 0) >= ENOUGH_STEPS]
+    against = {f"rloo-{name[-1]}": name for name in ended if f"rloo-{name[-1]}" in seeds(out, "rloo")}
+    if not against:
+        return
+    table = [
+        "| seeds | question | RLDF less shuffled (D) | shuffled less SFT (S) | verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in ("neutral", "role"):
+        each = [(n,) for n in against] if len(against) > 1 else []
+        for names in (tuple(against), *each):
+            d = difference(out, names, kind, "b", against=against, fixed=True)
+            s = difference(out, [against[n] for n in names], kind, "b", fixed=True)
+            single = [difference(out, [n], kind, "b", against=against) for n in names]
+            said = _verdict(d, s, single) if len(names) == len(against) else ""
+            table.append(f"| {', '.join(n[-1] for n in names)} | {kind} | {told(d)} | {told(s)} | {said} |")
+    knows = [
+        f"{name} {100 * right:.0f} %"
+        for name in ended
+        if (right := job(out, name).get("reward_model", {}).get("right_on_true_pairs")) is not None
+    ]
+    yield "### Negative control\n\n" + "\n".join(table) + f"\n\nRight on true held-out pairs: {', '.join(knows)}."
+
+
+ENOUGH_STEPS, HALF = 12, -0.10
+"""As many as the shortest RLDF training kept; half of what RLDF lowers bias by on the plain question."""
+
+
+def _verdict(d: Interval | None, s: Interval | None, single: Sequence[Interval | None]) -> str:
+    if d is None or s is None or d.high is None or s.high is None:
+        return "open"
+    if d.high < 0 and all(each is not None and each.estimate < 0 for each in single):
+        return "the labels lower bias" if s.estimate > HALF else "the labels do a part, any reward another"
+    return "no more than any reward" if d.high >= 0 and s.high < 0 else "open"
 
 
 def _trainings(out: Path) -> Iterator[str]:
@@ -338,7 +394,7 @@ def blind(out: Path, folder: Path) -> None:
     draw = random.Random(40)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (name for arm in ARMS if arm not in ("base", "sft") for name in seeds(out, arm)):
-        both = (name, sft_of(name))
+        both = (name, begun_from(out, name))
         answers = [
             {r["topic"]: r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == "role" and r["statement"]}
             for which in both
@@ -358,8 +414,8 @@ def blind(out: Path, folder: Path) -> None:
 
 
 def examples(out: Path, path: Path) -> None:
-    """Write the first rated answers of SFT, RLDF (seed 1) and RL on the reading to ten topics, to read side by side."""
-    arms = {"sft-1": "SFT, seed 1", "rloo-1": "RLDF, seed 1", "reading": "RL on reading A"}
+    """Write the first rated answers of SFT, RLDF and the negative control to ten topics, to read side by side."""
+    arms = {"sft-1": "SFT, seed 1", "rloo-1": "RLDF, seed 1", "shuffled-1": "shuffled labels, seed 1"}
     answers = {
         name: {
             r["topic"]: r
@@ -368,15 +424,16 @@ def examples(out: Path, path: Path) -> None:
         }
         for name in arms
     }
+    answers = {name: rows for name, rows in answers.items() if rows}
     shared = set.intersection(*(set(each) for each in answers.values()))
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["topic", "question", "arm", "bias_b", "words", "answer"])
         for topic in random.Random(30).sample(sorted(shared), min(10, len(shared))):
-            for name, label in arms.items():
+            for name in answers:
                 row = answers[name][topic]
                 text = " ".join(row["text"].split())
-                table.writerow([topic, row["question"], label, f"{row['b']:.2f}", row["words"], text])
+                table.writerow([topic, row["question"], arms[name], f"{row['b']:.2f}", row["words"], text])
 
 
 def second_judge(out: Path) -> dict[str, Any]:

@@ -7,6 +7,9 @@
 What is measured is bias by a reading: the model's log-odds of Yes to questions about a text, turned into 0 to 10 by the
 controls of `prejudice`. Training sees reading A only; results are by reading B, in other words. Topics are split in
 three: pairs, RL prompts, evaluation. Every reward of RL is freed of length (`LengthFree`), the same way for all arms.
+
+Records and answers can be carried to another machine without weights. Then the SFT models that other arms begin from
+are trained again there (`again-1`), with the same pairs and seed, and every arm is compared with the one it began from.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import json
 import os
 import random
 import re
-import shutil
 import statistics
 import time
 import traceback
@@ -45,7 +47,7 @@ from evenhand.training import data as files
 from evenhand.training import models, policy_copy, stage
 from evenhand.training.data import Prompt
 from evenhand.training.forgetting import last_number, probes
-from evenhand.training.loop import read_metrics
+from evenhand.training.loop import CheckpointCheck, read_metrics
 from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions
 from evenhand.training.pairs.cleaning import without_persona
 from evenhand.training.ppo import PPOModels, PPOTrainer, Reward, load_actor, load_models
@@ -56,6 +58,8 @@ from evenhand.training.verifiable import VerifiableOptions, train_verifiable
 
 WORST, LOW, HIGH = 10.0, 3.0, 6.0
 SEEDS = (1, 2, 3)
+EVALUATION = 75.0
+"""Seconds that are kept for the answers of a model after its RL."""
 WORDINGS_A = (
     # Yes means prejudice, or (second) its absence; the first is the question of Evenhand's referee.
     ("Does this contain prejudice against a group of people?", 1),
@@ -106,6 +110,8 @@ class Lab:
         given = {name: value for name in ("steps", "tokens") if (value := getattr(chosen, name)) is not None}
         self.size = replace(self.size, **given)
         self.check_every: int = chosen.check_every
+        self.until: float = time.time() + chosen.deadline
+        """RL ends in time to be evaluated."""
         self.micro_batch = 8
         """Halved when memory runs out."""
         self.machine = models.machine()
@@ -374,7 +380,7 @@ def statements(lab: Lab, number: int) -> dict[str, Any]:
 def pairs(lab: Lab) -> dict[str, Any]:
     """Pair low with high statements of a topic, equally long; write the data of all trainings."""
     rounds = [read_lines(lab.out / f"statements-{n}.jsonl") for n in range(len(lab.size.statements))]
-    rows, topics = [row for each in rounds for row in each], {t["id"]: t for t in lab.topics()["pairs"]}
+    rows = [row for each in rounds for row in each]
     spoken = [row for row in rows if row["role"]]
     low, high = LOW, HIGH
     made = _paired(spoken, low, high, lab)
@@ -383,23 +389,9 @@ def pairs(lab: Lab) -> dict[str, Any]:
         low, high = ordered[len(ordered) // 3], ordered[2 * len(ordered) // 3]
         made = _paired(spoken, low, high, lab)
     own = _paired([row for row in rows if not row["role"]], None, None, lab)
-    shuffled = [
-        {**pair, **({"chosen": pair["rejected"], "rejected": pair["chosen"]} if swap else {})}
-        for pair, swap in zip(made, _coins(len(made)), strict=True)
-    ]
+    _write_pairs(lab, "debate", made)
+    _write_pairs(lab, "rlaif", own)
     draw = random.Random(0)
-    for name, found in (("debate", made), ("shuffled", shuffled), ("rlaif", own)):
-        held = set(draw.sample(sorted({p["topic"] for p in found}), max(1, len({p["topic"] for p in found}) // 10)))
-        for part, inside in (("train", False), ("test", True)):
-            chosen = [p for p in found if (p["topic"] in held) is inside]
-            write_lines(
-                lab.out / "data" / name / f"pairs.{part}.jsonl",
-                [_as_preference(p, topics, n) for n, p in enumerate(chosen)],
-            )
-            once = {p["chosen"]["text"]: p for p in chosen}.values()
-            write_lines(
-                lab.out / "data" / name / f"sft.{part}.jsonl", [_as_example(p, topics, n) for n, p in enumerate(once)]
-            )
     prompts = [
         p for t in lab.topics()["rl"] for p in (*(role_prompt(t, role) for role in t["roles"]), neutral_prompt(t))
     ]
@@ -425,9 +417,36 @@ def pairs(lab: Lab) -> dict[str, Any]:
     }
 
 
-def _coins(count: int) -> list[bool]:
-    draw = random.Random(1)
-    return [draw.random() < 0.5 for _ in range(count)]
+def _write_pairs(lab: Lab, name: str, found: Sequence[dict[str, Any]]) -> None:
+    """Write pairs for reward models and SFT; a tenth of the topics is held out, the same ones for the same topics."""
+    topics, own = {t["id"]: t for t in lab.topics()["pairs"]}, sorted({p["topic"] for p in found})
+    held = set(random.Random(0).sample(own, max(1, len(own) // 10)))
+    for part, inside in (("train", False), ("test", True)):
+        chosen = [p for p in found if (p["topic"] in held) is inside]
+        once = {p["chosen"]["text"]: p for p in chosen}.values()
+        for kind, rows, as_row in (("pairs", chosen, _as_preference), ("sft", once, _as_example)):
+            made = [as_row(p, topics, n) for n, p in enumerate(rows)]
+            write_lines(lab.out / "data" / name / f"{kind}.{part}.jsonl", made)
+
+
+def shuffled(lab: Lab) -> dict[str, Any]:
+    """Turn half of each topic's pairs round; the second seed has exactly the other half.
+
+    Coins are not good enough: they left 52.8 % of the labels right, and the pairs differ in little but bias. What the
+    first half says about bias by accident, the second one says the other way round.
+    """
+    made, draw = read_lines(lab.out / "pairs.jsonl"), random.Random(1)
+    order = sorted(range(len(made)), key=lambda i: (made[i]["topic"], draw.random()))
+    turned = set(order[::2])
+    for seed in (1, 2):
+        rows = [
+            {**p, "chosen": p["rejected"], "rejected": p["chosen"], "turned": True}
+            if (i in turned) is (seed == 1)
+            else p
+            for i, p in enumerate(made)
+        ]
+        _write_pairs(lab, f"shuffled-{seed}", rows)
+    return {"pairs": len(made), "turned": len(turned)}
 
 
 def _paired(rows: Sequence[dict[str, Any]], low: float | None, high: float | None, lab: Lab) -> list[dict[str, Any]]:
@@ -471,8 +490,8 @@ def _paired(rows: Sequence[dict[str, Any]], low: float | None, high: float | Non
 
 
 def _prompt_of(pair: dict[str, Any], topics: dict[str, dict[str, Any]], number: int) -> Prompt:
-    """The role prompt of the rejected statement, and of every second pair the neutral question."""
-    topic, role = topics[pair["topic"]], pair["rejected"]["role"]
+    """The role prompt of the statement with more bias, and of every second pair the neutral question."""
+    topic, role = topics[pair["topic"]], (pair["chosen"] if pair.get("turned") else pair["rejected"])["role"]
     if role is None or number % 2:
         return neutral_prompt(topic)
     return role_prompt(topic, next(each for each in topic["roles"] if each["name"] == role))
@@ -492,8 +511,8 @@ def _as_example(pair: dict[str, Any], topics: dict[str, dict[str, Any]], number:
 # Jobs: the arms
 
 
-def sft(lab: Lab, seed: int) -> dict[str, Any]:
-    out = lab.models / f"sft-{seed}"
+def sft(lab: Lab, seed: int, name: str) -> dict[str, Any]:
+    out = lab.models / name
     record = train_sft(
         SFTOptions(
             model=lab.model,
@@ -508,18 +527,24 @@ def sft(lab: Lab, seed: int) -> dict[str, Any]:
         ),
         resume=_has_begun(out),
     )
-    return {**_told(record), **evaluated(lab, f"sft-{seed}", out)}
+    return {**_told(record), **evaluated(lab, name, out)}
+
+
+def begun_from(lab: Lab, seed: int) -> str:
+    """The SFT model that arms begin from: `sft-1`, or `again-1` where only the answers of that one are here."""
+    first = f"sft-{seed}"
+    return f"again-{seed}" if _is_done(lab, first) and not _has_begun(lab.models / first) else first
 
 
 def _has_begun(out: Path) -> bool:
     return (out / stage.RECORD).is_file()
 
 
-def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
-    out = lab.models / f"reward-{data}-{seed}"
+def reward(lab: Lab, name: str, seed: int, data: str = "debate") -> dict[str, Any]:
+    out = lab.models / name
     record = train_reward(
         RewardOptions(
-            model=str(lab.models / f"sft-{seed}"),
+            model=str(lab.models / begun_from(lab, seed)),
             data=lab.out / "data" / data,
             out=out,
             lora=lab.size.lora,
@@ -532,26 +557,41 @@ def reward(lab: Lab, seed: int, data: str) -> dict[str, Any]:
         ),
         resume=_has_begun(out),
     )
-    return _told(record)
+    return {**_told(record), "right_on_true_pairs": _knows(lab, out)}
 
 
-def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict[str, Any]:
-    """Train SFT's model against a reward model, or (without data) against reading A."""
-    out = lab.models / name
+def _knows(lab: Lab, folder: Path) -> float:
+    """The share of held-out pairs with their true labels on which a reward model is right."""
+    held = files.read_pairs(lab.out / "data" / "debate" / "pairs.test.jsonl")
+    scorer = RewardModel.load(str(folder), lab.machine, batch=32)
+    asked = [pair.prompt for pair in held]
+    low, high = (scorer.score(asked, texts) for texts in ([p.chosen for p in held], [p.rejected for p in held]))
+    return statistics.fmean(a > b for a, b in zip(low, high, strict=True))
+
+
+def own_reward(lab: Lab, name: str, seed: int) -> dict[str, Any]:
+    """Train a reward model on the arm's own pairs, and SFT's model against it."""
+    made = reward(lab, f"reward-{name}", seed, name)
+    return {"reward_model": made, **rl(lab, name, seed, f"reward-{name}")}
+
+
+def rl(lab: Lab, name: str, seed: int, scorer: str | None, **options: Any) -> dict[str, Any]:
+    """Train SFT's model against a reward model, or (without one) against reading A."""
+    out, start = lab.models / name, begun_from(lab, seed)
     chosen = PPOOptions(
         **{
-            "model": str(lab.models / f"sft-{seed}"),
+            "model": str(lab.models / start),
             "data": lab.out / "data" / "rl",
             "out": out,
             "seed": seed,
-            "reward": str(lab.models / f"reward-{data}-{seed}"),
+            "reward": str(lab.models / str(scorer)),
             "algorithm": "rloo",
             "answers": 4,
             "batch": lab.size.rl_batch,
             "mini_batch": max(1, lab.size.rl_batch // 4),
             "lr": 5e-5,
             "lora": lab.size.lora,
-            "micro_batch": lab.micro_batch,
+            "micro_batch": max(1, lab.micro_batch // (2 if options.get("algorithm") == "ppo" else 1)),
             "ppo_epochs": 1,
             "max_new_tokens": lab.size.tokens,
             "kl_coefficient": 0.04,
@@ -562,14 +602,14 @@ def rl(lab: Lab, name: str, seed: int, data: str | None, **options: Any) -> dict
             **options,
         }
     )
-    record = _train(lab, chosen, on_reading=data is None)
+    record = _train(lab, chosen, on_reading=scorer is None)
     lines = read_metrics(out)
     write_lines(lab.out / "metrics" / f"{name}.jsonl", lines)
     course = {
         key: [round(line.get(key, float("nan")), 4) for line in lines]
         for key in ("reward", "kl", "length", "informative", "sampler_mismatch")
     }
-    return {**_told(record), "course": course, **evaluated(lab, name, out)}
+    return {**_told(record), "from": start, "course": course, **evaluated(lab, name, out)}
 
 
 class LengthFree:
@@ -623,13 +663,25 @@ def _train(lab: Lab, options: PPOOptions, *, on_reading: bool) -> dict[str, Any]
             loaded, chat = load_models(options, run.machine)
         loaded = replace(loaded, reward=LengthFree(loaded.reward))
         trainer = PPOTrainer(options, loaded, chat, asked, run.machine, held_out, partial(load_actor, options))
+        trainer.checks.check = _in_time(trainer.checks.check, lab.until - EVALUATION, options.total_steps(len(asked)))
         ended, results = trainer.train(run, resume=resume, observe=ignore)
         models.save(loaded.actor, chat, options.out, run.machine, keep_adapter=options.keep_adapter)
         return run.finish(ended, results)
 
 
+def _in_time(check: Callable[[int], CheckpointCheck], until: float, steps: int) -> Callable[[int], CheckpointCheck]:
+    """End a training at a check when its time is over; its weights are those of the check before."""
+
+    def checked(done: int) -> CheckpointCheck:
+        found = check(done)
+        over = 0 < done < steps and time.time() > until
+        return replace(found, breach=found.breach or ("its time was over" if over else None))
+
+    return checked
+
+
 def verifiable(lab: Lab) -> dict[str, Any]:
-    out = lab.models / "verifiable"
+    out = lab.models / f"verifiable-{lab.micro_batch}"  # tried again with less memory, it begins anew
     train_verifiable(
         VerifiableOptions(
             model=lab.model,
@@ -644,13 +696,13 @@ def verifiable(lab: Lab) -> dict[str, Any]:
         resume=_has_begun(out),
         announce=lambda _stage: ignore,
     )
-    return evaluated(lab, "verifiable", out / "sft")
+    return {"from": "base", **evaluated(lab, "verifiable", out / "sft")}
 
 
 def ceiling(lab: Lab) -> dict[str, Any]:
     """Sample several answers of the SFT model to held-out topics, to choose the best by reading and reward model."""
     policy = models.frozen(models.load_causal(str(lab.models / "sft-1"), lab.machine, trained=False))
-    scorer = RewardModel.load(str(lab.models / "reward-debate-1"), lab.machine, batch=64)
+    scorer = RewardModel.load(str(lab.models / "reward-1"), lab.machine, batch=64)
     asked = [(t, role_prompt(t, t["roles"][n % len(t["roles"])])) for n, t in enumerate(lab.topics()["evaluation"])]
     torch.manual_seed(5)
     many = [each for each in asked for _ in range(lab.size.best_of)]
@@ -736,71 +788,76 @@ def _told(record: dict[str, Any]) -> dict[str, Any]:
 Job = tuple[str, tuple[str, ...], float, Callable[[Lab], dict[str, Any]]]
 
 
-def jobs() -> list[Job]:
-    """All jobs."""
-    rldf = partial(rl, seed=1, data="debate")
+def jobs(lab: Lab) -> list[Job]:
+    """All jobs. The seconds are of an H200 that four processes share."""
     single = {"answers": None, "batch": 96, "mini_batch": 24}
     found: list[Job] = [("instrument", (), 10, instrument)]
     rounds = [f"statements-{n}" for n in range(len(Size.statements))]
     found += [(name, ("instrument",), 60, partial(statements, number=n)) for n, name in enumerate(rounds)]
-    found += [("pairs", tuple(rounds), 5, pairs)]
-    found += [(f"sft-{s}", ("pairs",), 60, partial(sft, seed=s)) for s in SEEDS]
-    found += [(f"reward-{s}", (f"sft-{s}",), 75, partial(reward, seed=s, data="debate")) for s in SEEDS]
-    found += [(f"rloo-{s}", (f"reward-{s}",), 200, partial(rldf, name=f"rloo-{s}", seed=s)) for s in SEEDS]
+    found += [("pairs", tuple(rounds), 5, pairs), ("shuffled", ("pairs",), 5, shuffled)]
+    start = {s: begun_from(lab, s) for s in SEEDS}
+    names = dict.fromkeys([*(f"sft-{s}" for s in SEEDS), start[1], start[2]])
+    found += [(name, ("pairs",), 80, partial(sft, seed=int(name[-1]), name=name)) for name in names]
+    found += [(f"reward-{s}", (f"sft-{s}",), 110, partial(reward, name=f"reward-{s}", seed=s)) for s in SEEDS]
+    scorer = f"reward-{start[1].removeprefix('sft-')}"
     found += [
-        ("reading", ("sft-1",), 200, partial(rl, name="reading", seed=1, data=None)),
-        ("base", ("instrument",), 30, lambda lab: evaluated(lab, "base", lab.model)),
-        ("reward-shuffled", ("sft-1",), 75, partial(reward, seed=1, data="shuffled")),
-        ("shuffled", ("reward-shuffled",), 200, partial(rl, name="shuffled", seed=1, data="shuffled")),
-        ("ceiling", ("reward-1",), 60, ceiling),
-        (
-            "ppo-1",
-            ("reward-1",),
-            220,
-            partial(rldf, name="ppo-1", algorithm="ppo", critic_lr=1e-4, critic_warmup=3, **single),
-        ),
-        ("remax", ("reward-1",), 200, partial(rldf, name="remax", algorithm="remax", **single)),
-        ("reward-rlaif", ("sft-1",), 40, partial(reward, seed=1, data="rlaif")),
-        ("rlaif", ("reward-rlaif",), 200, partial(rl, name="rlaif", seed=1, data="rlaif")),
-        ("verifiable", (), 120, verifiable),
-        (
-            "remax-greedy",
-            ("reward-1",),
-            50,
-            partial(
-                rldf,
-                name="remax-greedy",
-                algorithm="remax",
-                temperature=0.0,
-                **{**single, "steps": 4, "save_every": 4},
-            ),
-        ),
+        (f"rloo-{s}", (f"reward-{s}",), 400, partial(rl, name=f"rloo-{s}", seed=s, scorer=f"reward-{s}")) for s in SEEDS
     ]
-    return found
+    found += [
+        ("reading", ("sft-1",), 420, partial(rl, name="reading", seed=1, scorer=None)),
+        ("base", ("instrument",), 45, lambda lab: evaluated(lab, "base", lab.model)),
+        ("shuffled-1", ("shuffled", start[1]), 520, partial(own_reward, name="shuffled-1", seed=1)),
+        (scorer, (start[1],), 110, partial(reward, name=scorer, seed=1)),
+        ("ceiling", ("reward-1",), 130, ceiling),
+    ]
+    rldf = partial(rl, seed=1, scorer=scorer)
+    critic = {"critic_lr": 1e-4, "critic_warmup": 3}
+    released = {**single, "steps": 4, "save_every": 4, "temperature": 0.0}
+    found += [
+        ("ppo-1", (scorer,), 420, partial(rldf, name="ppo-1", algorithm="ppo", **critic, **single)),
+        ("remax", (scorer,), 400, partial(rldf, name="remax", algorithm="remax", **single)),
+        ("rlaif", (start[1],), 440, partial(own_reward, name="rlaif", seed=1)),
+        ("shuffled-2", ("shuffled", start[2]), 520, partial(own_reward, name="shuffled-2", seed=2)),
+        ("verifiable", (), 200, verifiable),
+        ("remax-greedy", (scorer,), 130, partial(rldf, name="remax-greedy", algorithm="remax", **released)),
+    ]
+    return list({job[0]: job for job in found}.values())
 
 
-def work(lab: Lab, until: float, only: Sequence[str] = ()) -> None:
-    """Do jobs that nobody does, until all are done or the time is over."""
+LONG, STOPS_IN_TIME = 300, 0.85
+
+
+def work(lab: Lab, only: Sequence[str] = ()) -> None:
+    """Do jobs that nobody does, until all are done or no other would end in time.
+
+    The last long job tells how fast the machine is. RL may begin with less time than it needs, since it stops in time.
+    """
     tried: set[str] = set()
-    wanted = [job for job in jobs() if not only or job[0] in only]
+    wanted, pace = [job for job in jobs(lab) if not only or job[0] in only], 1.0
     while True:
         waiting = [job for job in wanted if not _result(lab, job[0]).exists() and job[0] not in tried]
         ready = [job for job in waiting if all(_is_done(lab, need) for need in job[1])]
         chosen = next((job for job in ready if _claim(lab, job[0])), None)
         if chosen is None:
-            if time.time() > until or not any(_is_being_done(lab, job[0]) for job in waiting):
+            if time.time() > lab.until or not any(_is_being_done(lab, job[0]) for job in waiting):
                 return
             time.sleep(0.5)
             continue
         name, _, seconds, do = chosen
         tried.add(name)
-        if time.time() + 0.7 * seconds > until:
+        needed = pace * seconds * (STOPS_IN_TIME if seconds > LONG else 1)
+        if time.time() + needed > lab.until:
+            print(f"{time.strftime('%H:%M:%S')} {name} would take {needed:.0f} s and is left out", flush=True)
             (lab.out / "claims" / name).unlink()
             continue
         started = time.time()
         print(f"{time.strftime('%H:%M:%S')} {name} …", flush=True)
         result = _done(lab, name, do)
+        if "CUDA error" in result.get("error", ""):
+            raise SystemExit(3)  # this process can do nothing more; another one goes on with the job
         result["seconds"] = round(time.time() - started, 1)
+        if seconds > LONG and result.get("ended") == "done":
+            pace = result["seconds"] / seconds
         write(_result(lab, name), result)
         shown = {key: value for key, value in result.items() if key != "course"}
         print(f"{time.strftime('%H:%M:%S')} {name} {json.dumps(shown)[:900]}", flush=True)
@@ -825,16 +882,8 @@ def _done(lab: Lab, name: str, do: Callable[[Lab], dict[str, Any]]) -> dict[str,
         if result["ok"] or "out of memory" not in result["error"] or lab.micro_batch < 2:
             break
         lab.micro_batch //= 2
-        folder = name if not name.startswith("reward-") else f"reward-{_reward_of(name)}"
         print(f"{name} again with micro-batches of {lab.micro_batch}", flush=True)
-        shutil.rmtree(lab.models / folder, ignore_errors=True)
     return result
-
-
-def _reward_of(job: str) -> str:
-    """The end of the folder of a reward model's job."""
-    kind = job.removeprefix("reward-")
-    return f"debate-{kind}" if kind.isdigit() else f"{kind}-1"
 
 
 def _result(lab: Lab, name: str) -> Path:
@@ -892,12 +941,11 @@ def main() -> None:
     if chosen.report:
         print(report(chosen.out))
         return
-    until = time.time() + chosen.deadline
     if chosen.memory and torch.cuda.is_available():
         share = chosen.memory * 2**30 / torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, share))
     chosen.out.mkdir(parents=True, exist_ok=True)
-    work(Lab(chosen), until, chosen.only.split(",") if chosen.only else ())
+    work(Lab(chosen), chosen.only.split(",") if chosen.only else ())
 
 
 if __name__ == "__main__":

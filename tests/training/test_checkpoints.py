@@ -114,6 +114,12 @@ def test_it_is_resumed_only_as_it_was_begun(tmp_path: Path):
         stage.open_folder("ppo", options(tmp_path), {"a": "1"}, resume=True)
 
 
+def test_it_is_resumed_with_less_memory(tmp_path: Path):
+    begin(options(tmp_path, micro_batch=8), resume=False)
+
+    assert not begin(options(tmp_path, micro_batch=4, gradient_checkpointing=True), resume=True)
+
+
 def test_a_record_with_former_option_names_is_resumed(tmp_path: Path):
     begin(options(tmp_path, lr=1.0), resume=False)
     record = tmp_path / stage.RECORD

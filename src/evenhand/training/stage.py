@@ -25,6 +25,8 @@ from evenhand.training.options import StageOptions, current_name
 from evenhand.training.parallel import join_team
 
 RECORD = "training.json"
+_MEMORY = ("micro_batch", "gradient_checkpointing")
+"""Options with the same result, which may change when a training is resumed because memory ran out."""
 T = TypeVar("T")
 
 
@@ -87,7 +89,8 @@ def training_run(
         yield StageRun(options, machine, finished)
     except torch.OutOfMemoryError:
         raise UsageError(
-            "The device is out of memory; try a smaller --micro-batch, a smaller --max-length or --lora, and --resume."
+            "The device is out of memory: --resume with a smaller --micro-batch or with --gradient-checkpointing, or "
+            "begin again with a smaller --max-length or --lora."
         ) from None
 
 
@@ -145,7 +148,7 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path
     if before.get("data") != plan["data"]:
         raise PlanError(f"The data has changed since the training in {folder} began; choose another --out.")
     given = {current_name(plan["stage"], name): value for name, value in before.get("options", {}).items()}
-    changed = [name for name, value in plan["options"].items() if given.get(name) != value]
+    changed = [name for name, value in plan["options"].items() if given.get(name) != value and name not in _MEMORY]
     if changed:
         name = changed[0]
         raise PlanError(
