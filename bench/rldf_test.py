@@ -824,7 +824,7 @@ def jobs(lab: Lab) -> list[Job]:
     return list({job[0]: job for job in found}.values())
 
 
-LONG, STOPS_IN_TIME = 300, 0.85
+LONG, STOPS_IN_TIME, HALF_DONE = 300, 0.85, 0.4
 
 
 def work(lab: Lab, only: Sequence[str] = ()) -> None:
@@ -845,7 +845,8 @@ def work(lab: Lab, only: Sequence[str] = ()) -> None:
             continue
         name, _, seconds, do = chosen
         tried.add(name)
-        needed = pace * seconds * (STOPS_IN_TIME if seconds > LONG else 1)
+        begun = _has_begun(lab.models / name)
+        needed = pace * seconds * (1 if seconds < LONG else HALF_DONE if begun else STOPS_IN_TIME)
         if time.time() + needed > lab.until:
             print(f"{time.strftime('%H:%M:%S')} {name} would take {needed:.0f} s and is left out", flush=True)
             (lab.out / "claims" / name).unlink()
