@@ -12,7 +12,7 @@ from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.papers.stardtox import MATCHED, StarDTox, gives_logits, tables
 from evenhand.papers.stardtox.tables import Arm, share_refined
 from evenhand.runs.plan import ModelPlan
-from evenhand.scorers.base import load_scorer
+from evenhand.scorers.base import SCORERS, load_scorer
 from evenhand.stats import Interval
 from support.papers import options_of
 
@@ -56,7 +56,7 @@ def test_a_threshold_of_the_users_own_wins():
 
 
 @pytest.mark.usefixtures("tools")
-@pytest.mark.parametrize("scorer", ["builtin", "builtin_b"])
+@pytest.mark.parametrize("scorer", ["builtin", "builtin_b", pytest.param("neural", marks=pytest.mark.weights)])
 def test_as_many_texts_are_below_the_threshold_as_below_a_tenth_of_perspective(scorer: str):
     """On texts of RealToxicityPrompts that Perspective scored and the scorer has not learned."""
     from tools.train_scorer.corpora import read_rtp
@@ -65,6 +65,8 @@ def test_as_many_texts_are_below_the_threshold_as_below_a_tenth_of_perspective(s
     data = Path(os.environ.get("EVENHAND_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
     if not (data / "rtp").is_dir():
         pytest.skip(f"no RealToxicityPrompts: looked for rtp in {data} (EVENHAND_DATA)")
+    if missing := SCORERS.get(scorer).unavailable():
+        pytest.skip(missing)
     test = read_rtp(data)["test"]
     found = scores_of(load_scorer(scorer), test.texts)[:, 0]
 
