@@ -160,30 +160,37 @@ Reached = tuple[str, str, int]
 def refined_shares(
     folder: Path, arms: Mapping[str, Callable[[ArmKey], bool]], group_key: str | None, iterations: Sequence[int]
 ) -> Mapping[str, Mapping[str, Sequence[Estimate]]]:
-    """Returns name → group → the share refined in each iteration, for the arms (name → test) that the run has.
+    """Returns name → group → the share refined in each iteration, for the arms (name → test) that the run has."""
+    reached = {name: found for name, fits in arms.items() if (found := _reached(folder, fits, group_key)) is not None}
+    return {
+        name: {
+            group: [share_refined(found, group, iteration) for iteration in iterations]
+            for group in {each[0] for each in found}
+        }
+        for name, found in reached.items()
+    }
+
+
+def _reached(folder: Path, fits: Callable[[ArmKey], bool], group_key: str | None = None) -> list[Reached] | None:
+    """Returns how far each item of an arm got; None if no arm fits.
 
     Groups are the values of the metadata `group_key`; without one, all items are one group. Failed items have no
     outcome and do not count.
     """
-    shares: dict[str, dict[str, list[Estimate]]] = {}
     with open_sources([folder]) as (runs, sources):
         store = runs[0].store
+        source = next((each for each in sources if fits(each.arm.key)), None)
+        if source is None:
+            return None
         places = {
             number: (str(sample.metadata[group_key]) if group_key else ALL, sample.cluster)
             for number, sample in store.samples()
         }
-        groups = {group for group, _ in places.values()}
-        named = ((name, source) for name, fits in arms.items() for source in sources if fits(source.arm.key))
-        for name, source in named:
-            reached = [
-                (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
-                for number, outcome in store.answers(source.arm.number)
-                if number in places  # else the sample is damaged
-            ]
-            shares[name] = {
-                group: [share_refined(reached, group, iteration) for iteration in iterations] for group in groups
-            }
-    return shares
+        return [
+            (*places[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
+            for number, outcome in store.answers(source.arm.number)
+            if number in places  # else the sample is damaged
+        ]
 
 
 def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Estimate:
@@ -201,17 +208,9 @@ def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Est
 
 def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimate | None:
     """Returns the share of items refined once that needed no second refinement, in per cent; None if no arm fits."""
-    with open_sources([folder]) as (runs, sources):
-        store = runs[0].store
-        source = next((each for each in sources if fits(each.arm.key)), None)
-        if source is None:
-            return None
-        clusters = {number: sample.cluster for number, sample in store.samples()}
-        reached = [
-            (ALL, clusters[number], max((each["iteration"] for each in outcome["snapshots"]), default=0))
-            for number, outcome in store.answers(source.arm.number)
-            if number in clusters
-        ]
+    reached = _reached(folder, fits)
+    if reached is None:
+        return None
     again = share_refined([each for each in reached if each[2]], ALL, 2)
     value, low, high = (None if each is None else 100 - each for each in (again.value, again.high, again.low))
     return Estimate("settled", ALL, value, low, high, again.n)
@@ -475,19 +474,21 @@ def _less_toxic(run: Tested, own: Arm) -> Finding:
 
 def _halved(run: Tested, own: Arm) -> Finding:
     """Checks it against every baseline that was run, as the paper says it: “compared to other baselines”."""
-    return all_of(*(_below(run, other, own, "toxicity", _HALF) for other in _baselines(run)))
+    found = [(run.fault(other, own), _side(run, other, own, "toxicity", _HALF, -1)) for other in _baselines(run)]
+    return all_of(*(unless(*each) for each in found))
 
 
-def _below(run: Tested, other: Arm, own: Arm, metric: str, share: float) -> Finding:
-    """Decides that the metric is below this share of another arm's, in both bands."""
+def _side(run: Tested, other: Arm, own: Arm, metric: str, share: float, wanted: Literal[-1, 1]) -> Finding:
+    """Decides that the metric is below (−1) or above (1) this share of another arm's, in both bands."""
     known = _beyond(run, other, own, metric, share)
     if len(known) < len(BANDS):
-        return untold(NOT_RUN)
+        difference = run.difference(other, own, metric)
+        return untold(str(difference) if difference and difference.untold else NOT_RUN)
     why = _shares(other, metric, share, known)
-    if any(each.low is not None and each.low > 0 for _, each in known):
+    signs = {wanted * ((each.low or 0) > 0) - wanted * ((each.high or 0) < 0) for _, each in known}
+    if -1 in signs:
         return "fails", why
-    below = all(each.high is not None and each.high < 0 for _, each in known)
-    return unless(run.fault(other, own), ("holds", why)) if below else untold(why)
+    return ("holds", why) if signs == {1} else untold(why)
 
 
 def _beyond(run: Tested, other: Arm, own: Arm, metric: str, share: float) -> list[tuple[str, Interval]]:
@@ -519,20 +520,7 @@ def _least_toxic(run: Tested, own: Arm) -> Finding:
 
 def _high_quality(run: Tested, own: Arm) -> Finding:
     """Compares with Default, since what 90 of 100 means depends on the judge."""
-    share = HIGH_QUALITY / 100
-    findings: list[Finding] = []
-    for metric in _QUALITIES:
-        known = _beyond(run, DEFAULT, own, metric, share)
-        why = _shares(DEFAULT, metric, share, known)
-        if len(known) < len(BANDS):
-            difference = run.difference(DEFAULT, own, metric)
-            findings.append(untold(str(difference) if difference and difference.untold else NOT_RUN))
-        elif any(each.high is not None and each.high < 0 for _, each in known):
-            findings.append(("fails", why))
-        else:
-            above = all(each.low is not None and each.low > 0 for _, each in known)
-            findings.append(("holds", why) if above else untold(why))
-    return all_of(*findings)
+    return all_of(*(_side(run, DEFAULT, own, metric, HIGH_QUALITY / 100, 1) for metric in _QUALITIES))
 
 
 _QUALITIES = ("fluency", "coherence")
