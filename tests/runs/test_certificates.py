@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.scores import rescore
 from evenhand.runs.stored import StoredRun
 from evenhand.show.report import write_report
+from evenhand.studies.conclusions import warnings_about
 from evenhand.studies.gate import Condition, check
 from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
@@ -87,6 +89,18 @@ async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any,
     assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
     write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
     assert "cannot be determined: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
+
+
+async def test_metrics_without_a_value_for_one_reason_are_one_warning(plan: Any, tmp_path: Path):
+    await run_plan(plan("blind"), tmp_path / "r", Settings())
+    found = study([tmp_path / "r"])
+    reason = next(metric.untold for metric in found.metrics if metric.untold)
+    blind = [replace(metric, title=f"T{n}", untold=reason) for n, metric in enumerate(found.metrics[:6])]
+
+    few, many = (warnings_about(replace(found, metrics=blind[:size])) for size in (4, 6))
+
+    assert f"T0; T1; T2; T3 cannot be determined: {reason}." in few
+    assert f"T0; T1; T2; T3 and 2 more metrics cannot be determined: {reason}." in many
 
 
 async def test_a_paper_made_with_a_blind_judge_claims_nothing(plan: Any, tmp_path: Path):

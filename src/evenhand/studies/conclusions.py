@@ -36,7 +36,7 @@ MANY_REFUSED = 0.05
 MANY_UNSAID = 0.2
 """How much larger the share of empty, refused and cut answers may be for a better headline to count."""
 _LISTED = 4
-"""Arms that a warning names one by one; of more it gives the range."""
+"""Arms or metrics that a warning names one by one; of more it gives the range or the number."""
 FAR_FROM_UNIFORM = 0.2
 """Total variation distance from uniform above which a position bias is reported."""
 _ORDER: Sequence[Verdict] = (
@@ -481,13 +481,26 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
 def warnings_about(study: StudyResult) -> list[str]:
     """Return the reasons to doubt the study's numbers, the most serious first."""
     return [
-        *(f"{each.title} cannot be determined: {each.untold}." for each in study.metrics if each.untold),
+        *_undetermined(study),
         *_at_chance(study),
         *_refused(study),
         *_position_bias(study),
         *_few_clusters(study),
         *_by_benchmark(study),
         *_without_scores(_whole(study)),
+    ]
+
+
+def _undetermined(study: StudyResult) -> list[str]:
+    """Say which metrics have no value, once for each reason."""
+    titles: dict[str, list[str]] = {}
+    for metric in study.metrics:
+        if metric.untold:
+            titles.setdefault(metric.untold, []).append(metric.title)
+    return [
+        f"{'; '.join(each[:_LISTED])}{f' and {rest} more metrics' if (rest := len(each) - _LISTED) > 0 else ''} "
+        f"cannot be determined: {reason}."
+        for reason, each in titles.items()
     ]
 
 
