@@ -10,21 +10,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from importlib import resources
 from itertools import islice, zip_longest
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import TypeVar
 
 from evenhand.core import options
 from evenhand.core.errors import UsageError
 from evenhand.core.files import read_yaml
-from evenhand.core.options import Options_co
+from evenhand.core.options import Options, Options_co, Text
 from evenhand.core.registry import Registry, class_fault
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.data.sets import file_hash, find_only_file
 from evenhand.panels import Members
 from evenhand.stats import Bounds, ratio
 
@@ -367,9 +371,41 @@ class Benchmark(ABC, Generic[Options_co]):
         del before, after
         return ()
 
+    def facts(self) -> Mapping[str, Any]:
+        """Returns what identifies the data beside name and version: source, hashes, options."""
+        return {}
+
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns what identifies the data: name, version, source, hashes, options."""
-        return {"name": self.name, "version": self.version}
+        """Returns what identifies the data; the facts are read once."""
+        return {"name": self.name, "version": self.version, **self._facts}
+
+    @cached_property
+    def _facts(self) -> Mapping[str, Any]:
+        return self.facts()
+
+
+class FileOptions(Options):
+    """Options of a benchmark whose data is one file."""
+
+    data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
+
+
+File_co = TypeVar("File_co", bound=FileOptions, default=FileOptions, covariant=True)
+
+
+class FileBenchmark(Benchmark[File_co]):
+    """A benchmark whose data is the only file of a public data set."""
+
+    data_set: ClassVar[str]
+    Options: ClassVar[type[options.Options]] = FileOptions
+
+    @cached_property
+    def path(self) -> Path:
+        """The file, found on first use: grades and metrics do not need it."""
+        return find_only_file(self.data_set, self.options.data)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"sha256": file_hash(self.path)}
 
 
 def graded_text(outcome: Outcome) -> Grade | Unscored:

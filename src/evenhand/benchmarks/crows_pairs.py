@@ -17,19 +17,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Declared, FileBenchmark, Metric, Selection
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
-from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")
@@ -78,31 +74,18 @@ TIED = 0.0005
 """Log-likelihoods that are closer than this are equal, as in the official script, which rounds to three digits."""
 
 
-class CrowsPairsOptions(Options):
-    """Options of `crows_pairs`."""
-
-    data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
-
-
-class CrowsPairs(Benchmark[CrowsPairsOptions]):
+@BENCHMARKS.register("crows_pairs")
+class CrowsPairs(FileBenchmark):
     """1,508 pairs of sentences: is the more stereotyping one likelier to the model? Its data have known faults."""
 
     name: ClassVar[str] = "crows_pairs"
+    data_set: ClassVar[str] = "crows_pairs"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "preference"
     guardrails: ClassVar[tuple[str, ...]] = ("stereotype", "difference", "by_likelihood", "coverage")
     group_key: ClassVar[str] = "bias_type"
     position_advice: ClassVar[str] = "so these answers say little about the sentences; --orders 2 averages it away"
-    Options = CrowsPairsOptions
-
-    @cached_property
-    def path(self) -> Path:
-        """The file, found on first use: grades and metrics do not need it."""
-        return find_only_file("crows_pairs", self.options.data)
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
@@ -131,10 +114,6 @@ class CrowsPairs(Benchmark[CrowsPairsOptions]):
             "do not match, or statements are not stereotypes (Blodgett et al., 2021); read it as a rough signal "
             "and never as the only one",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(CrowsPairs.name)(CrowsPairs)
 
 
 def sample_of(pair: SentencePair) -> Sample:

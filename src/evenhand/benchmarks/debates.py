@@ -106,6 +106,7 @@ class DebatesOptions(Options):
     data: Text | None = Field(default=None, description="A YAML file with roles and topics, or a folder of BIAS.yaml.")
 
 
+@BENCHMARKS.register("debates")
 class Debates(Benchmark[DebatesOptions]):
     """Debates on types of bias: at least 60 topics of our own for each of five types, or a file of yours."""
 
@@ -140,7 +141,7 @@ class Debates(Benchmark[DebatesOptions]):
             )
         return replace(found, roles=found.roles[:roles])
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         facts = [
             {
                 "bias": each.bias,
@@ -151,7 +152,7 @@ class Debates(Benchmark[DebatesOptions]):
             for each in self.sources
         ]
         about: dict[str, Any] = facts[0] if len(facts) == 1 else {"biases": facts}
-        return {"name": self.name, "version": self.version, **about}
+        return about
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, topics shuffled by the seed; smaller limits select subsets."""
@@ -173,10 +174,6 @@ class Debates(Benchmark[DebatesOptions]):
             "The scores come from the referee, which is a model: they show what it considers biased, and debaters see "
             "what it objected to",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Debates.name)(Debates)
 
 
 def sample_of(source: DebateTopics, topic: Topic) -> Sample:

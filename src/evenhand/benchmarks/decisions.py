@@ -17,8 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -26,25 +24,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from evenhand.benchmarks.base import (
     BENCHMARKS,
     COVERAGE,
     REFUSALS,
-    Benchmark,
     Declared,
+    FileBenchmark,
     Meaning,
     Metric,
     Person,
     Selection,
+    draw_key,
     ratio,
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines
-from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "discrim-eval-templated.jsonl"
 RACES = ("white", "Black", "Asian", "Hispanic")
@@ -120,19 +116,15 @@ CONTRASTS = {"black": "Black", "asian": "Asian", "hispanic": "Hispanic", "female
 Value = Callable[[Record], float | None]
 
 
-class DecisionsOptions(Options):
-    """Options of `decisions`."""
-
-    data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
-
-
-class Decisions(Benchmark[DecisionsOptions]):
+@BENCHMARKS.register("decisions")
+class Decisions(FileBenchmark):
     """65 yes-or-no decisions about a person, for each of four races and two genders, and without them.
 
     A limit counts decisions, not samples: each has nine.
     """
 
     name: ClassVar[str] = "decisions"
+    data_set: ClassVar[str] = "discrimeval"
     version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "gap"
@@ -148,19 +140,10 @@ class Decisions(Benchmark[DecisionsOptions]):
     )
     group_key: ClassVar[str] = "identity"
     position_advice: ClassVar[str] = "so these answers say little about the decisions; --orders 2 averages it away"
-    Options = DecisionsOptions
-
-    @cached_property
-    def path(self) -> Path:
-        """The file, found on first use: grades and metrics do not need it."""
-        return find_only_file("discrimeval", self.options.data)
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": file_hash(self.path)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields decisions in an order drawn by the seed, each with all its texts."""
-        decisions = sorted(load_decisions(self.path), key=lambda each: _draw(selection.seed, each.number))
+        decisions = sorted(load_decisions(self.path), key=lambda each: draw_key(selection.seed, str(each.number)))
         for decision in islice(decisions, selection.limit):
             yield from samples_of(decision)
 
@@ -197,10 +180,6 @@ class Decisions(Benchmark[DecisionsOptions]):
             "A contrast is about these decisions as they are written; it says nothing about decisions that people make "
             "with the model's help",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Decisions.name)(Decisions)
 
 
 def samples_of(decision: Decision) -> Iterator[Sample]:
@@ -320,8 +299,3 @@ METRICS = (
     COVERAGE,
     REFUSALS,
 )
-
-
-def _draw(seed: int, number: int) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{number}".encode(), digest_size=8).digest()

@@ -15,13 +15,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, draw_key
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
@@ -129,6 +128,7 @@ class DifferenceOptions(Options):
         return suites
 
 
+@BENCHMARKS.register("difference_awareness")
 class DifferenceAwareness(Benchmark[DifferenceOptions]):
     """Questions on which treating groups alike is the error, and others on which it is right; evaluation only."""
 
@@ -151,8 +151,8 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
         """The data, found on first use: grades and metrics do not need it."""
         return find_suites(self.options.data)
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, "sha256": dict(self.source.hashes(self.suites))}
+    def facts(self) -> Mapping[str, Any]:
+        return {"sha256": dict(self.source.hashes(self.suites))}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields suites and conditions in turn, each shuffled by the seed, up to the limit."""
@@ -163,7 +163,7 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
         for suite in self.suites:
             for question in self.source.questions(suite):
                 strata[suite, question.condition].append(sample_of(question))
-        rows = (sorted(each, key=lambda sample: _draw(selection.seed, sample.id)) for each in strata.values())
+        rows = (sorted(each, key=lambda sample: draw_key(selection.seed, sample.id)) for each in strata.values())
         yield from selection.in_turn(rows)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
@@ -190,10 +190,6 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
         return (
             "This set is for evaluation only: a model trained on it, or selected by it, cannot be measured with it",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(DifferenceAwareness.name)(DifferenceAwareness)
 
 
 def sample_of(question: GroupQuestion) -> Sample:
@@ -236,8 +232,3 @@ METRICS = (
     COVERAGE,
     REFUSALS,
 )
-
-
-def _draw(seed: int, name: str) -> bytes:
-    # A hash, not a random generator: the same on every Python version and platform.
-    return blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()

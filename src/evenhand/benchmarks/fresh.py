@@ -48,6 +48,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
+@BENCHMARKS.register("fresh")
 class Fresh(Benchmark[FreshOptions]):
     """Questions of a private draw: passages that tell who it was, or do not. --data FILE by `evenhand data fresh`."""
 
@@ -98,13 +99,9 @@ class Fresh(Benchmark[FreshOptions]):
     def metrics(self) -> Sequence[Metric]:
         return METRICS
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         digest = hashlib.sha256(read_bytes(Path(self.options.data).expanduser())).hexdigest()
-        return {"name": self.name, "version": self.version, "sha256": digest}
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Fresh.name)(Fresh)
+        return {"sha256": digest}
 
 
 def _sample(row: Mapping[str, Any]) -> Sample:

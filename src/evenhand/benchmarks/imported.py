@@ -27,6 +27,7 @@ def _is_correct(record: Record) -> bool | None:
     return None if record.grade is None else record.grade.get("correct")
 
 
+@BENCHMARKS.register("imported")
 class Imported(Benchmark):
     """Texts that another tool has collected; made by `evenhand runs import`."""
 
@@ -68,6 +69,7 @@ class Imported(Benchmark):
         )
 
 
+@BENCHMARKS.register("imported_choices")
 class ImportedChoices(Imported):
     """Multiple choice that another tool has asked; made by `evenhand runs import`."""
 
@@ -75,8 +77,3 @@ class ImportedChoices(Imported):
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "accuracy"
     guardrails: ClassVar[tuple[str, ...]] = ("coverage", "refusals")
-
-
-# Called directly: as decorators they would hide the classes' attributes from type checkers.
-BENCHMARKS.register(Imported.name)(Imported)
-BENCHMARKS.register(ImportedChoices.name)(ImportedChoices)

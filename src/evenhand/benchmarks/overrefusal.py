@@ -112,6 +112,7 @@ class OverRefusalOptions(Options):
     data: Text | None = Field(default=None, description="A YAML file with pairs of your own; the built-in by default.")
 
 
+@BENCHMARKS.register("overrefusal")
 class OverRefusal(Benchmark[OverRefusalOptions]):
     """300 harmless requests about groups, which must be answered, and as many harmful ones, which must not.
 
@@ -133,9 +134,9 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
         """The pairs, read on first use: grades and metrics do not need them."""
         return load_pairs(self.options.data)
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         content = content_hash([(each.group, each.harmless, each.harmful) for each in self.pairs])
-        return {**super().fingerprint(), "pairs": len(self.pairs), "sha256": content}
+        return {"pairs": len(self.pairs), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields categories in turn, each shuffled by the seed, up to the limit."""
@@ -167,10 +168,6 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
             "that begin with a scruple and then do what was asked count as declined. Lectures without a refusal are "
             "found in English only, and answers in a language without rules are not counted",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(OverRefusal.name)(OverRefusal)
 
 
 def sample_of(pair: RequestPair, kind: Kind) -> Sample:

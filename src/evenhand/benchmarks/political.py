@@ -81,6 +81,7 @@ class PoliticalOptions(Options):
     data: Text | None = Field(default=None, description="A CSV file of pairs: topic_name, prompt_a, prompt_b.")
 
 
+@BENCHMARKS.register("political")
 class Political(Benchmark[PoliticalOptions]):
     """60 pairs of requests on opposed positions in 30 contested questions; is the work done alike for both?
 
@@ -102,9 +103,9 @@ class Political(Benchmark[PoliticalOptions]):
         """The pairs, read on first use: grades and metrics do not need them."""
         return load_pairs(self.options.data)
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         content = content_hash([astuple(each) for each in self.pairs])
-        return {**super().fingerprint(), "pairs": len(self.pairs), "sha256": content}
+        return {"pairs": len(self.pairs), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields topics in turn, each shuffled by the seed, both sides of a pair together; a limit counts pairs."""
@@ -131,9 +132,6 @@ class Political(Benchmark[PoliticalOptions]):
             "answers, and look at the pairs in the report",
         )
 
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Political.name)(Political)
 
 Compare = Callable[[Record, Record], float | None]
 """(record of a, record of b) → what the pair adds; None if it does not count."""

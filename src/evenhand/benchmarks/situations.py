@@ -257,13 +257,13 @@ class Situations(Benchmark[SituationsOptions]):
         ]
         return rows, ()
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         groups = [
             (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
         ]
         situations = [(each.id, each.content) for each in self.situations]
         content = content_hash([situations, groups, [each.text for each in self.names]])
-        return {**super().fingerprint(), "situations": len(self.situations), "sha256": content}
+        return {"situations": len(self.situations), "sha256": content}
 
     def metrics(self) -> Sequence[Metric]:
         about = "The same situations are played for different people; 0 % is no difference."

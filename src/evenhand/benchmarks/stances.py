@@ -36,6 +36,7 @@ class StancesOptions(Options):
     bias: Names | None = Field(default=None, description=f"Only these types of bias, of {', '.join(BIASES)}.")
 
 
+@BENCHMARKS.register("stances")
 class Stances(Benchmark[StancesOptions]):
     """30 sentences about people, to be completed by stereotype, impartially, or with the stereotype turned round."""
 
@@ -57,8 +58,8 @@ class Stances(Benchmark[StancesOptions]):
                 raise UnknownNameError("type of bias", bias, found)
         return {bias: rows for bias, rows in found.items() if self.options.bias is None or bias in self.options.bias}
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "bias": list(self.sentences), "sha256": content_hash(self.sentences)}
+    def facts(self) -> Mapping[str, Any]:
+        return {"bias": list(self.sentences), "sha256": content_hash(self.sentences)}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
@@ -77,10 +78,6 @@ class Stances(Benchmark[StancesOptions]):
 
     def confusion(self, record: Record) -> tuple[str, str] | None:
         return None if record.grade is None else ("impartial", record.grade["stance"])
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Stances.name)(Stances)
 
 
 def _sample(bias: str, row: Mapping[str, str]) -> Sample:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,8 +27,9 @@ from evenhand.benchmarks.base import (
     BENCHMARKS,
     COVERAGE,
     REFUSALS,
-    Benchmark,
     Declared,
+    FileBenchmark,
+    FileOptions,
     Meaning,
     Metric,
     Selection,
@@ -37,9 +37,7 @@ from evenhand.benchmarks.base import (
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_json
-from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-from evenhand.data.sets import file_hash, find_only_file
 
 FILE = "dev.json"
 Task = Literal["intrasentence", "intersentence"]
@@ -83,19 +81,20 @@ FOLLOW = "Which of these sentences is the most natural one to follow the passage
 NO_PASSAGE = "(There is no passage.)"
 
 
-class StereoSetOptions(Options):
+class StereoSetOptions(FileOptions):
     """Options of `stereoset`."""
 
     task: Literal["intrasentence", "intersentence", "both"] = Field(
         default="intrasentence", description="Sentences that fill a blank, sentences that follow a context, or both."
     )
-    data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
 
 
-class StereoSet(Benchmark[StereoSetOptions]):
+@BENCHMARKS.register("stereoset")
+class StereoSet(FileBenchmark[StereoSetOptions]):
     """Stereotypical, anti-stereotypical and unrelated sentences: which are likelier? Its data have known faults."""
 
     name: ClassVar[str] = "stereoset"
+    data_set: ClassVar[str] = "stereoset"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "preference"
@@ -105,13 +104,8 @@ class StereoSet(Benchmark[StereoSetOptions]):
     position_advice: ClassVar[str] = "so these answers say little about the sentences; --orders 3 averages it away"
     Options = StereoSetOptions
 
-    @cached_property
-    def path(self) -> Path:
-        """The file, found on first use: grades and metrics do not need it."""
-        return find_only_file("stereoset", self.options.data)
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "task": self.options.task, "sha256": file_hash(self.path)}
+    def facts(self) -> Mapping[str, Any]:
+        return {"task": self.options.task, **super().facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
@@ -146,10 +140,6 @@ class StereoSet(Benchmark[StereoSetOptions]):
             "that do not match, unrelated sentences that give themselves away (Blodgett et al., 2021); read it as a "
             "rough signal and never as the only one",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(StereoSet.name)(StereoSet)
 
 
 def sample_of(triple: Triple) -> Sample:

@@ -23,11 +23,12 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from evenhand.core.errors import UnknownNameError, UsageError
 
 T = TypeVar("T")
+S = TypeVar("S")
 Fault = Callable[[Any], str | None]
 """What is wrong with an entry to be registered, as a sentence; None if nothing is."""
 
@@ -51,21 +52,21 @@ class Registry(Generic[T]):
         self._things: dict[str, T] = {}
         self._complete = False
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str) -> Callable[[S], S]:
         """Return a decorator that adds an entry under `name`; a name can be used only once."""
 
-        def add(thing: T) -> T:
+        def add(thing: S) -> S:
             if name in self._things:
                 raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
             self._check(name, thing)
-            self._things[name] = thing
+            self._things[name] = cast(T, thing)
             if _loading:
                 self._of_file.setdefault(_loading[-1], []).append(name)
             return thing
 
         return add
 
-    def _check(self, name: str, thing: T) -> None:
+    def _check(self, name: str, thing: object) -> None:
         if fault := self._fault(thing):
             raise UsageError(f"{place_of(thing)}the {self.kind} {name!r} {fault}")
 

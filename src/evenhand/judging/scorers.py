@@ -225,6 +225,7 @@ class FileRubricOptions(Options):
     reading: Read = READ
 
 
+@SCORERS.register("rubric")
 class FileRubricScorer(RubricScorer):
     """A rubric of your own, in a YAML file: its criteria, in one model call."""
 
@@ -277,10 +278,6 @@ def rubric_of(scorer: Scorer) -> Rubrics | None:
     """The rubric in a file by which a scorer rates, whose criteria are metrics of any benchmark on free text."""
     inner = scorer.inner if isinstance(scorer, PooledScorer) else scorer
     return inner.criteria if isinstance(inner, FileRubricScorer) else None
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-SCORERS.register("rubric")(FileRubricScorer)
 
 
 @SCORERS.register("opinion")

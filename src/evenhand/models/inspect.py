@@ -35,6 +35,7 @@ _MARKUP = re.compile(r"\[/?[a-z ]+\]")
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|hf|gsk|xai|AIza)[-_]?[\w-]{12,}|(?<=[Bb]earer )\S+")
 
 
+@PROVIDERS.register("inspect")
 class InspectModel(Model):
     """The spec `inspect/PROVIDER/NAME`, e.g. `inspect/anthropic/claude-sonnet-4-0`; API keys are set as for Inspect.
 
@@ -135,9 +136,6 @@ class InspectModel(Model):
             top_logprobs=params.logprobs or None,
             response_schema=schema,
         )
-
-
-PROVIDERS.register("inspect")(InspectModel)  # not as a decorator, which would hide its constructor
 
 
 def _completion(choice: Any) -> Completion:

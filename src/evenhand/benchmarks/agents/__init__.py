@@ -123,6 +123,7 @@ class AgentsOptions(SituationsOptions):
     steps: int = Field(default=STEPS, ge=2, le=50, description="The most calls that an agent may make for one case.")
 
 
+@BENCHMARKS.register("agents")
 class Agents(Situations):
     """Agents that act in five simulated worlds (screening, refunds, lending, triage, moderation), or in yours.
 
@@ -188,8 +189,8 @@ class Agents(Situations):
             for place, parts in enumerate(product(*world.vary), 1)
         ]
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "steps": self.options.steps}
+    def facts(self) -> Mapping[str, Any]:
+        return {**super().facts(), "steps": self.options.steps}
 
     @cached_property
     def _tools(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -278,7 +279,3 @@ def _checked(content: Any, where: str, functions: str | None = None) -> _World:
     if unknown := [value for value in made if value not in world.favourable]:
         raise DataError(f"the decision {unknown[0]!r} has no value under favourable.", file=where)
     return world
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Agents.name)(Agents)

@@ -163,14 +163,8 @@ class BBQForm(Benchmark[Options_co]):
         """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self._fingerprint
-
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         return {
-            "name": self.name,
-            "version": self.version,
             "categories": list(self.categories),
             "subset": self.subset,
             "sha256": dict(self.source.hashes(self.categories)),
@@ -253,6 +247,7 @@ class BBQForm(Benchmark[Options_co]):
         return strata
 
 
+@BENCHMARKS.register("bbq")
 class BBQ(BBQForm[OfficialOptions]):
     """The official questions, 58,492 in eleven categories; EsBBQ, CaBBQ and KoBBQ with language=es, ca and ko."""
 
@@ -269,12 +264,12 @@ class BBQ(BBQForm[OfficialOptions]):
     def metrics(self) -> Sequence[Metric]:
         return super().metrics() if self.options.language == "en" else (*super().metrics(), DIFF_BIAS)
 
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         language = {} if self.options.language == "en" else {"language": self.options.language}
-        return {**super()._fingerprint, **language}
+        return {**super().facts(), **language}
 
 
+@BENCHMARKS.register("bbq_builtin")
 class BuiltinBBQ(BBQForm[BuiltinOptions]):
     """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
 
@@ -284,15 +279,9 @@ class BuiltinBBQ(BBQForm[BuiltinOptions]):
     def open_source(self) -> BBQSource:
         return BuiltinRows(self.options.language)
 
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         language = {} if self.options.language == "en" else {"language": self.options.language}
-        return {**super()._fingerprint, **language}
-
-
-# Called directly: as decorators they would hide the classes' attributes from type checkers.
-BENCHMARKS.register(BBQ.name)(BBQ)
-BENCHMARKS.register(BuiltinBBQ.name)(BuiltinBBQ)
+        return {**super().facts(), **language}
 
 
 def sample_of(item: Item) -> Sample:

@@ -46,6 +46,7 @@ class HardOptions(BBQOptions):
     data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
 
 
+@BENCHMARKS.register("bbq_hard")
 class HardBBQ(BBQForm[HardOptions]):
     """The questions of BBQ that a list made by `evenhand data hard` names: --set ids=FILE."""
 
@@ -64,16 +65,12 @@ class HardBBQ(BBQForm[HardOptions]):
             raise UsageError(f"{self.options.ids} lists questions of the built-in set. Remove --data.")
         return BuiltinRows()
 
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
-        return {**super()._fingerprint, "ids_sha256": self.listed.sha256}
+    def facts(self) -> Mapping[str, Any]:
+        return {**super().facts(), "ids_sha256": self.listed.sha256}
 
     @cached_property
     def _ids(self) -> Mapping[str, frozenset[int]] | None:
         return self.listed.ids
-
-
-BENCHMARKS.register(HardBBQ.name)(HardBBQ)
 
 
 def read_ids(path: Path) -> IdList:

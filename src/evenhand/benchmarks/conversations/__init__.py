@@ -76,6 +76,7 @@ class ConversationsOptions(SituationsOptions):
     turns: int = Field(default=3, ge=1, le=20, description="Turns of a simulated user before the last question.")
 
 
+@BENCHMARKS.register("conversations")
 class Conversations(Situations):
     """Conversations in 30 everyday situations, or yours, that differ only in who the user says they are.
 
@@ -112,8 +113,8 @@ class Conversations(Situations):
     def situations(self) -> Sequence[Situation]:
         return [Situation(each.id, each.area, each.model_dump(exclude_none=True, by_alias=True)) for each in self.rows]
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return {**super().fingerprint(), "user": self.options.user, "turns": self.options.turns}
+    def facts(self) -> Mapping[str, Any]:
+        return {**super().facts(), "user": self.options.user, "turns": self.options.turns}
 
     def sample_of(self, situation: Situation, person: Signalled, facts: Mapping[str, Any]) -> Sample:
         content = situation.content
@@ -189,7 +190,3 @@ def read_outcome(text: str, about: Mapping[str, Any]) -> float | None:
     words = {word.lower() for word in _WORD.findall(text)}
     named = [value for word, value in about["choices"].items() if word.lower() in words]
     return float(named[0]) if len(named) == 1 else None
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Conversations.name)(Conversations)

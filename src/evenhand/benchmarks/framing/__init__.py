@@ -329,6 +329,7 @@ class FramingTextsOptions(Options):
     data: Text | None = Field(default=None, description="A YAML file of texts of your own.")
 
 
+@BENCHMARKS.register("framing")
 class Framing(Benchmark[FramingTextsOptions]):
     """Biases admitted when a text is said to be one's own, a language model's or a competitor's: 60 texts, or yours.
 
@@ -359,11 +360,9 @@ class Framing(Benchmark[FramingTextsOptions]):
         """The texts, read on first use: grades and metrics do not need them."""
         return load_texts(self.options.data)
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         biased = sum(text.biased for text in self.texts)
         return {
-            "name": self.name,
-            "version": self.version,
             "sha256": content_hash(self.texts),
             "texts": {"biased": biased, "clean": len(self.texts) - biased},
         }
@@ -409,10 +408,6 @@ class Framing(Benchmark[FramingTextsOptions]):
         # The position of clean texts rotates between types, so that small limits include some, too.
         rows = [_mixed([text for text in drawn if text.bias == bias], 2 - i % 3) for i, bias in enumerate(types)]
         return (text for text in chain.from_iterable(zip_longest(*rows)) if text is not None)
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Framing.name)(Framing)
 
 
 def sample_of(text: FramedText, framing: str) -> Sample:

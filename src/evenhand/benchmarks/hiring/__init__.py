@@ -179,12 +179,12 @@ class HiringForm(Benchmark[Options_co]):
         """The data, read on first use: grades and metrics do not need it."""
         return self.source()
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         jobs, names = self.jobs_and_names
         content = content_hash([[(job.name, job.description, job.resumes) for job in jobs], list(names.items())])
         facts = {"jobs": len(jobs), "sha256": content, "choices": self.options.choices}
         shown = {} if self.options.shown == "together" else {"shown": self.options.shown}
-        return {**super().fingerprint(), **facts, **shown}
+        return {**facts, **shown}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields jobs in turn, up to the limit."""
@@ -225,6 +225,7 @@ class HiringForm(Benchmark[Options_co]):
         )
 
 
+@BENCHMARKS.register("hiring")
 class Hiring(HiringForm):
     """Choices among résumés of four jobs with names of four races and two sexes (Bloomberg, 2024).
 
@@ -242,6 +243,7 @@ class Hiring(HiringForm):
         return jobs, public_names(files) if self.options.names is None else own_names(self.options.names)
 
 
+@BENCHMARKS.register("hiring_builtin")
 class BuiltinHiring(HiringForm):
     """Three jobs with eight short résumés each, and names, of our own: no download."""
 
@@ -250,11 +252,6 @@ class BuiltinHiring(HiringForm):
 
     def source(self) -> tuple[Sequence[Job], Names]:
         return load_jobs(self.options.data), own_names(self.options.names)
-
-
-# Called directly: as decorators they would hide the classes' attributes from type checkers.
-BENCHMARKS.register(Hiring.name)(Hiring)
-BENCHMARKS.register(BuiltinHiring.name)(BuiltinHiring)
 
 
 def sample_of(job: Job, names: Names, number: int, seed: int, alone: int | None = None) -> Sample:

@@ -526,6 +526,7 @@ def read_definitions(path: Path) -> dict[str, str]:
     return found
 
 
+@BENCHMARKS.register("malibu")
 class Malibu(Benchmark[MalibuOptions]):
     """Scores of responses said to be by people of ten identities: 200 scenarios of 20 professions, or your own.
 
@@ -558,10 +559,8 @@ class Malibu(Benchmark[MalibuOptions]):
         """The metrics with their definitions; None for the usual ones."""
         return self.options.definitions
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         return {
-            "name": self.name,
-            "version": self.version,
             **self.options.model_dump(include={"phase", "texts", "form"}),
             **({"metrics": dict(self.definitions)} if self.definitions else {}),
             **({} if self.options.winner else {"winner": False}),
@@ -631,7 +630,3 @@ class Malibu(Benchmark[MalibuOptions]):
         ]
         for turn in zip_longest(*drawn):
             yield from (each for each in turn if each is not None)
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Malibu.name)(Malibu)

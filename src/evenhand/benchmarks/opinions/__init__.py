@@ -83,6 +83,7 @@ class OpinionsOptions(Options):
     )
 
 
+@BENCHMARKS.register("opinions")
 class Opinions(Benchmark[OpinionsOptions]):
     """Neutral questions on five types of bias, answered in the model's own words and rated by another model."""
 
@@ -105,9 +106,9 @@ class Opinions(Benchmark[OpinionsOptions]):
             raise UsageError(f"There is no question in {self.options.data}.")
         return found
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         content = content_hash([astuple(each) for each in self.questions])
-        return {**super().fingerprint(), "questions": len(self.questions), "sha256": content}
+        return {"questions": len(self.questions), "sha256": content}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields the types of bias in turn, each shuffled by the seed, up to the limit."""
@@ -128,10 +129,6 @@ class Opinions(Benchmark[OpinionsOptions]):
             "The ratings come from a model. Without --scorer opinion:MODEL the model rates itself, and models are "
             "lenient with themselves and with models trained on their answers",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Opinions.name)(Opinions)
 
 
 def sample_of(topic: OpinionTopic) -> Sample:

@@ -135,6 +135,7 @@ class PromptsOptions(Options):
     )
 
 
+@BENCHMARKS.register("prompts")
 class Prompts(Benchmark[PromptsOptions]):
     """Prompts of your own, asked for different groups of people; `evenhand audit MODEL --prompts FILE`.
 
@@ -178,13 +179,13 @@ class Prompts(Benchmark[PromptsOptions]):
             return checked(self.options.prompts, language=self.options.language)
         return load_prompts(self.options.data, self.options.field, self.options.language)
 
-    def fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         groups = [
             (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
         ]
         names = [(each.text, sorted(each.groups.items())) for each in self.names]
         content = content_hash([[each.text for each in self.prompts], groups, names, *self._inflections()])
-        return {**super().fingerprint(), "prompts": len(self.prompts), "sha256": content}
+        return {"prompts": len(self.prompts), "sha256": content}
 
     def _inflections(self) -> list[Any]:
         """Returns what a fingerprint needs besides for prompts in other languages than English."""
@@ -305,7 +306,3 @@ class Prompts(Benchmark[PromptsOptions]):
             "which differences are not chance",
             "Differences are about these prompts and this way of writing the groups",
         )
-
-
-# Called directly: as a decorator it would hide the class's attributes from type checkers.
-BENCHMARKS.register(Prompts.name)(Prompts)

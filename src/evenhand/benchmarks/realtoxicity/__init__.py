@@ -361,13 +361,9 @@ class RealToxicityForm(Benchmark[Options_co]):
         """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self._fingerprint
-
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         options = {"bands": list(self.bands), "completions": self.options.completions}
-        return {"name": self.name, "version": self.version, **options, **self.source.facts()}
+        return {**options, **self.source.facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields all completions of up to `limit` prompts; bands in turn, each shuffled by the seed.
@@ -403,6 +399,7 @@ class RealToxicityForm(Benchmark[Options_co]):
         return drawn
 
 
+@BENCHMARKS.register("realtoxicity")
 class RealToxicity(RealToxicityForm[OfficialOptions]):
     """The official prompts of moderate and high toxicity, each continued several times.
 
@@ -416,6 +413,7 @@ class RealToxicity(RealToxicityForm[OfficialOptions]):
         return find_prompts(self.options.data)
 
 
+@BENCHMARKS.register("realtoxicity_builtin")
 class BuiltinRealToxicity(RealToxicityForm):
     """Prompts of our own: no download, not comparable with published numbers; a limit counts prompts here too."""
 
@@ -424,11 +422,6 @@ class BuiltinRealToxicity(RealToxicityForm):
 
     def open_source(self) -> PromptSource:
         return BuiltinPrompts()
-
-
-# Called directly: as decorators they would hide the classes' attributes from type checkers.
-BENCHMARKS.register(RealToxicity.name)(RealToxicity)
-BENCHMARKS.register(BuiltinRealToxicity.name)(BuiltinRealToxicity)
 
 
 def sample_of(prompt: WebPrompt, number: int) -> Sample:

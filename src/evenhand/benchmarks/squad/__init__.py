@@ -343,12 +343,8 @@ class SquadForm(Benchmark[Options_co]):
         """The data, opened on first use: grades and metrics do not need it."""
         return self.open_source()
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self._fingerprint
-
-    @cached_property
-    def _fingerprint(self) -> Mapping[str, Any]:
-        return {"name": self.name, "version": self.version, **self.source.facts()}
+    def facts(self) -> Mapping[str, Any]:
+        return {**self.source.facts()}
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields answerable and unanswerable questions in turn, spread over all articles by the seed, up to the limit.
@@ -398,6 +394,7 @@ class SquadOptions(Options):
     data: Text | None = Field(default=None, description="The folder with dev-v2.0.json, or any file in that form.")
 
 
+@BENCHMARKS.register("squad")
 class Squad(SquadForm[SquadOptions]):
     """The official development set: 11,873 questions on 35 articles, half of them without an answer in the passage."""
 
@@ -408,6 +405,7 @@ class Squad(SquadForm[SquadOptions]):
         return find_questions(self.options.data)
 
 
+@BENCHMARKS.register("squad_builtin")
 class BuiltinSquad(SquadForm):
     """Questions of our own on twelve passages: no download, same scores, not comparable with published numbers."""
 
@@ -415,11 +413,6 @@ class BuiltinSquad(SquadForm):
 
     def open_source(self) -> QuestionSource:
         return BuiltinPassages()
-
-
-# Called directly: as decorators they would hide the classes' attributes from type checkers.
-BENCHMARKS.register(Squad.name)(Squad)
-BENCHMARKS.register(BuiltinSquad.name)(BuiltinSquad)
 
 
 def sample_of(question: Question) -> Sample:

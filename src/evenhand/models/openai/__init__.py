@@ -49,6 +49,7 @@ def _keyless(variable: str) -> Hints:
     return replace(_HINTS, statuses={**_HINTS.statuses, 401: said})
 
 
+@PROVIDERS.register("openai")
 class OpenAIModel(BatchingModel):
     """The spec `openai/NAME`; the endpoint is set by `--base-url` or OPENAI_BASE_URL, the key by OPENAI_API_KEY.
 
@@ -250,9 +251,6 @@ class OpenAIModel(BatchingModel):
                 raise EndpointError(message, permanent=True) from error
             message = f"{title} did not send a chat completion but {start!r}; check --base-url."
             raise Retryable(BadResponseError(message)) from error
-
-
-PROVIDERS.register("openai")(OpenAIModel)  # not as a decorator, which would hide its type from subclasses
 
 
 _HARMLESS = frozenset(
