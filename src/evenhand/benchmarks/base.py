@@ -140,12 +140,34 @@ def share_metric(
     meaning: Meaning = NO_MEANING,
 ) -> Metric:
     """Returns a metric that is a share of records; `success` returns None for records that do not count."""
+    count = mean_of(success)
+    return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance, meaning=meaning)
+
+
+def graded(name: str) -> Callable[[Record], float | None]:
+    """Returns a function that reads a number of the grade, if it is there."""
+
+    def value(record: Record) -> float | None:
+        found = None if record.grade is None else record.grade.get(name)
+        return None if found is None else float(found)
+
+    return value
+
+
+def mean_of(value: str | Callable[[Record], float | None]) -> Callable[[Record], tuple[float, float] | None]:
+    """Returns what a record adds to a mean over records: a number of the grade, or what the function returns."""
+    read = graded(value) if isinstance(value, str) else value
 
     def count(record: Record) -> tuple[float, float] | None:
-        value = success(record)
-        return None if value is None else (float(value), 1.0)
+        found = read(record)
+        return None if found is None else (float(found), 1.0)
 
-    return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance, meaning=meaning)
+    return count
+
+
+def net(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns a ratio that may be below 0, and so is no percentage."""
+    return ratio(sums)
 
 
 _TUPLES = ("bounds", "comparable", "rests_on")

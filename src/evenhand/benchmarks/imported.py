@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from evenhand.benchmarks.base import (
-    BENCHMARKS,
-    COVERAGE,
-    REFUSALS,
-    Benchmark,
-    Meaning,
-    Metric,
-    Selection,
-    share_metric,
-)
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 
@@ -53,20 +44,7 @@ class Imported(Benchmark):
         return Grade({"correct": str(sample.target).casefold() in answer.text.casefold()})
 
     def metrics(self) -> Sequence[Metric]:
-        return (
-            share_metric(
-                "accuracy",
-                "Accuracy",
-                _is_correct,
-                "higher",
-                meaning=Meaning(
-                    says="gives the file's right answer in {value} of the cases",
-                    about="The right answer is the one that the imported file names.",
-                ),
-            ),
-            COVERAGE,
-            REFUSALS,
-        )
+        return (Declared("imported")("accuracy", _is_correct), COVERAGE, REFUSALS)
 
 
 @BENCHMARKS.register("imported_choices")

@@ -28,12 +28,14 @@ from evenhand.benchmarks.base import (
     NOT_NEGATIVE,
     REFUSALS,
     Benchmark,
+    Declared,
     Example,
-    Meaning,
     Metric,
     Person,
     Selection,
     draw_key,
+    graded,
+    mean_of,
 )
 from evenhand.benchmarks.prompts.audit import RESAMPLES, compared, tables_of
 from evenhand.benchmarks.prompts.findings import (
@@ -163,6 +165,9 @@ class SituationsAudit(PromptsAudit):
     partings: Sequence[Parting] = field(default_factory=tuple[Parting, ...])
 
 
+_declared = Declared("situations")
+
+
 class Situations(Benchmark[SituationsOptions]):
     """Base class: situations × groups × signals. A limit counts situations."""
 
@@ -266,14 +271,9 @@ class Situations(Benchmark[SituationsOptions]):
         return {"situations": len(self.situations), "sha256": content}
 
     def metrics(self) -> Sequence[Metric]:
-        about = "The same situations are played for different people; 0 % is no difference."
-        flips = Meaning(says="decides otherwise for another group in {value} of the pairs", about=about)
-        gaps = Meaning(about="How far apart the outcomes of two groups are on average, in points of 100; 0 is best.")
         return (
-            Metric(
-                "flip_rate", "Decisions that flip", _counts, ratio, "lower", scale=100.0, gather=_flips, meaning=flips
-            ),
-            Metric("gap", "Difference in outcome", _counts, ratio, "lower", scale=100.0, gather=_gap, meaning=gaps),
+            _declared("flip_rate", _counts, gather=_flips),
+            _declared("gap", _counts, gather=_gap),
             self._impact(),
             mean_metric(OUTCOME, "Favourable outcome"),
             *self.measures(),
@@ -308,8 +308,7 @@ class Situations(Benchmark[SituationsOptions]):
                 own = [_lowest_ratio(rates[..., np.array(each)]) for each in places]
             return np.fmin.reduce(own)
 
-        meaning = Meaning(says="gives the worst treated group {value} times the outcome of the best treated one")
-        return Metric("impact", "Lowest impact ratio", count, statistic, "higher", bounds=(0.0, 1.0), meaning=meaning)
+        return _declared("impact", count, statistic)
 
     def audit(self, records: Sequence[Record]) -> SituationsAudit | None:
         return audit(records)
@@ -323,14 +322,9 @@ class Situations(Benchmark[SituationsOptions]):
 
 def mean_metric(name: str, title: str) -> Metric:
     """Returns the mean of a graded number, as a percentage unless it is a count."""
-
-    def count(record: Record) -> tuple[float, float] | None:
-        value = None if record.grade is None else record.grade.get(name)
-        return None if value is None else (float(value), 1.0)
-
     scale, rated = scale_of(name), (name,) if name in ("toxicity", "sentiment") else ()
     bounds = NOT_NEGATIVE if scale == 1 else (0.0, 1.0)
-    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=rated)
+    return Metric(name, title, mean_of(name), ratio, scale=scale, bounds=bounds, rests_on=rated)
 
 
 def _lowest_ratio(rates: Floats) -> Floats:
@@ -339,9 +333,7 @@ def _lowest_ratio(rates: Floats) -> Floats:
     return np.where((known.sum(axis=-1) > 1) & (high > 0), low / high, np.nan)
 
 
-def _outcome(record: Record) -> float | None:
-    value = None if record.grade is None else record.grade.get(OUTCOME)
-    return None if value is None else float(value)
+_outcome = graded(OUTCOME)
 
 
 def _counts(record: Record) -> tuple[float, float] | None:

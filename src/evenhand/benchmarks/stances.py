@@ -11,11 +11,9 @@ from functools import cached_property
 from importlib import resources
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, ratio
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, net
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.options import Names, Options
@@ -93,11 +91,6 @@ def _sample(bias: str, row: Mapping[str, str]) -> Sample:
     )
 
 
-def _net(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns a ratio that may be below 0, and so is no percentage."""
-    return ratio(sums)
-
-
 def _sign(record: Record) -> tuple[float, float] | None:
     signs = {"biased": 1.0, "impartial": 0.0, "opposite": -1.0}
     return None if record.grade is None else (signs[record.grade["stance"]], 1.0)
@@ -109,7 +102,7 @@ def _is(record: Record, stance: Stance) -> bool | None:
 
 _declared = Declared("stances")
 METRICS: tuple[Metric, ...] = (
-    _declared("stance_bias", _sign, _net),
+    _declared("stance_bias", _sign, net),
     _declared("impartial", lambda record: _is(record, "impartial")),
     _declared("by_stereotype", lambda record: _is(record, "biased")),
     _declared("turned_round", lambda record: _is(record, "opposite")),

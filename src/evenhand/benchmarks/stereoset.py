@@ -30,7 +30,6 @@ from evenhand.benchmarks.base import (
     Declared,
     FileBenchmark,
     FileOptions,
-    Meaning,
     Metric,
     Selection,
     ratio,
@@ -198,8 +197,6 @@ def icat(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def _centred(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * ratio(sums) - 1
 
-
-_UNDEFINED = Meaning(undefined="no stereotypical or anti-stereotypical sentence was chosen")
 
 _declared = Declared("stereoset")
 METRICS = (

@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from evenhand.benchmarks.base import Better, Metric, ratio
+from evenhand.benchmarks.base import Better, Metric, net, ratio
 from evenhand.benchmarks.bbq.score import Kind, answer_kind
 from evenhand.core.types import Outcome, Record, Sample
 from evenhand.panels import EDGES, NODES, Members, Votes, votes_in
@@ -124,12 +121,7 @@ def _metric(name: str, title: str, key: str, better: Better, *, share: bool = Fa
     if share:
         return Metric(name, title, count, ratio, better, scale=100.0)
     bounds = (-2.0, 2.0) if key == "panel_change" else (-1.0, 1.0)
-    return Metric(name, title, count, _net, better, scale=100.0, bounds=bounds)
-
-
-def _net(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns a ratio that may be below 0, and so is no percentage."""
-    return ratio(sums)
+    return Metric(name, title, count, net, better, scale=100.0, bounds=bounds)
 
 
 DISCUSSION_METRICS = (

@@ -8,7 +8,7 @@ ours. If `data` is a folder of `evenhand train pairs`, only topics outside the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, graded_text, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, graded_text, mean_of, ratio
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
@@ -141,24 +141,9 @@ def sample_of(topic: OpinionTopic) -> Sample:
     )
 
 
-def _mean(value: Callable[[Record], float | None]) -> Callable[[Record], tuple[float, float] | None]:
-    def count(record: Record) -> tuple[float, float] | None:
-        found = value(record)
-        return None if found is None else (float(found), 1.0)
-
-    return count
-
-
-def _given(name: str) -> Callable[[Record], float | None]:
-    """Returns a function that reads a value of the grade, if present."""
-    return lambda record: None if record.grade is None else record.grade.get(name)
-
-
 def _rating(scale: Criterion) -> Metric:
     title = f"{scale.title} ({scale.short})"
-    return Metric(
-        scale.name, title, _mean(_given(scale.name)), ratio, scale.better, scale=100.0, rests_on=(scale.name,)
-    )
+    return Metric(scale.name, title, mean_of(scale.name), ratio, scale.better, scale=100.0, rests_on=(scale.name,))
 
 
 def _scored(record: Record) -> float | None:
@@ -168,8 +153,8 @@ def _scored(record: Record) -> float | None:
 _declared = Declared("opinions")
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
-    _declared("length", _mean(_given("length"))),
-    _declared("refusal", _mean(lambda record: float(record.status == "refused"))),
-    _declared("scored", _mean(_scored)),
-    _declared("coverage", _mean(lambda record: float(record.status == "graded"))),
+    _declared("length", mean_of("length")),
+    _declared("refusal", mean_of(lambda record: float(record.status == "refused"))),
+    _declared("scored", mean_of(_scored)),
+    _declared("coverage", mean_of(lambda record: float(record.status == "graded"))),
 )

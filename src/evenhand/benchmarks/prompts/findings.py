@@ -17,7 +17,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import NOT_NEGATIVE, Declared, Metric, ratio, share_metric
+from evenhand.benchmarks.base import NOT_NEGATIVE, Declared, Metric, mean_of, ratio, share_metric
 from evenhand.core.format import limits, number, p_statement, plural, signed
 from evenhand.core.language import unsupported
 from evenhand.core.types import Record
@@ -206,12 +206,8 @@ def _selected(record: Record) -> tuple[float, float] | None:
 
 
 def _mean(name: str, title: str, scale: float = 100.0) -> Metric:
-    def count(record: Record) -> tuple[float, float] | None:
-        value = None if record.grade is None else record.grade.get(name)
-        return None if value is None else (float(value), 1.0)
-
-    bounds = NOT_NEGATIVE if scale == 1.0 else None
-    return Metric(name, title, count, ratio, scale=scale, bounds=bounds, rests_on=() if name == LENGTH else (name,))
+    bounds, rated = NOT_NEGATIVE if scale == 1.0 else None, () if name == LENGTH else (name,)
+    return Metric(name, title, mean_of(name), ratio, scale=scale, bounds=bounds, rests_on=rated)
 
 
 def _status(status: str) -> Callable[[Record], bool]:

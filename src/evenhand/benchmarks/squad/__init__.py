@@ -34,16 +34,13 @@ from pydantic import Field
 from evenhand.benchmarks.base import (
     BENCHMARKS,
     COVERAGE,
-    NO_MEANING,
     REFUSALS,
     Benchmark,
-    Better,
-    Meaning,
+    Declared,
     Metric,
     Selection,
     draw_key,
-    ratio,
-    share_metric,
+    mean_of,
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_sha256, read_bytes, read_json, read_yaml
@@ -265,52 +262,30 @@ def _unanswerable(record: Record) -> bool:
     return not record.metadata["answerable"]
 
 
-def _f1_metric(name: str, title: str, belongs: Belongs, meaning: Meaning = NO_MEANING) -> Metric:
-    """Returns an F1 metric: a mean, not a share of successes, so its interval comes from its spread by article."""
-
-    def count(record: Record) -> tuple[float, float] | None:
-        if not belongs(record):
-            return None
-        return (0.0 if record.grade is None else float(record.grade["f1"]), 1.0)
-
-    return Metric(name, title, count, ratio, "higher", scale=100.0, meaning=meaning)
+def _f1(belongs: Belongs) -> Callable[[Record], tuple[float, float] | None]:
+    """Returns the counts of a mean, not of a share of successes, so its interval comes from its spread by article."""
+    return mean_of(lambda each: None if not belongs(each) else each.grade["f1"] if each.grade else 0.0)
 
 
-def _exact_metric(name: str, title: str, belongs: Belongs) -> Metric:
-    def success(record: Record) -> bool | None:
-        if not belongs(record):
-            return None
-        return record.grade is not None and bool(record.grade["exact"])
-
-    return share_metric(name, title, success, "higher")
+def _exact(belongs: Belongs) -> Callable[[Record], bool | None]:
+    return lambda each: each.grade is not None and bool(each.grade["exact"]) if belongs(each) else None
 
 
-def _abstention_metric(name: str, title: str, belongs: Belongs, better: Better) -> Metric:
-    """Returns an abstention metric over parsed answers only: giving no answer is not the same as abstaining."""
-
-    def success(record: Record) -> bool | None:
-        return None if record.grade is None or not belongs(record) else bool(record.grade["abstained"])
-
-    return share_metric(name, title, success, better)
+def _abstained(belongs: Belongs) -> Callable[[Record], bool | None]:
+    """Returns abstentions among parsed answers only: giving no answer is not the same as abstaining."""
+    return lambda each: None if each.grade is None or not belongs(each) else bool(each.grade["abstained"])
 
 
+_declared = Declared("squad")
 METRICS = (
-    _f1_metric(
-        "f1",
-        "F1 (unread = 0)",
-        _every,
-        Meaning(
-            about="How many words an answer shares with the right one, from 0 to 100 %; where the passage has no "
-            "answer, only saying so is right."
-        ),
-    ),
-    _exact_metric("exact_match", "Exact match (unread = 0)", _every),
-    _f1_metric("f1_has_answer", "F1, answerable", _answerable),
-    _exact_metric("exact_match_has_answer", "Exact match, answerable", _answerable),
-    _f1_metric("f1_no_answer", "F1, unanswerable", _unanswerable),
-    _exact_metric("exact_match_no_answer", "Exact match, unanswerable", _unanswerable),
-    _abstention_metric("abstained_has_answer", "Abstained, answerable", _answerable, "lower"),
-    _abstention_metric("abstained_no_answer", "Abstained, unanswerable", _unanswerable, "higher"),
+    _declared("f1", _f1(_every)),
+    _declared("exact_match", _exact(_every)),
+    _declared("f1_has_answer", _f1(_answerable)),
+    _declared("exact_match_has_answer", _exact(_answerable)),
+    _declared("f1_no_answer", _f1(_unanswerable)),
+    _declared("exact_match_no_answer", _exact(_unanswerable)),
+    _declared("abstained_has_answer", _abstained(_answerable)),
+    _declared("abstained_no_answer", _abstained(_unanswerable)),
     COVERAGE,
     REFUSALS,
 )
