@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, draw_key
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
@@ -156,15 +156,9 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields suites and conditions in turn, each shuffled by the seed, up to the limit."""
-        strata: dict[tuple[str, str], list[Sample]] = {}
-        for condition in ("different", "equal"):
-            for suite in self.suites:
-                strata[suite, condition] = []
-        for suite in self.suites:
-            for question in self.source.questions(suite):
-                strata[suite, question.condition].append(sample_of(question))
-        rows = (sorted(each, key=lambda sample: draw_key(selection.seed, sample.id)) for each in strata.values())
-        yield from selection.in_turn(rows)
+        samples = [sample_of(each) for suite in self.suites for each in self.source.questions(suite)]
+        samples.sort(key=lambda each: each.metadata["condition"])
+        yield from selection.spread(samples, lambda each: tuple(each.metadata.values()), lambda each: each.id)
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result

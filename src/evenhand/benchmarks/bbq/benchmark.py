@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from importlib import resources
-from itertools import islice
+from itertools import repeat
 from typing import Any, ClassVar, Literal, Self
 
 import orjson
@@ -184,7 +184,7 @@ class BBQForm(Benchmark[Options_co]):
             readers = {name: stack.enter_context(self.source.reader(name)) for name in self.categories}
             strata = self._strata(readers, selection.seed)
             order = [stratum for stratum in stratum_order(self.categories, selection.seed) if stratum in strata]
-            for (category, _, _), place in islice(_in_turn(order, strata), selection.limit):
+            for category, place in selection.in_turn(zip(repeat(each[0]), strata[each]) for each in order):
                 yield sample_of(readers[category].at(place))
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
@@ -325,14 +325,6 @@ def stratum_order(categories: Sequence[str], seed: int) -> list[Stratum]:
         for turn in range(len(_CELLS))
         for number, category in enumerate(drawn)
     ]
-
-
-def _in_turn(order: Sequence[Stratum], strata: Mapping[Stratum, Sequence[int]]) -> Iterator[tuple[Stratum, int]]:
-    longest = max((len(places) for places in strata.values()), default=0)
-    for number in range(longest):
-        for stratum in order:
-            if number < len(strata[stratum]):
-                yield stratum, strata[stratum][number]
 
 
 def _shown_position(answer: Answer) -> int | None:

@@ -19,10 +19,10 @@ import string
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from itertools import chain, islice, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -331,12 +331,15 @@ class SquadForm(Benchmark[Options_co]):
         titles = sorted({each.title for each in questions}, key=lambda title: draw_key(selection.seed, title))
         # Unanswerable questions begin with the other half of the articles, so that short runs cover all articles.
         half = (len(titles) + 1) // 2
-        answerable = _spread([each for each in questions if each.answers], titles, selection.seed)
-        others = _spread(
-            [each for each in questions if not each.answers], titles[half:] + titles[:half], selection.seed
+        place = {title: number for number, title in enumerate(titles)}
+        answerable = sorted((each for each in questions if each.answers), key=lambda each: place[each.title])
+        others = [each for each in questions if not each.answers]
+        others.sort(key=lambda each: (place[each.title] - half) % len(titles))
+        both = (
+            replace(selection, limit=None).spread(each, attrgetter("title"), attrgetter("id"))
+            for each in (answerable, others)
         )
-        turns = chain.from_iterable(zip_longest(answerable, others))
-        yield from islice((sample_of(each) for each in turns if each is not None), selection.limit)
+        yield from map(sample_of, selection.in_turn(both))
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
         answer = outcome.result
@@ -410,15 +413,6 @@ def sample_of(question: Question) -> Sample:
 
 def _inexact(agreement: float) -> str:
     return "partial_answer" if agreement > 0 else "wrong_answer"
-
-
-def _spread(questions: Sequence[Question], titles: Sequence[str], seed: int) -> Iterator[Question]:
-    """Yields one question of each article in turn, each article's questions shuffled by the seed."""
-    drawn: dict[str, list[Question]] = {title: [] for title in titles}
-    for question in sorted(questions, key=lambda each: draw_key(seed, each.id)):
-        drawn[question.title].append(question)
-    for turn in zip_longest(*drawn.values()):
-        yield from (question for question in turn if question is not None)
 
 
 # --- scores SQuAD answers that were produced elsewhere, in the official form: a JSON object of question id → answer ---
