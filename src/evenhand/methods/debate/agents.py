@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from string import ascii_lowercase
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,7 +32,6 @@ from evenhand.session import BASE, Session
 
 Scoring = Literal["numbers", "odds"]
 """A number from 0 to 10 that the referee writes, or the probability that it calls a statement prejudiced."""
-SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 
 
 class RefereeOptions(WritingOptions, BandedReading):
