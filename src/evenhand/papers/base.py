@@ -85,14 +85,16 @@ def moves(differences: Sequence[PairedDifference | None], wanted: Literal["lower
     known = [each for each in differences if each is not None]
     if not known or len(known) < len(differences):
         return untold(NOT_RUN)
-    signs = _signs(known)
     sign = -1 if wanted == "lower" else 1
-    why = "; ".join(map(str, known))
-    if -sign in signs:
-        return "fails", why
-    return (
-        ("holds", why) if set(signs) == {sign} else undecided(why, [each.effect.excludes_published for each in known])
-    )
+    found = by_signs([sign * each for each in _signs(known)], "; ".join(map(str, known)))
+    excluded = [each.effect.excludes_published for each in known]
+    return found if found[0] in ("holds", "fails") else undecided(found[1], excluded)
+
+
+def by_signs(signs: Iterable[int], why: str) -> Finding:
+    """Decides by what each comparison shows: 1 as claimed, −1 the opposite, 0 neither."""
+    shown = set(signs)
+    return ("fails", why) if -1 in shown else ("holds", why) if shown == {1} else untold(why)
 
 
 def undecided(why: str, excluded: Iterable[bool | None]) -> Finding:
@@ -132,13 +134,14 @@ def unless(fault: str, finding: Finding) -> Finding:
 def _signs(differences: Sequence[PairedDifference]) -> list[int]:
     """Returns 1 or −1 for each difference that is significant after correction, else 0."""
     adjusted = holm([each.effect.p_value for each in differences])
-    return [_sign(each.effect, p) for each, p in zip(differences, adjusted, strict=True)]
+    return [sign_of(each.effect, p) for each, p in zip(differences, adjusted, strict=True)]
 
 
-def _sign(effect: Effect, p_value: float | None) -> int:
-    if p_value is None or p_value > ALPHA or effect.low is None or effect.high is None:
+def sign_of(found: Effect | Estimate, p_value: float | None) -> int:
+    """Returns 1 or −1 if the difference is significant, else 0."""
+    if p_value is None or p_value > ALPHA or found.low is None or found.high is None:
         return 0
-    return 1 if effect.low > 0 else -1 if effect.high < 0 else 0
+    return 1 if found.low > 0 else -1 if found.high < 0 else 0
 
 
 _UNSET = ModelPlan.model_fields

@@ -14,7 +14,6 @@ from evenhand.core.errors import DataError
 from evenhand.core.types import Record, Sample
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.papers.base import (
-    ALPHA,
     MARGIN,
     NOT_RUN,
     Case,
@@ -25,7 +24,9 @@ from evenhand.papers.base import (
     PaperColumn,
     PaperRow,
     PaperTable,
+    by_signs,
     published,
+    sign_of,
     untold,
 )
 from evenhand.papers.rldf.arms import (
@@ -559,12 +560,9 @@ def ahead(found: Found, better: Better) -> Finding:
     """Holds if every difference is significant after correction; fails if one is significant the other way."""
     if not found:
         return untold(NOT_RUN)
-    why, corrected = _why(found), holm([each.p_value if each else None for _, each in found])
-    signs = {_sign(each, p) for (_, each), p in zip(found, corrected, strict=True)}
-    wanted = -1 if better == "lower" else 1
-    if -wanted in signs:
-        return "fails", why
-    return ("holds", why) if signs == {wanted} else untold(why)
+    corrected = holm([each.p_value if each else None for _, each in found])
+    signs = [sign_of(each.estimate, p) if each else 0 for (_, each), p in zip(found, corrected, strict=True)]
+    return by_signs([-each if better == "lower" else each for each in signs], _why(found))
 
 
 def _kept(found: Found) -> Finding:
@@ -580,13 +578,6 @@ def _kept(found: Found) -> Finding:
 
 def _why(found: Found) -> str:
     return "; ".join(f"{name}: {estimate_text(each.estimate if each else None)}" for name, each in found)
-
-
-def _sign(found: Contrast | None, p_value: float | None) -> int:
-    """Returns 1 or −1 if the difference is significant, else 0."""
-    if found is None or p_value is None or p_value > ALPHA or found.estimate.low is None or found.estimate.high is None:
-        return 0
-    return 1 if found.estimate.low > 0 else -1 if found.estimate.high < 0 else 0
 
 
 def _beauty(arms: Arms) -> Finding:

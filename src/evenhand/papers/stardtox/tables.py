@@ -25,6 +25,7 @@ from evenhand.papers.base import (
     PaperRow,
     PaperTable,
     all_of,
+    by_signs,
     kept,
     moves,
     preset_of,
@@ -484,11 +485,8 @@ def _side(run: Tested, other: Arm, own: Arm, metric: str, share: float, wanted: 
     if len(known) < len(BANDS):
         difference = run.difference(other, own, metric)
         return untold(str(difference) if difference and difference.untold else NOT_RUN)
-    why = _shares(other, metric, share, known)
-    signs = {wanted * ((each.low or 0) > 0) - wanted * ((each.high or 0) < 0) for _, each in known}
-    if -1 in signs:
-        return "fails", why
-    return ("holds", why) if signs == {1} else untold(why)
+    signs = [wanted * ((each.low or 0) > 0) - wanted * ((each.high or 0) < 0) for _, each in known]
+    return by_signs(signs, _shares(other, metric, share, known))
 
 
 def _beyond(run: Tested, other: Arm, own: Arm, metric: str, share: float) -> list[tuple[str, Interval]]:
