@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.lazy import torch
 from evenhand.core.types import Message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_LENGTH = 2048
 _PADS = ("<|endoftext|>", "<pad>", "<|pad|>", "[PAD]", "<|finetune_right_pad_id|>")
@@ -36,10 +39,10 @@ class Encoded:
 class Batch:
     """Rows of equal width (tensors, rows × width)."""
 
-    ids: Any
-    mask: Any
+    ids: Tensor
+    mask: Tensor
     """1 where a token is not padding."""
-    answer: Any
+    answer: Tensor
     """1 where a token belongs to the answer."""
 
 

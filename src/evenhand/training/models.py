@@ -18,6 +18,7 @@ from evenhand.core.errors import DataError, MissingExtraError, UsageError
 from evenhand.core.files import draft
 from evenhand.core.lazy import peft, torch, transformers
 from evenhand.models import weights
+from evenhand.models.hf import ModelFiles, end_tokens
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
 from evenhand.training.chat import MAX_LENGTH, Chat, prepare_tokenizer
@@ -88,7 +89,7 @@ def load_chat(
 ) -> Chat:
     """Load the tokenizer of a loaded model and prepare it for training."""
     tokenizer = prepare_tokenizer(_from_pretrained("AutoTokenizer", name), name, template=template, pad=pad)
-    return Chat(tokenizer, _eos_ids(model, tokenizer), min(max_length, context_of(model)))
+    return Chat(tokenizer, end_tokens(model, tokenizer), min(max_length, context_of(model)))
 
 
 def chat_of(options: StageOptions, model: Any) -> Chat:
@@ -108,9 +109,9 @@ def load_policy(options: StageOptions, at: Machine) -> Any:
     if options.lora is None:
         return model
     adapted = with_adapters(model, options.lora)
-    if isinstance(source := _source(options.model), Path) and source.is_file():
+    if (source := _files(options.model).path) is not None and source.is_file():
         # transformers does not remember GGUF files; `local/builtin` also names the file on other machines.
-        name = options.model if options.model.startswith("local/") else str(source.resolve())
+        name = options.model if options.model.startswith("local/") else str(source)
         adapted.peft_config[_TRAINED].base_model_name_or_path = name
     return adapted
 
@@ -352,42 +353,19 @@ def context_of(model: Any) -> int:
     return getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
 
 
-def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the end-of-turn tokens; a model may have several."""
-    config: Any = getattr(model, "generation_config", None)
-    stated: Any = (config or model.config).eos_token_id
-    ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
-    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
-
-
 def _from_pretrained(kind: str, name: str, **settings: Any) -> Any:
     """Load a transformers object from a folder, a GGUF file or the hub."""
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     disable_cudnn_attention()
-    source = _source(name)
-    if isinstance(source, Path):
-        settings |= {"gguf_file": source.name} if source.is_file() else {}
-        source = str((source.parent if source.is_file() else source).resolve())
-    try:
-        return getattr(transformers, kind).from_pretrained(source, **settings)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"transformers cannot load {name}: {reason}") from None
+    return _files(name).load(kind, **settings)
 
 
-def _source(name: str) -> Path | str:
+def _files(name: str) -> ModelFiles:
     if name.startswith("local/"):
         if weights.lora_of(name.removeprefix("local/")) is not None:
             raise UsageError(f"{name} is trained already, as an adapter of other weights; start from local/builtin.")
-        return weights.find(name.removeprefix("local/"))
-    name = name.removeprefix("hf/")
-    path = Path(name).expanduser()
-    if path.is_dir() or path.is_file():
-        return path
-    if path.suffix == ".gguf" or name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise UsageError(f"There is no model folder or GGUF file {path}; a model on the hub is named OWNER/NAME.")
-    return name
+        return ModelFiles(str(weights.find(name.removeprefix("local/")).resolve()))
+    path = Path(name.removeprefix("hf/")).expanduser()
+    return ModelFiles(str(path.resolve()) if path.exists() else name.removeprefix("hf/"))
 
 
 def _unquantized(model: Any, dtype: Any) -> Any:

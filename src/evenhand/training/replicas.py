@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.core.errors import EndpointError, UsageError
 from evenhand.core.lazy import torch
@@ -24,6 +24,9 @@ from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.models import Machine
 from evenhand.training.rollout import Rollout, roll_out
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Load = Callable[[Machine], tuple[Any, Chat]]
 """Loads the policy as the trainer did; its trained weights are replaced."""
@@ -46,7 +49,7 @@ class Part:
     """The answers of one replica."""
 
     rollout: Rollout
-    random_state: Any
+    random_state: Tensor
     steps: int
     """Tokens of the longest answer; the replica has drawn random numbers so often."""
 
@@ -56,7 +59,7 @@ class Answers:
     """The answers to the prompts of a step, on the CPU."""
 
     rollout: Rollout
-    random_state: Any
+    random_state: Tensor
     """Of torch, as it would be after sampling them here."""
     staleness: int
     """How many updates ago the weights were sent."""
@@ -72,7 +75,7 @@ class RolloutReplica:
         self._weights = models.trainable(self._policy)
 
     def answer(
-        self, weights: Mapping[str, Any], prompts: Sequence[Prompt], rows: Sequence[int], seed: int, how: Sampling
+        self, weights: Mapping[str, Tensor], prompts: Sequence[Prompt], rows: Sequence[int], seed: int, how: Sampling
     ) -> Part | Failure:
         """Sample answers to some of the prompts with these weights."""
         try:
@@ -129,7 +132,7 @@ class RolloutReplicas:
         self,
         step: int,
         last: int,
-        weights: Mapping[str, Any],
+        weights: Mapping[str, Tensor],
         prompts: Callable[[int], Sequence[Prompt]],
         seed: Callable[[int], int],
         how: Sampling,
@@ -196,7 +199,7 @@ def _joined(parts: Sequence[Part], rows: Sequence[Sequence[int]], pad: int) -> R
     width = max(part.steps for part in parts)
     order = torch.tensor([row for each in rows for row in each]).argsort()
 
-    def column(tensors: Sequence[Any], value: float = 0) -> Any:
+    def column(tensors: Sequence[Tensor], value: float = 0) -> Tensor:
         padded = [
             torch.nn.functional.pad(tensor, (0, width - part.steps), value=value)
             for tensor, part in zip(tensors, parts, strict=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evenhand.core.errors import EvenhandError, MissingExtraError, ModelError, UsageError
 from evenhand.core.lazy import peft, torch, transformers
@@ -32,6 +32,9 @@ from evenhand.models import weights
 from evenhand.models.base import PROVIDERS, START, Feature, Model, ModelOptions
 from evenhand.models.hf import decoding
 from evenhand.models.hf.tuning import tune
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DEFAULT_BATCH, GPU_BATCH = 16, 128
 """Sequences per batch; halved when memory runs out."""
@@ -168,7 +171,7 @@ class HFModel(Model):
         usage = Usage(1, sum(map(len, rows[0].prompts)), sum(len(row.tokens) for row in rows))
         return Generation(tuple(completions), self.spec, usage, time.perf_counter() - started)
 
-    def next_token_logits(self, prompts: Sequence[Sequence[int]]) -> Any:
+    def next_token_logits(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits of the token after each tokenized prompt (float32 tensor, prompts × vocabulary)."""
         with self._computing, torch.inference_mode():
             ids, mask = self._padded(prompts)
@@ -294,7 +297,7 @@ class HFModel(Model):
                     latest[i] = row.tokens[-1]
             logits = decoder.next(torch.tensor(latest, device=mask.device)[:, None])
 
-    def _prefill(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
+    def _prefill(self, ids: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Any]:
         """Read the prompts; large batches in chunks, since a forward pass takes more memory than its cache."""
         rows = max(1, _PREFILL_TOKENS // ids.shape[1])
         chunks = [
@@ -310,19 +313,19 @@ class HFModel(Model):
                 cache.layers[number].keys = cache.layers[number].values = None
         return torch.cat([logits for logits, _ in chunks]), whole
 
-    def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    def _padded(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask, padded on the left; the padding is masked, so its ids do not matter."""
         width = max(len(prompt) for prompt in prompts)
         ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
-    def _forward(self, ids: Any, mask: Any, positions: Any) -> tuple[Any, Any]:
+    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Any]:
         inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
         output = self.model(**inputs, use_cache=True, logits_to_keep=1)
         return output.logits[:, -1].float(), output.past_key_values
 
-    def _extend(self, rows: Sequence[_Row], sequences: Sequence[Sequence[int]], logits: Any) -> list[int]:
+    def _extend(self, rows: Sequence[_Row], sequences: Sequence[Sequence[int]], logits: Tensor) -> list[int]:
         """Add one token to each row; return the rows that need more."""
         own = logits[[each[0] for each in sequences]]
         for i, row in enumerate(rows):
@@ -375,17 +378,21 @@ class HFModel(Model):
 
     @cached_property
     def _eos_ids(self) -> frozenset[int]:
-        """The end tokens; a model may have several."""
-        stated: Any = self.model.generation_config.eos_token_id
-        ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
-        return frozenset(i for i in (*ids, self.tokenizer.eos_token_id) if i is not None)
+        return end_tokens(self.model, self.tokenizer)
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the end-of-turn tokens; a model may have several, and a classifier has no generation config."""
+    stated: Any = (getattr(model, "generation_config", None) or model.config).eos_token_id
+    ids: list[Any] = [*stated] if isinstance(stated, list) else [stated]
+    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     return type(error).__name__ == "OutOfMemoryError"
 
 
-def _positions(mask: Any) -> Any:
+def _positions(mask: Tensor) -> Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
@@ -409,9 +416,9 @@ def sample(logits: Any, rows: Sequence[SampledRow]) -> list[int]:
     return tokens
 
 
-def _sample(logits: Any, rows: Sequence[SampledRow]) -> list[int]:
+def _sample(logits: Tensor, rows: Sequence[SampledRow]) -> list[int]:
 
-    def column(values: list[Any]) -> Any:
+    def column(values: Sequence[float | None]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
 
     probabilities = (logits.double() / column([row.params.temperature for row in rows])).softmax(-1)
@@ -425,7 +432,7 @@ def _sample(logits: Any, rows: Sequence[SampledRow]) -> list[int]:
     return tokens.clamp(max=cumulative.shape[-1] - 1)[:, 0].tolist()
 
 
-def _top_p_cutoff(probabilities: Any, top_p: Any) -> Any:
+def _top_p_cutoff(probabilities: Tensor, top_p: Tensor) -> Tensor:
     """Return the smallest probability that top_p keeps, per row. Tokens tied with it are kept too.
 
     Most distributions need only their likeliest tokens for this, so the whole vocabulary is rarely sorted.
@@ -437,7 +444,7 @@ def _top_p_cutoff(probabilities: Any, top_p: Any) -> Any:
     return best.gather(-1, kept.clamp(min=1) - 1)
 
 
-def steered(logits: Any, steering: Steering) -> Any:
+def steered(logits: Tensor, steering: Steering) -> Tensor:
     """Return the steered logits of a row from its own (the first) and those of the texts to steer away from.
 
     Self-debiasing (Schick et al., 2021): a token that any of these texts makes likelier is weighted by

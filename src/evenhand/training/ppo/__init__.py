@@ -173,17 +173,17 @@ class Assessor:
             policy, self._chat, prompts, self._machine, max_new_tokens=o.max_new_tokens, temperature=temperature
         )
 
-    def for_all(self, compute: Callable[[Rollout], tuple[Any, ...]], rollout: Rollout) -> tuple[Any, ...]:
+    def for_all(self, compute: Callable[[Rollout], tuple[Tensor, ...]], rollout: Rollout) -> tuple[Any, ...]:
         """Compute tensors for all answers: each process for its own rows, in micro-batches; then gather them."""
         team, count = self._machine.team, len(rollout.texts)
         chunks = stage.chunks(team.own_rows(count), self._options.answers_at_once)
         computed = [compute(rollout.select(rows)) for rows in chunks]
         return team.all_gather(count, *(torch.cat(each) for each in zip(*computed, strict=True)))
 
-    def logprobs(self, policy: Any, rollout: Rollout) -> tuple[Any, Any]:
+    def logprobs(self, policy: Any, rollout: Rollout) -> tuple[Tensor, Tensor]:
         return logprobs_and_entropies(policy, rollout, self._machine, self._options.temperature)
 
-    def values(self, rollout: Rollout) -> Any:
+    def values(self, rollout: Rollout) -> Tensor:
         """Return the critic's value of each answer token: its output at the token before, on the scale of rewards."""
         values = token_values(self._models.critic, rollout.ids, rollout.mask, self._machine)
         width = rollout.answer.shape[1]
@@ -196,8 +196,8 @@ class Assessor:
             raise UsageError("The reward model's score of an answer is not a number; check it, or train it again.")
         return rewards
 
-    def scaled(self, rewards: Sequence[float]) -> Any:
-        """Return rewards in standard deviations of the reference's, saturated (a tensor)."""
+    def scaled(self, rewards: Sequence[float]) -> Tensor:
+        """Return rewards in standard deviations of the reference's, saturated."""
         raw, limit = torch.tensor(rewards, device=self._machine.device), self._options.reward_range
         if not limit:
             return raw
