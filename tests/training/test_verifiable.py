@@ -40,7 +40,7 @@ from evenhand.training.verifiable import (  # noqa: E402  # noqa: E402  # noqa: 
 from evenhand.training.verifiable.general import comparison_prompts  # noqa: E402
 from support.shell import Shell  # noqa: E402
 from support.tiny import make_byte_model, make_model  # noqa: E402
-from support.toy_training import Interruption, tensors_of  # noqa: E402
+from support.toy_training import Interruption, interrupt_after, tensors_of  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
 SHORT = (
@@ -184,7 +184,10 @@ def test_all_weights_can_be_trained(shell: Shell, spelling: str, rows: Callable[
 
 
 @pytest.mark.training
-def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Callable[..., Path], tmp_path: Path):
+@pytest.mark.parametrize(("stage", "steps"), [("sft", 1), ("rl", 0), ("rl", 1)])
+def test_interrupted_and_resumed_is_the_same_bit_for_bit(
+    spelling: str, rows: Callable[..., Path], tmp_path: Path, stage: str, steps: int
+):
     data = rows()
 
     def options(name: str) -> VerifiableOptions:
@@ -199,14 +202,9 @@ def test_an_interruption_after_fine_tuning_costs_nothing(spelling: str, rows: Ca
             rl={"steps": 2, "batch": 4, "answers": 2, "save_every": 1},
         )
 
-    def interrupt(stage: str) -> Count:
-        if stage == "rl":
-            raise Interruption
-        return ignore
-
     train_verifiable(options("whole"), announce=lambda _: ignore)
     with pytest.raises(Interruption):
-        train_verifiable(options("parts"), announce=interrupt)
+        train_verifiable(options("parts"), announce=lambda name: interrupt_after(steps) if name == stage else ignore)
     train_verifiable(options("parts"), resume=True, announce=lambda _: ignore)
 
     whole, parts = (tensors_of(tmp_path / name / "rl") for name in ("whole", "parts"))
