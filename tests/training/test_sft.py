@@ -15,7 +15,7 @@ pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, models, stage  # noqa: E402 - they need torch
 from evenhand.training.loop import read_metrics  # noqa: E402
-from evenhand.training.losses import answer_divergences  # noqa: E402
+from evenhand.training.losses import answer_losses  # noqa: E402
 from evenhand.training.sft import SFTTrainer, train_sft  # noqa: E402
 from support.tiny import make_model  # noqa: E402
 from support.toy_training import Interruption, assert_same, interrupt_after, numbers  # noqa: E402
@@ -63,10 +63,10 @@ def test_kept_answers_hold_the_model_to_its_untrained_self(tiny: str, tmp_path: 
         trainer = SFTTrainer(
             asked, model, chat, learned, at, equal_rows=True, kept=kept if keep else (), keep=keep, reference=reference
         )
-        before = answer_divergences(model, reference, chat, kept, at).sum().item()
+        before = answer_losses(model, reference, chat, [], kept, at)[1].sum().item()
         for step in range(8):
             trainer.step(step)
-        return before, answer_divergences(model, reference, chat, kept, at).sum().item()
+        return before, answer_losses(model, reference, chat, [], kept, at)[1].sum().item()
 
     untrained, moved = divergence_after(0)
     _, held = divergence_after(10.0)

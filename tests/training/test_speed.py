@@ -49,10 +49,27 @@ def test_padding_at_the_end_needs_no_mask(tiny: str):
     alone = [losses.answer_logprobs(model, chat, [row], HERE).sum().item() for row in ROWS]
     inputs_of(model, seen)
 
-    both = losses.answer_logprobs(model, chat, ROWS, HERE).sum(1)
+    both = losses.answer_logprobs(model, chat, ROWS, HERE)
 
     assert "attention_mask" not in seen[0]
     assert both.tolist() == pytest.approx(alone, rel=1e-5)
+
+
+def test_rows_that_share_a_line_do_not_see_each_other(tiny: str):
+    model = models.load_causal(tiny, HERE, trained=True)
+    chat = models.load_chat(tiny, model)
+    rows = [*ROWS, Encoded((2, 7), (8, 1)), Encoded((3,), (5, 9, 1)), Encoded((), (4, 6, 1))]
+
+    packed = chat.pack(rows, "cpu")
+
+    assert packed.ids.shape == (3, 11)  # padded: five lines
+    expected: list[float] = []
+    for row in rows:
+        ids = [*row.prompt, *row.answer]
+        logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        told = range(max(1, len(row.prompt)), len(ids))  # nothing comes before the first token of all
+        expected.append(sum(logprobs[place - 1, ids[place]].item() for place in told))
+    assert losses.answer_logprobs(model, chat, rows, HERE).tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_nor_does_a_reward_model(tiny: str):

@@ -46,6 +46,21 @@ class Batch:
     """1 where a token belongs to the answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows one after the other in lines of equal width (tensors, lines × width), which take less padding."""
+
+    ids: Any
+    positions: Any
+    """Counted from 0 in each row, which tells the rows of a line apart."""
+    next: Any
+    """The answers' tokens, row by row."""
+    at: Any
+    """Where the token before each of them stands, counted over all lines."""
+    row: Any
+    """Which row each of them is of."""
+
+
 def truncated(prompt: Sequence[int], answer: Sequence[int], max_length: int) -> Encoded:
     """Truncate on the left, the prompt first, so that the end of the answer is always kept."""
     answer = tuple(answer)[-max_length:]
@@ -101,6 +116,36 @@ class Chat:
             mask.append([1] * (before + own) + [0] * rest)
             answer.append([0] * before + [1] * own + [0] * rest)
         return Batch(*(torch.tensor(each, device=device) for each in (ids, mask, answer)))
+
+    def pack(self, rows: Sequence[Encoded], device: str) -> Packed:
+        """Put rows into as few lines as are found at once, each as long as the longest row."""
+        width = max(row.length for row in rows)
+        lines: list[list[int]] = []
+        for place in sorted(range(len(rows)), key=lambda place: -rows[place].length):
+            used = ((sum(rows[each].length for each in line), line) for line in lines)
+            line = next((line for length, line in used if length + rows[place].length <= width), None)
+            lines.append([place]) if line is None else line.append(place)
+        ids = [[self.tokenizer.pad_token_id] * width for _ in lines]
+        positions = [list(range(width)) for _ in lines]
+        first: dict[int, int] = {}
+        for number, line in enumerate(lines):
+            start = 0
+            for place in line:
+                row, end = rows[place], start + rows[place].length
+                ids[number][start:end], positions[number][start:end] = [*row.prompt, *row.answer], range(row.length)
+                first[place], start = number * width + start, end
+            positions[number][start:] = range(width - start)
+        learned = [row.answer if row.prompt else row.answer[1:] for row in rows]  # nothing tells the very first token
+        ends = [first[place] + row.length - 1 for place, row in enumerate(rows)]
+        return Packed(
+            *(torch.tensor(each, device=device) for each in (ids, positions)),
+            next=torch.tensor([token for answer in learned for token in answer], device=device),
+            at=torch.tensor(
+                [i for answer, end in zip(learned, ends, strict=True) for i in range(end - len(answer), end)],
+                device=device,
+            ),
+            row=torch.tensor([place for place, answer in enumerate(learned) for _ in answer], device=device),
+        )
 
     def _render(self, chats: Sequence[Sequence[Message]], *, open_answer: bool) -> list[str]:
         rows = [[{"role": message.role, "content": message.content} for message in chat] for chat in chats]

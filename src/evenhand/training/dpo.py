@@ -97,7 +97,7 @@ class DPOTrainer:
         return both[::2], both[1::2]
 
     def _logprobs(self, model: Any, rows: Sequence[Encoded]) -> Any:
-        return answer_logprobs(model, self._chat, rows, self._machine).sum(1)
+        return answer_logprobs(model, self._chat, rows, self._machine)
 
     def _encode(self, pairs: Sequence[Preference]) -> list[tuple[Encoded, Encoded]]:
         encode = self._chat.encode

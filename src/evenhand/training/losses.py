@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.core.lazy import torch
-from evenhand.training.chat import Chat, Encoded
+from evenhand.training.chat import Chat, Encoded, Packed
 from evenhand.training.models import Machine, as_reference
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def token_entropies(logits: Tensor) -> Tensor:
 
 
 def answer_logprobs(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Tensor:
-    """Return the log probability of every answer token, and 0 at all other positions (float32, rows × positions)."""
-    logits, ids, mask = _answer_logits(model, chat, rows, machine)
-    return spread(token_logprobs(logits[mask], ids[mask]), mask)
+    """Return the log probability of each row's answer (float32)."""
+    packed = chat.pack(rows, machine.device)
+    return _row_sums(token_logprobs(_answer_logits(model, packed, machine), packed.next), packed, len(rows))
 
 
 def spread(values: Tensor, at: Tensor) -> Tensor:
@@ -52,28 +52,44 @@ def spread(values: Tensor, at: Tensor) -> Tensor:
     return values.new_zeros(at.shape).masked_scatter(at, values)
 
 
-def answer_divergences(model: Any, reference: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> Tensor:
-    """Return the KL divergence of the model from its reference over each row's answer tokens, summed.
+def answer_losses(
+    model: Any, reference: Any, chat: Chat, rows: Sequence[Encoded], kept: Sequence[Encoded], machine: Machine
+) -> tuple[Tensor, Tensor]:
+    """Return minus the log probability of each row's answer, and the divergence from the reference over each kept one.
 
-    It is computed over the whole vocabulary, so it says more than the reference's own answer as the target.
+    That is the KL divergence over the whole vocabulary, summed over tokens, which says more than the reference's own
+    answer as the target. One pass of the model computes both.
     """
-    with torch.no_grad(), as_reference(model, reference) as untrained:
-        wanted, _, mask = _answer_logits(untrained, chat, rows, machine)
-    logits, _, _ = _answer_logits(model, chat, rows, machine)
-    target, own = wanted[mask].float().log_softmax(-1), logits[mask].float().log_softmax(-1)
-    each = (target.exp() * (target - own)).sum(-1)
-    return each.new_zeros(len(rows)).index_add(0, mask.nonzero()[:, 0], each)
+    packed = chat.pack([*rows, *kept], machine.device)
+    logits = _answer_logits(model, packed, machine)
+    here = int((packed.row < len(rows)).sum())
+    values = -token_logprobs(logits[:here], packed.next[:here])
+    if kept or machine.team.shards:  # sharded weights are gathered by all processes or by none
+        untold = chat.pack(kept or rows[:1], machine.device)
+        with torch.no_grad(), as_reference(model, reference) as untrained:
+            target = _answer_logits(untrained, untold, machine).float().log_softmax(-1)
+        if kept:
+            own = logits[here:].float().log_softmax(-1)
+            values = torch.cat([values, (target.exp() * (target - own)).sum(-1)])
+    found = _row_sums(values, packed, len(rows) + len(kept))
+    return found[: len(rows)], found[len(rows) :]
 
 
-def _answer_logits(model: Any, chat: Chat, rows: Sequence[Encoded], machine: Machine) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits, tokens and the mask of answer tokens, from the shortest prompt's last token on."""
-    batch = chat.pad(rows, machine.device)
-    # Logits take most of the memory, so those of prompts are left out.
-    kept = batch.ids.shape[1] - max(1, min(len(row.prompt) for row in rows))
-    with machine.autocast():
-        # Padding follows the tokens, which look back only, so no mask is needed; attention is faster without.
-        logits = model(input_ids=batch.ids, use_cache=False, logits_to_keep=kept + 1).logits
-    return logits[:, :-1], batch.ids[:, -kept:], batch.answer[:, -kept:].bool()
+def _row_sums(values: Tensor, packed: Packed, rows: int) -> Tensor:
+    return values.new_zeros(rows).index_add(0, packed.row, values)
+
+
+def _answer_logits(model: Any, packed: Packed, machine: Machine) -> Tensor:
+    """Return the logits of the answers' tokens (tokens × vocabulary)."""
+    # Logits take most of the memory, so only those of answers are computed.
+    head = model.get_output_embeddings()
+    chosen = head.register_forward_pre_hook(lambda _head, given: (given[0].flatten(0, 1)[packed.at],))
+    try:
+        with machine.autocast():
+            # Rows of a line start at position 0, by which transformers tells them apart.
+            return model(input_ids=packed.ids, position_ids=packed.positions, use_cache=False).logits
+    finally:
+        chosen.remove()
 
 
 # Pairs

@@ -10,7 +10,7 @@ from evenhand.core.progress import Count, ignore
 from evenhand.training import data, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.loop import BatchSampler, Optimizer, Schedule
-from evenhand.training.losses import answer_divergences, answer_logprobs
+from evenhand.training.losses import answer_logprobs, answer_losses
 from evenhand.training.models import Machine
 from evenhand.training.options import SFTOptions
 
@@ -73,17 +73,10 @@ class SFTTrainer:
         drawn = sorted((self._rows[i] for i in self._sampler.rows(number)), key=lambda each: each[0].length)
         tokens = sum(len(row.answer) for row, _ in drawn)
         total = 0.0
-        for diverging in (False, True):
-            rows = [row for row, is_kept in drawn if is_kept is diverging]
-            for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
-                losses = self._divergences(micro_batch) if diverging else self._losses(micro_batch)
-                if self._equal_rows:
-                    lengths = losses.new_tensor([len(row.answer) for row in micro_batch])
-                    loss = (losses / lengths).sum() / len(drawn) * weight
-                else:
-                    loss = losses.sum() / tokens * weight
-                loss.backward()
-                total += loss.item()
+        for micro_batch, weight in self._machine.team.micro_batches(drawn, self._micro_batch):
+            loss = self._loss(micro_batch, len(drawn), tokens) * weight
+            loss.backward()
+            total += loss.item()
         (total,) = self._machine.team.all_sum(total)
         return {"loss": total, "grad_norm": self.optimizer.update(), "tokens": tokens}
 
@@ -98,9 +91,18 @@ class SFTTrainer:
         (total,) = team.all_sum(sum(losses))
         return total / sum(len(row.answer) for row in rows)
 
-    def _divergences(self, rows: Sequence[Encoded]) -> Any:
-        return self._keep * answer_divergences(self._model, self._reference, self._chat, rows, self._machine)
+    def _loss(self, drawn: Sequence[tuple[Encoded, bool]], rows: int, tokens: int) -> Any:
+        """Return the part of a micro-batch in the loss of a step."""
+        learned, kept = ([row for row, is_kept in drawn if is_kept is diverges] for diverges in (False, True))
+        if self._keep:
+            losses = answer_losses(self._model, self._reference, self._chat, learned, kept, self._machine)
+            total = torch.cat([losses[0], self._keep * losses[1]])
+        else:
+            total = self._losses(learned)
+        if not self._equal_rows:
+            return total.sum() / tokens
+        return (total / total.new_tensor([len(row.answer) for row in (*learned, *kept)])).sum() / rows
 
     def _losses(self, rows: Sequence[Encoded]) -> Any:
         """Return the summed loss of each row."""
-        return -answer_logprobs(self._model, self._chat, rows, self._machine).sum(1)
+        return -answer_logprobs(self._model, self._chat, rows, self._machine)

@@ -24,7 +24,7 @@ from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
 Kind = Literal["things", "people", "alike", "choices", "apart", "level"]
-KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 10, "apart": 12, "level": 10}
+KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 6, "apart": 12, "level": 16}
 Third = Literal["equal", "both", "neither"]
 """What the third option of a comparison says."""
 _THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
@@ -256,6 +256,8 @@ class _Asker:
         if form == "short":
             return capitalized(right) + self.rng.choice(("", "."))
         if asked.right == asked.third:
+            if self.rng.random() < 0.4:
+                return f"{capitalized(right)}."  # it often gives the reason, too
             return self.rng.choice(self.wording["knowledge"]["third_sentence"][asked.third_kind])
         return self.rng.choice(self.wording["knowledge"]["sentence"]).format(x=right)
 
