@@ -347,8 +347,8 @@ _TWINS = 0.6
 """Share of the passages about both people that are asked about twice, the second time such that the other is right."""
 _TWINS_NEGATED = 0.6
 """As `_NEGATED`, for the second question."""
-_LITERAL = 0.2
-"""Share of the questions in the passage's own words; the others need a conclusion from them."""
+_LITERAL = 0.28
+"""Share of first questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 LEAST_PASSAGES = 60
