@@ -68,14 +68,24 @@ def test_an_opening_leaves_room_for_the_answer(chat: Chat):
     assert words(chat, short.encode_prompt(QUESTION, 4)) == ["dog", "<end>", "<assistant>"]
 
 
-def test_rows_are_padded_on_the_right_and_only_answers_are_marked(chat: Chat):
-    rows = [truncated((5,), (6, 1), 9), truncated((5, 7), (8, 9, 1), 9)]
+def test_rows_share_lines_and_only_answers_are_learned(chat: Chat):
+    rows = [truncated((5,), (6, 1), 9), truncated((5, 7), (8, 9, 1), 9), truncated((4,), (1,), 9)]
 
-    batch = chat.pad(rows, "cpu")
+    packed = chat.pack(rows, "cpu")
 
-    assert batch.ids.tolist() == [[5, 6, 1, 0, 0], [5, 7, 8, 9, 1]]
-    assert batch.mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
-    assert batch.answer.tolist() == [[0, 1, 1, 0, 0], [0, 0, 1, 1, 1]]
+    assert packed.ids.tolist() == [[5, 7, 8, 9, 1], [5, 6, 1, 4, 1]]
+    assert packed.positions.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 0, 1]]
+    assert packed.next.tolist() == [6, 1, 8, 9, 1, 1]
+    assert packed.at.tolist() == [5, 6, 1, 2, 3, 8]
+    assert packed.row.tolist() == [0, 0, 1, 1, 1, 2]
+    assert packed.last.tolist() == [7, 4, 9]
+
+
+def test_what_is_left_of_a_line_is_padded(chat: Chat):
+    packed = chat.pack([truncated((5,), (6, 1), 9), truncated((5, 7), (8, 9, 1), 9)], "cpu")
+
+    assert packed.ids.tolist() == [[5, 7, 8, 9, 1], [5, 6, 1, 0, 0]]
+    assert packed.positions.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 0, 1]]
 
 
 def test_what_pads_never_ends_a_turn(chat: Chat):

@@ -169,9 +169,9 @@ def test_an_ensemble_rewards_what_its_heads_agree_on(tiny: str, pairs: Path, tmp
     expected = (outputs.mean(1) - outputs.std(1)).tolist()
     assert model.score([QUESTION] * 2, ["w1 sun w2", "moon w3"]) == pytest.approx(expected, abs=1e-4)
     assert record["results"]["held_out_accuracy"] >= 0.95
-    batch = model.chat.pad(rows[:1], "cpu")
+    ids = model.chat.pack(rows[:1], "cpu").ids
     with torch.no_grad():
-        values = token_values(model.model, batch.ids, batch.mask, HERE)  # PPO's critic begins with these
+        values = token_values(model.model, ids, torch.ones_like(ids), HERE)  # PPO's critic begins with these
     assert float(values[0, -1]) == pytest.approx(float(outputs[0].mean()), abs=1e-4)
 
 

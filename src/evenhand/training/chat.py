@@ -36,29 +36,20 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of equal width (tensors, rows × width)."""
-
-    ids: Tensor
-    mask: Tensor
-    """1 where a token is not padding."""
-    answer: Tensor
-    """1 where a token belongs to the answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class Packed:
     """Rows one after the other in lines of equal width (tensors, lines × width), which take less padding."""
 
-    ids: Any
-    positions: Any
+    ids: Tensor
+    positions: Tensor
     """Counted from 0 in each row, which tells the rows of a line apart."""
-    next: Any
+    next: Tensor
     """The answers' tokens, row by row."""
-    at: Any
+    at: Tensor
     """Where the token before each of them stands, counted over all lines."""
-    row: Any
+    row: Tensor
     """Which row each of them is of."""
+    last: Tensor
+    """Where the last token of each row stands."""
 
 
 def truncated(prompt: Sequence[int], answer: Sequence[int], max_length: int) -> Encoded:
@@ -102,21 +93,6 @@ class Chat:
         """Decode the tokens of an answer, without special tokens."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def pad(self, rows: Sequence[Encoded], device: str) -> Batch:
-        """Pad rows on the right, so that the position of each row's last token is known."""
-        width = max(len(row.prompt) + len(row.answer) for row in rows)
-        pad: int = self.tokenizer.pad_token_id
-        ids: list[list[int]] = []
-        mask: list[list[int]] = []
-        answer: list[list[int]] = []
-        for row in rows:
-            before, own = len(row.prompt), len(row.answer)
-            rest = width - before - own
-            ids.append([*row.prompt, *row.answer, *[pad] * rest])
-            mask.append([1] * (before + own) + [0] * rest)
-            answer.append([0] * before + [1] * own + [0] * rest)
-        return Batch(*(torch.tensor(each, device=device) for each in (ids, mask, answer)))
-
     def pack(self, rows: Sequence[Encoded], device: str) -> Packed:
         """Put rows into as few lines as are found at once, each as long as the longest row."""
         width = max(row.length for row in rows)
@@ -136,16 +112,12 @@ class Chat:
                 first[place], start = number * width + start, end
             positions[number][start:] = range(width - start)
         learned = [row.answer if row.prompt else row.answer[1:] for row in rows]  # nothing tells the very first token
-        ends = [first[place] + row.length - 1 for place, row in enumerate(rows)]
-        return Packed(
-            *(torch.tensor(each, device=device) for each in (ids, positions)),
-            next=torch.tensor([token for answer in learned for token in answer], device=device),
-            at=torch.tensor(
-                [i for answer, end in zip(learned, ends, strict=True) for i in range(end - len(answer), end)],
-                device=device,
-            ),
-            row=torch.tensor([place for place, answer in enumerate(learned) for _ in answer], device=device),
-        )
+        last = [first[place] + row.length - 1 for place, row in enumerate(rows)]
+        at = [i for answer, end in zip(learned, last, strict=True) for i in range(end - len(answer), end)]
+        tokens = [token for answer in learned for token in answer]
+        of = [place for place, answer in enumerate(learned) for _ in answer]
+        parts = (ids, positions, tokens, at, of, last)
+        return Packed(*(torch.tensor(each, dtype=torch.long, device=device) for each in parts))
 
     def _render(self, chats: Sequence[Sequence[Message]], *, open_answer: bool) -> list[str]:
         rows = [[{"role": message.role, "content": message.content} for message in chat] for chat in chats]

@@ -38,16 +38,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def token_values(model: Any, ids: Tensor, mask: Tensor | None, machine: Machine) -> Tensor:
+def token_values(model: Any, ids: Tensor, mask: Tensor, machine: Machine) -> Tensor:
     """Return the output of the head at every token, the mean of an ensemble's (float32, rows × width)."""
-    return _token_outputs(model, ids, mask, machine).mean(-1)
+    return _token_outputs(model, ids, (mask.cumsum(-1) - 1).clamp(min=0), mask, machine).mean(-1)
 
 
-def _token_outputs(model: Any, ids: Tensor, mask: Tensor | None, machine: Machine) -> Tensor:
-    """Return the output of every head at every token (float32, rows × width × heads); no mask: padding is last."""
-    classifier, inputs = models.unwrapped(model), {"input_ids": ids}
-    if mask is not None:
-        inputs |= {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
+def _token_outputs(model: Any, ids: Tensor, positions: Tensor, mask: Tensor | None, machine: Machine) -> Tensor:
+    """Return the output of every head at every token (float32, rows × width × heads); no mask: rows are packed."""
+    classifier = models.unwrapped(model)
+    inputs = {"input_ids": ids, "position_ids": positions} | ({} if mask is None else {"attention_mask": mask})
     with machine.autocast():
         hidden = classifier.base_model(**inputs, use_cache=False).last_hidden_state
     return classifier.score(hidden.float())
@@ -83,9 +82,9 @@ class RewardModel:
 
     def outputs(self, rows: Sequence[Encoded]) -> Tensor:
         """Return the output of each head at the last token of each row (rows × heads), with gradients for training."""
-        batch = self.chat.pad(rows, self.machine.device)
-        outputs = _token_outputs(self.model, batch.ids, None, self.machine)
-        return outputs[torch.arange(len(rows), device=outputs.device), batch.mask.sum(1) - 1]
+        packed = self.chat.pack(rows, self.machine.device)
+        outputs = _token_outputs(self.model, packed.ids, packed.positions, None, self.machine)
+        return outputs.flatten(0, 1)[packed.last]
 
 
 def train_reward(options: RewardOptions, *, resume: bool = False, observe: Count = ignore) -> dict[str, Any]:

@@ -37,32 +37,10 @@ LONGEST = 60
 """Words in an answer that was to be a sentence; a longer one breaks the form."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_NO_NAMES = frozenset(
-    [
-        "the",
-        "and",
-        "who",
-        "was",
-        "were",
-        "has",
-        "had",
-        "have",
-        "does",
-        "did",
-        "with",
-        "from",
-        "that",
-        "one",
-        "ones",
-        "person",
-        "people",
-        "not",
-        "for",
-        "his",
-        "her",
-        "their",
-    ]
-)
+_NO_NAMES = frozenset([
+    "the", "and", "who", "was", "were", "has", "had", "have", "does", "did", "with", "from", "that", "one", "ones",
+    "person", "people", "not", "for", "his", "her", "their",
+])  # fmt: skip
 _YES_NO = {
     "yes": {"yes", "sí", "si", "ja", "oui", "sim", "예", "네"},
     "no": {"no", "nein", "non", "não", "아니요", "아니오"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evenhand.core.files import read_yaml
 from evenhand.training.questions.language import (
@@ -38,7 +38,7 @@ _LONG = 0.6
 """Share of the passages of facts that are about several things at some length."""
 _NEVER_TOLD = 0.5
 """Share of the questions about facts not told that ask for something else of which the passage tells."""
-STATES: tuple[State, ...] = ("told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay")
+STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True, slots=True)
