@@ -58,20 +58,16 @@ def answer_losses(
     """Return minus the log probability of each row's answer, and the divergence from the reference over each kept one.
 
     That is the KL divergence over the whole vocabulary, summed over tokens, which says more than the reference's own
-    answer as the target. One pass of the model computes both.
+    answer as the target. One pass of each model computes both; their rows lie alike, so that rounding is alike, too.
     """
     packed = chat.pack([*rows, *kept], machine.device)
+    here = sum(len(row.answer) - (not row.prompt) for row in rows)
+    with torch.no_grad(), as_reference(model, reference) as untrained:
+        target = _answer_logits(untrained, packed, machine)[here:].float().log_softmax(-1)
     logits = _answer_logits(model, packed, machine)
-    here = int((packed.row < len(rows)).sum())
-    values = -token_logprobs(logits[:here], packed.next[:here])
-    if kept or machine.team.shards:  # sharded weights are gathered by all processes or by none
-        untold = chat.pack(kept or rows[:1], machine.device)
-        with torch.no_grad(), as_reference(model, reference) as untrained:
-            target = _answer_logits(untrained, untold, machine).float().log_softmax(-1)
-        if kept:
-            own = logits[here:].float().log_softmax(-1)
-            values = torch.cat([values, (target.exp() * (target - own)).sum(-1)])
-    found = _row_sums(values, packed, len(rows) + len(kept))
+    own = logits[here:].float().log_softmax(-1)
+    told = -token_logprobs(logits[:here], packed.next[:here])
+    found = _row_sums(torch.cat([told, (target.exp() * (target - own)).sum(-1)]), packed, len(rows) + len(kept))
     return found[: len(rows)], found[len(rows) :]
 
 

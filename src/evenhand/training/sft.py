@@ -62,7 +62,7 @@ class SFTTrainer:
         self._model, self._chat, self._machine = model, chat, machine
         self._rows = [*((row, False) for row in rows), *((row, keep > 0) for row in kept)]
         """Each with whether the divergence counts instead of the likelihood."""
-        self._equal_rows, self._keep, self._reference = equal_rows, keep, reference
+        self._equal_rows, self._keep, self._reference = equal_rows, keep if kept else 0.0, reference
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(self._rows), options.batch, options.seed)
         schedule = Schedule(options.total_steps(len(self._rows)))
