@@ -77,15 +77,18 @@ def _row_sums(values: Tensor, packed: Packed, rows: int) -> Tensor:
 
 def _answer_logits(model: Any, packed: Packed, machine: Machine) -> Tensor:
     """Return the logits of the answers' tokens (tokens × vocabulary)."""
+
+    def chosen(_head: Any, given: tuple[Any, ...]) -> tuple[Any]:
+        return (given[0].flatten(0, 1)[packed.at],)
+
     # Logits take most of the memory, so only those of answers are computed.
-    head = model.get_output_embeddings()
-    chosen = head.register_forward_pre_hook(lambda _head, given: (given[0].flatten(0, 1)[packed.at],))
+    hook = model.get_output_embeddings().register_forward_pre_hook(chosen)
     try:
         with machine.autocast():
             # Rows of a line start at position 0, by which transformers tells them apart.
             return model(input_ids=packed.ids, position_ids=packed.positions, use_cache=False).logits
     finally:
-        chosen.remove()
+        hook.remove()
 
 
 # Pairs
