@@ -329,10 +329,8 @@ def negative_control(out: Path) -> Iterator[str]:
     against = {f"rloo-{name[-1]}": name for name in ended if f"rloo-{name[-1]}" in seeds(out, "rloo")}
     if not against:
         return
-    table = [
-        "| seeds | question | RLDF less shuffled (D) | shuffled less SFT (S) | verdict |",
-        "|---|---|---|---|---|",
-    ]
+    head = "| seeds | question | RLDF less shuffled (D) | shuffled less SFT (S) | verdict | D, S of 60 to 110 words | "
+    table = [head + "D, S by SFT's curve over length |", "|---" * 7 + "|"]
     for kind in ("neutral", "role"):
         each = [(n,) for n in against] if len(against) > 1 else []
         for names in (tuple(against), *each):
@@ -340,13 +338,44 @@ def negative_control(out: Path) -> Iterator[str]:
             s = difference(out, [against[n] for n in names], kind, "b", fixed=True)
             single = [difference(out, [n], kind, "b", against=against) for n in names]
             said = _verdict(d, s, single) if len(names) == len(against) else ""
-            table.append(f"| {', '.join(n[-1] for n in names)} | {kind} | {told(d)} | {told(s)} | {said} |")
+            controls = [against[n] for n in names]
+            cells = [
+                difference(out, names, kind, "b", _as_long, against, fixed=True),
+                difference(out, controls, kind, "b", _as_long, fixed=True),
+                _difference_of_curves(out, names, controls, kind),
+                difference(out, controls, kind, "b", _at_equal_length, fixed=True),
+            ]
+            d_long, s_long, d_curve, s_curve = map(told, cells)
+            table.append(
+                f"| {', '.join(n[-1] for n in names)} | {kind} | {told(d)} | {told(s)} | {said} | "
+                f"{d_long}, {s_long} | {d_curve}, {s_curve} |"
+            )
     knows = [
         f"{name} {100 * right:.0f} %"
         for name in ended
         if (right := job(out, name).get("reward_model", {}).get("right_on_true_pairs")) is not None
     ]
     yield "### Negative control\n\n" + "\n".join(table) + f"\n\nRight on true held-out pairs: {', '.join(knows)}."
+
+
+def _as_long(rows: Sequence[Row], _: Sequence[Row]) -> list[Row]:
+    """Keep answers of a length that all models write; looked at after the run."""
+    return [r for r in rows if 60 <= r["words"] < 110]
+
+
+def _difference_of_curves(out: Path, names: Sequence[str], others: Sequence[str], kind: str) -> Interval:
+    """Return the difference of models after what their SFT models' curves over length predict is taken away."""
+    means: list[dict[str, list[float]]] = [{}, {}]
+    for side, models in zip(means, (names, others), strict=True):
+        for name in models:
+            rated = [
+                [r for r in lines(out / "answers" / f"{which}.jsonl") if r["kind"] == kind and r["statement"]]
+                for which in (name, begun_from(out, name))
+            ]
+            for topic, value in by_topic(_at_equal_length(*rated), lambda r: r["b"]).items():
+                side.setdefault(topic, []).append(value)
+    shared = means[0].keys() & means[1].keys()
+    return mean_interval([statistics.fmean(means[0][t]) - statistics.fmean(means[1][t]) for t in sorted(shared)])
 
 
 ENOUGH_STEPS, HALF = 12, -0.10
@@ -436,6 +465,12 @@ def examples(out: Path, path: Path) -> None:
                 table.writerow([topic, row["question"], arms[name], f"{row['b']:.2f}", row["words"], text])
 
 
+def shares(out: Path, path: Path) -> None:
+    """Write the table of what else changed as CSV."""
+    rows = [line.strip("| ").split(" | ") for line in list(_arms(out))[1].splitlines()[2:] if "---" not in line]
+    path.write_text("".join(",".join(f'"{cell.replace("**", "")}"' for cell in row) + "\n" for row in rows))
+
+
 def second_judge(out: Path) -> dict[str, Any]:
     """Have `neural`, another model, rate the controls, the pairs and the answers by its head for stereotypes."""
     from evenhand.judging.controls import construct
@@ -459,7 +494,9 @@ def second_judge(out: Path) -> dict[str, Any]:
         "pairs": len(agree),
         "agrees": _share(agree),
         "answers": {},
+        "less": {},
     }
+    by_name: dict[str, list[Row]] = {}
     for path in sorted((out / "answers").glob("*.jsonl")):
         rows = [r for r in lines(path) if r["statement"]]
         marked = [
@@ -469,5 +506,14 @@ def second_judge(out: Path) -> dict[str, Any]:
             kind: told(clustered([r for r in marked if r["kind"] == kind], lambda r: r["s"]))
             for kind in ("role", "neutral")
         }
+        by_name[path.stem] = marked
+    for name in by_name:
+        for other in {begun_from(out, name), *(n for n in seeds(out, "shuffled") if name == f"rloo-{n[-1]}")}:
+            if other not in by_name or name == other or name.startswith("base"):
+                continue
+            for kind in ("role", "neutral"):
+                a, b = (by_topic([r for r in by_name[n] if r["kind"] == kind], lambda r: r["s"]) for n in (name, other))
+                less = mean_interval([a[t] - b[t] for t in sorted(a.keys() & b.keys())])
+                found["less"][f"{name} less {other}, {kind}"] = told(less)
     (out / "neural.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
     return found
