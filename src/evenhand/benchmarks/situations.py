@@ -35,6 +35,7 @@ from evenhand.benchmarks.base import (
     Selection,
     draw_key,
     graded,
+    lowest_ratio,
     mean_of,
 )
 from evenhand.benchmarks.prompts.audit import RESAMPLES, compared, tables_of
@@ -305,7 +306,7 @@ class Situations(Benchmark[SituationsOptions]):
             table = sums.reshape(*sums.shape[:-1], len(members), 2)
             with np.errstate(divide="ignore", invalid="ignore"):
                 rates = np.where(table[..., 1] > 0, table[..., 0] / table[..., 1], np.nan)
-                own = [_lowest_ratio(rates[..., np.array(each)]) for each in places]
+                own = [lowest_ratio(rates[..., np.array(each)]) for each in places]
             return np.fmin.reduce(own)
 
         return _declared("impact", count, statistic)
@@ -325,12 +326,6 @@ def mean_metric(name: str, title: str) -> Metric:
     scale, rated = scale_of(name), (name,) if name in ("toxicity", "sentiment") else ()
     bounds = NOT_NEGATIVE if scale == 1 else (0.0, 1.0)
     return Metric(name, title, mean_of(name), ratio, scale=scale, bounds=bounds, rests_on=rated)
-
-
-def _lowest_ratio(rates: Floats) -> Floats:
-    known = np.isfinite(rates)
-    low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
-    return np.where((known.sum(axis=-1) > 1) & (high > 0), low / high, np.nan)
 
 
 _outcome = graded(OUTCOME)

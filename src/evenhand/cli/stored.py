@@ -17,7 +17,7 @@ from evenhand.cli.options import command
 from evenhand.cli.progress import FAILED, STOPPED, shown_count, stopped_by_budget
 from evenhand.cli.request import AllowCallOption, SkipDamagedOption, check_file
 from evenhand.core.config import read_config
-from evenhand.core.errors import MissingExtraError, UsageError
+from evenhand.core.errors import UsageError, needs_extra
 from evenhand.core.files import json_object, write_text
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
@@ -90,10 +90,8 @@ def export(request: ExportCommand) -> None:
 
 
 def _write_logs(run: Path, target: Path, skip_damaged: bool) -> None:
-    try:
+    with needs_extra("writing Inspect logs", "inspect"):
         from evenhand.integrations.inspect.logs import export_logs
-    except ImportError as error:
-        raise MissingExtraError("writing Inspect logs", "inspect") from error
     for file, count in export_logs(run, target, skip_damaged=skip_damaged):
         click.echo(f"{file}: {count:,} samples")
     folder = target.parent if target.suffix in (".eval", ".json") else target

@@ -59,6 +59,19 @@ class MissingExtraError(UsageError):
         super().__init__(f"For {what}, install the missing packages: {install_command(extra)}")
 
 
+class needs_extra:  # noqa: N801 - reads as a statement: `with needs_extra("Excel files", "xlsx"):`
+    """An import that fails in this block says which packages to install."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self._missing = MissingExtraError(what, extra)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, ImportError):
+            raise self._missing from error
+
+
 class DataError(UsageError):
     """A data file is missing, unreadable or invalid."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.core.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.errors import DataError, UsageError, needs_extra
 from evenhand.core.files import json_lines
 
 FORMATS = (".txt", ".jsonl", ".csv", ".xlsx", ".parquet")
@@ -126,10 +126,8 @@ def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _sheet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The first sheet; its first row holds the names of the columns."""
-    try:
+    with needs_extra("Excel files", "xlsx"):
         openpyxl: Any = importlib.import_module("openpyxl")
-    except ImportError as error:
-        raise MissingExtraError("Excel files", "xlsx") from error
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
@@ -152,7 +150,7 @@ def is_saved(path: Path) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    arrow = _arrow("Parquet files")
+    arrow = pyarrow("Parquet files")
     parquet: Any = importlib.import_module("pyarrow.parquet")
     number = 0
     try:
@@ -165,16 +163,15 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"This is not a Parquet file ({error}).", file=path) from error
 
 
-def _arrow(what: str) -> Any:
-    try:
+def pyarrow(what: str) -> Any:
+    """Return the package; without it, say how to install it."""
+    with needs_extra(what, "parquet"):
         return importlib.import_module("pyarrow")
-    except ImportError as error:
-        raise MissingExtraError(what, "parquet") from error
 
 
 def saved_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a folder that `datasets` saved, numbered from 1."""
-    arrow = _arrow("saved data sets")
+    arrow = pyarrow("saved data sets")
     number = 0
     for part in sorted(path.glob(_ARROW)):
         try:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.core.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.errors import DataError, UsageError, needs_extra
 from evenhand.core.files import read_json, write_bytes
 from evenhand.core.version import own_version
 from evenhand.runs.parts import Settings
@@ -109,13 +109,11 @@ def commitment_faults(stated: Mapping[str, Any], facts: Mapping[str, Any], sampl
 
 
 def _cryptography(what: str) -> tuple[Any, Any]:
-    try:
+    with needs_extra(what, "sign"):
         return (
             import_module("cryptography.hazmat.primitives.asymmetric.ed25519"),
             import_module("cryptography.hazmat.primitives.serialization"),
         )
-    except ImportError as error:
-        raise MissingExtraError(what, "sign") from error
 
 
 def make_key(target: Path) -> Path:

@@ -13,15 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evenhand.core.errors import MissingExtraError, ModelError, UsageError
+from evenhand.core.errors import ModelError, UsageError, needs_extra
 
-try:
+with needs_extra("the LangChain chat model", "langchain"):
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
-except ImportError as missing:
-    raise MissingExtraError("the LangChain chat model", "langchain") from missing
 from pydantic import Field, PrivateAttr
 
 from evenhand.api import guard

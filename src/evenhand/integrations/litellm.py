@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evenhand.core.errors import MissingExtraError, PlanError
+from evenhand.core.errors import PlanError, needs_extra
 from evenhand.core.types import Sample
 from evenhand.guards.checks import Checks, failed, is_unchecked
 from evenhand.guards.policy import BLOCKED_TEXT, live_thresholds, make_policy
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
         def add_standard_logging_guardrail_information_to_request_data(self, **given: Any) -> None: ...
 else:
-    try:
+    with needs_extra("the LiteLLM guardrail", "litellm"):
         from litellm.integrations.custom_guardrail import CustomGuardrail
-    except ImportError as missing:
-        raise MissingExtraError("the LiteLLM guardrail", "litellm") from missing
 
 _log = logging.getLogger("evenhand.litellm")
 

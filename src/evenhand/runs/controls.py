@@ -252,22 +252,15 @@ def _limits(test: JudgeTest, each: LoadedArm, kind: SampleKind) -> list[tuple[st
     ]
 
 
-async def certify(due: Sequence[Due], count: Count = ignore) -> list[Certificate]:
+async def certify(due: Sequence[Due]) -> list[Certificate]:
     """Rate the controls of every check. One whose first text cannot be rated for want of an endpoint is left out."""
     found: list[Certificate] = []
     texts = {place: each.test.contrasts() for place, each in enumerate(due)}
-    total, done = sum(map(len, texts.values())), 0
-
-    def one(_done: int, _total: int | None) -> None:
-        nonlocal done
-        done += 1
-        count(done, total)
-
     for place, each in enumerate(due):
         model = each.model or _Nobody()
         if not texts[place] or await _is_down(model, texts[place][0], each.options):
             continue
-        for calibration in await calibrate(model, texts[place], one, each.options):
+        for calibration in await calibrate(model, texts[place], options=each.options):
             found += _certificates(each, calibration)
     return found
 

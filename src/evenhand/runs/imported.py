@@ -24,7 +24,7 @@ import orjson
 from evenhand.asking.chat import read_reply
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.benchmarks.imported import Imported, ImportedChoices
-from evenhand.core.errors import DataError, MissingExtraError, UsageError
+from evenhand.core.errors import DataError, UsageError, needs_extra
 from evenhand.core.files import lines, sha256
 from evenhand.core.format import plural
 from evenhand.core.progress import Progress
@@ -163,10 +163,8 @@ def _archive(path: Path) -> tuple[Mapping[str, Any], Iterator[Mapping[str, Any]]
         raise DataError("this is not an .eval file of Inspect; copy it again.", file=path) from error
     parts = archive.infolist()
     if any(part.compress_type == _ZSTD for part in parts):
-        try:
+        with needs_extra("logs of this version of Inspect", "inspect"):
             importlib.import_module("zipfile_zstd")  # teaches zipfile this compression
-        except ImportError as error:
-            raise MissingExtraError("logs of this version of Inspect", "inspect") from error
     if sum(part.file_size for part in parts) > _MOST_BYTES or any(part.file_size > _MOST_IN_PART for part in parts):
         raise DataError(f"unpacked, it has more than {_MOST_BYTES:,} bytes; import it in parts.", file=path)
 

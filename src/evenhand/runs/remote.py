@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evenhand.core.errors import MissingExtraError, PlanError, StoreError, UsageError
+from evenhand.core.errors import PlanError, StoreError, UsageError, needs_extra
 from evenhand.core.files import draft_folder, scratch
 from evenhand.models.endpoints import holds_secret
 from evenhand.runs.file import LOCK_NAME
@@ -79,10 +79,8 @@ def _opened(url: str) -> Generator[tuple[Any, str]]:
     """The storage and the path in it; its errors become one sentence."""
     if holds_secret(url):
         raise UsageError("The address holds a password or key; give it in the storage's own configuration instead.")
-    try:
+    with needs_extra("object storage", "remote"):
         fsspec: Any = importlib.import_module("fsspec")
-    except ImportError as error:
-        raise MissingExtraError("object storage", "remote") from error
     try:
         storage, root = fsspec.core.url_to_fs(url)
         yield storage, str(root).rstrip("/")

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.core.errors import EvenhandError, MissingExtraError, UsageError
+from evenhand.core.errors import EvenhandError, UsageError, needs_extra
 from evenhand.core.files import write_json
 from evenhand.core.language import language_of
 from evenhand.data.identities import Group, choose_attributes, load_identities
@@ -225,10 +225,8 @@ class Watch:
 
 def _presidio() -> Callable[[str], str]:
     """Return a function that redacts with Presidio, and then with the patterns of the log."""
-    try:
+    with needs_extra("watch: presidio", "presidio"):
         presidio: Any = import_module("presidio_analyzer")
-    except ImportError as error:
-        raise MissingExtraError("watch: presidio", "presidio") from error
     engine = presidio.AnalyzerEngine()
 
     def redact(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError, needs_extra
 from evenhand.core.files import write_bytes, write_text
 from evenhand.core.format import DASH, count, finite, interval, money, number, plural
 from evenhand.core.progress import Observer, Progress
@@ -101,10 +101,8 @@ class Figure:
             case ".svg":
                 write_text(target, plain)
             case ".png":
-                try:
+                with needs_extra("figures in PNG", "figures"):
                     from resvg_py import svg_to_bytes
-                except ImportError as error:
-                    raise MissingExtraError("figures in PNG", "figures") from error
                 write_bytes(target, bytes(svg_to_bytes(svg_string=plain, width=width, background="white")))
             case _:
                 raise UsageError(f"A figure is saved as .svg or .png, not as {target.name}.")

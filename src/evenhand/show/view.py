@@ -180,9 +180,9 @@ def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
 # --- cells, names and lanes ---
 
 
-def arm_cell(view: View, arm: ArmResult, notes: Sequence[str] = ()) -> Cell:
+def arm_cell(view: View, arm: ArmResult) -> Cell:
     """An arm's mark and label."""
-    return Cell(arm.label, mark=view.arm_index(arm.id), notes=notes)
+    return Cell(arm.label, mark=view.arm_index(arm.id))
 
 
 def arm_name(view: View, arm: ArmResult) -> Html:
@@ -205,10 +205,10 @@ def estimate_cell(estimate: Estimate | None, digits: int = 1, look: str = "") ->
     return measured(estimate.value, estimate.low, estimate.high, digits, n=estimate.n, notes=notes, look=look)
 
 
-def money_cell(cost: float | None, look: str = "") -> Cell:
+def money_cell(cost: float | None) -> Cell:
     """The cost, or a dash with an explanation."""
     dash = tag("abbr", DASH, title=NO_PRICE) if cost is None else None
-    return Cell(money(cost), value=cost, html=dash, look=look)
+    return Cell(money(cost), value=cost, html=dash)
 
 
 def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:

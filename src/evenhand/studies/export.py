@@ -23,10 +23,11 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import orjson
 
-from evenhand.core.errors import MissingExtraError, StoreError, UsageError
+from evenhand.core.errors import StoreError, UsageError
 from evenhand.core.files import draft, draft_folder, read_yaml, scratch_file
 from evenhand.core.format import plain_cell, plain_text
 from evenhand.core.version import versions
+from evenhand.data.texts import pyarrow
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import ArmSource, open_sources
 from evenhand.studies.results import StudyResult
@@ -107,7 +108,7 @@ _DATA = "data-00000-of-00001.arrow"
 
 def write_parquet(table: str, rows: Rows, file: BinaryIO) -> int:
     """Write the table as Parquet; the file's metadata say what it is."""
-    arrow, types = _arrow(), column_types(table, rows())
+    arrow, types = pyarrow("Parquet"), column_types(table, rows())
     parquet: Any = importlib.import_module("pyarrow.parquet")
     schema = _schema(arrow, types, table)
     count = 0
@@ -122,7 +123,7 @@ def write_data_set(rows: Rows, table: str, folder: Path) -> int:
     """Write the folder that `datasets.load_from_disk` opens, complete or not at all."""
     if folder.exists() and not (folder / _STATE).is_file() and (folder.is_file() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not a saved data set. Name a new folder with --out.")
-    arrow, types = _arrow(), column_types(table, rows())
+    arrow, types = pyarrow("Parquet"), column_types(table, rows())
     schema = _schema(arrow, types, table)
     count = 0
     with draft_folder(folder) as unfinished:
@@ -147,13 +148,6 @@ def write_data_set(rows: Rows, table: str, folder: Path) -> int:
 
 
 _FEATURES: Mapping[Type, str] = {"string": "string", "int64": "int64", "double": "float64", "bool": "bool"}
-
-
-def _arrow() -> Any:
-    try:
-        return importlib.import_module("pyarrow")
-    except ImportError as error:
-        raise MissingExtraError("Parquet", "parquet") from error
 
 
 def _schema(arrow: Any, types: Mapping[str, Type], table: str) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
-from itertools import chain, islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -372,7 +372,7 @@ class Framing(Benchmark[FramingTextsOptions]):
 
         The first framing rotates from text to text, so that an interrupted run does not always lack the same one.
         """
-        for number, text in enumerate(islice(self._in_turn(selection.seed), selection.limit)):
+        for number, text in enumerate(selection.in_turn(self._by_type(selection.seed))):
             first = (selection.seed + number) % len(FRAMINGS)
             for framing in FRAMINGS[first:] + FRAMINGS[:first]:
                 yield sample_of(text, framing)
@@ -401,13 +401,12 @@ class Framing(Benchmark[FramingTextsOptions]):
             return None
         return ("biased" if record.metadata["biased"] else "clean", "biased" if record.grade["admitted"] else "clean")
 
-    def _in_turn(self, seed: int) -> Iterator[FramedText]:
-        """Yields one text of each type of bias in turn."""
+    def _by_type(self, seed: int) -> list[Iterator[FramedText]]:
+        """Returns the texts of each type of bias."""
         drawn = sorted(self.texts, key=lambda text: draw_key(seed, text.id))
         types = sorted({text.bias for text in drawn}, key=lambda bias: draw_key(seed, bias))
         # The position of clean texts rotates between types, so that small limits include some, too.
-        rows = [_mixed([text for text in drawn if text.bias == bias], 2 - i % 3) for i, bias in enumerate(types)]
-        return (text for text in chain.from_iterable(zip_longest(*rows)) if text is not None)
+        return [_mixed([text for text in drawn if text.bias == bias], 2 - i % 3) for i, bias in enumerate(types)]
 
 
 def sample_of(text: FramedText, framing: str) -> Sample:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle, islice, product, repeat, zip_longest
+from itertools import cycle, islice, product, repeat
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -552,7 +552,9 @@ class Malibu(Benchmark[MalibuOptions]):
             options.bands,
         )
         drawn = drawn_pairs(self.identities, options.pairs, selection.seed) if options.pairs else repeat(None)
-        chosen = islice(self._in_turn(selection.seed), selection.limit)
+        pieces = [(base, each) for base in self.bases for each in base.derived]
+        pieces.sort(key=lambda each: draw_key(selection.seed, each[0].id))
+        chosen = selection.spread(pieces, lambda each: each[0].id, lambda each: f"{each[0].id}/{each[1].id}")
         for (base, scenario), pairs in zip(chosen, drawn, strict=False):
             yield from design.samples(base, scenario, pairs)
 
@@ -581,15 +583,3 @@ class Malibu(Benchmark[MalibuOptions]):
             "many clusters as there are professions",
             "A gap in favour of a group is a gap: a smaller one is better whichever way it points",
         )
-
-    def _in_turn(self, seed: int) -> Iterator[tuple[Base, Scenario]]:
-        bases = sorted(self.bases, key=lambda base: draw_key(seed, base.id))
-        drawn = [
-            [
-                (base, each)
-                for each in sorted(base.derived, key=lambda each, base=base: draw_key(seed, f"{base.id}/{each.id}"))
-            ]
-            for base in bases
-        ]
-        for turn in zip_longest(*drawn):
-            yield from (each for each in turn if each is not None)

@@ -26,7 +26,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from evenhand.core import http
-from evenhand.core.errors import MissingExtraError, SearchError
+from evenhand.core.errors import SearchError, needs_extra
 from evenhand.core.http import open_session
 from evenhand.core.version import versions
 
@@ -236,10 +236,8 @@ EVERYTHING = Robots()
 
 def read_robots(text: str) -> Robots:
     """Parse the rules for our name, or else those for all robots."""
-    try:
+    with needs_extra("reading web pages", "search"):
         from protego import Protego
-    except ImportError as error:
-        raise MissingExtraError("reading web pages", "search") from error
     return Robots(Protego.parse("\n".join(map(_with_simple_name, text.removeprefix("\ufeff").splitlines()))))
 
 

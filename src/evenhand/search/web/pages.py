@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.core.errors import MissingExtraError, SearchError
+from evenhand.core.errors import MissingExtraError, SearchError, needs_extra
 from evenhand.search.web.fetch import Page
 
 _BLOCKS = frozenset({
@@ -130,10 +130,8 @@ def cut(text: str, longest: int) -> str:
 
 
 def _main_text(html: str, url: str) -> tuple[str, str]:
-    try:
+    with needs_extra("reading web pages", "search"):
         import trafilatura
-    except ImportError as error:
-        raise MissingExtraError("reading web pages", "search") from error
     main = None
     with contextlib.suppress(Exception):  # if the parser fails, the plain text remains
         html = _visible(html)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evenhand.core.errors import MissingExtraError, UsageError
+from evenhand.core.errors import UsageError, needs_extra
 from evenhand.server.state.types import (
     KEPT_SECONDS,
     PERIODS,
@@ -46,12 +46,10 @@ class RedisStore:
     """Connects with the first operation; `url` may hold a password, which no message shows."""
 
     def __init__(self, url: str) -> None:
-        try:
+        with needs_extra("a state in Redis", "redis"):
             from redis.asyncio import Redis
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
-        except ImportError as error:
-            raise MissingExtraError("a state in Redis", "redis") from error
         self._place = _place(url)
         try:
             self._client: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]

@@ -169,12 +169,12 @@ def _panel(view: View, index: int, metric: MetricInfo) -> Html:
     )
 
 
-def _plot(metric: MetricInfo, lanes: Mapping[str, Sequence[Lane]], *, axis_above: bool = True) -> Plot:
+def _plot(metric: MetricInfo, lanes: Mapping[str, Sequence[Lane]]) -> Plot:
     rows = [
         PlotRow(group_label(group), _sizes(each), each, "row all" if group == ALL else "row")
         for group, each in lanes.items()
     ]
-    return Plot(metric.title, rows, metric.better == "zero", metric.chance, axis_above=axis_above)
+    return Plot(metric.title, rows, metric.better == "zero", metric.chance, axis_above=True)
 
 
 def _sizes(lanes: Sequence[Lane]) -> str:

@@ -101,7 +101,7 @@ def problem(text: str) -> Html:
     return tag("p", text, class_="why", role="alert")
 
 
-def post_button(path: str, token: Html, text: str, class_: str = "", **values: str) -> Html:
+def post_button(path: str, token: Html, text: str, **values: str) -> Html:
     hidden = [tag("input", type="hidden", name=name, value=value) for name, value in values.items()]
-    button = tag("button", text, type="submit", class_=class_ or None)
+    button = tag("button", text, type="submit")
     return tag("form", token, hidden, button, method="post", action=path)
