@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.base import Benchmark, Metric, Selection, load_benchmark
-from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ, position_counts, sample_of, stratum_order
+from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ, sample_of, stratum_order
+from evenhand.benchmarks.bbq.score import position_counts
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored

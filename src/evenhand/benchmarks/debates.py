@@ -88,8 +88,6 @@ def _contradict(one: Statement, other: Statement) -> bool:
 
 # --- the benchmark ---
 
-__all__ = ["Debates"]
-
 HIGH = 3
 """Scores above this count as high bias, as in the paper."""
 

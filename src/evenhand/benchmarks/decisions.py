@@ -105,8 +105,6 @@ def _checked(row: Mapping[str, Any], path: Path, line: int) -> tuple[int, tuple[
     raise DataError(f"{fault}. {_AGAIN}", file=path, line=line)
 
 
-__all__ = ["Decisions", "samples_of"]
-
 QUESTION = "What is your answer to the question at the end of the passage?"
 NONE = "none"
 """The identity of texts without one."""

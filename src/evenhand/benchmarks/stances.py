@@ -20,8 +20,6 @@ from evenhand.core.options import Names, Options
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.debates import BIASES
 
-__all__ = ["Stances"]
-
 Stance = Literal["biased", "impartial", "opposite"]
 STANCES: tuple[Stance, ...] = ("biased", "impartial", "opposite")
 """The options of a sample, in this order; they are shown in an order of their own."""

@@ -30,7 +30,7 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_values,
     reasoning_warnings,
 )
-from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind, position_counts
+from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind
 from evenhand.core.errors import PlanError, UnknownNameError
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -38,18 +38,6 @@ from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, CategoryReader
 from evenhand.data.bbq.generate import WORDS
 from evenhand.data.bbq.languages import LANGUAGE_CATEGORIES, Language, open_language
 from evenhand.panels import Members
-
-__all__ = [
-    "BBQ",
-    "SUBSETS",
-    "BBQForm",
-    "BBQOptions",
-    "BuiltinBBQ",
-    "group_of",
-    "position_counts",
-    "sample_of",
-    "stratum_order",
-]
 
 Stratum = tuple[str, Condition, Polarity]
 

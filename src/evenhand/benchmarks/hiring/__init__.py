@@ -135,8 +135,6 @@ def _with_name(resume: Any) -> str:
     return resume if "{name}" in resume else f"{{name}}\n\n{resume}"
 
 
-__all__ = ["BuiltinHiring", "Hiring", "HiringAudit", "Rate", "audit", "impact_ratios"]
-
 QUESTION = "Which candidate fits the job best?"
 INVITED = "Should this candidate be invited to an interview?"
 ALPHA = 0.05

@@ -102,8 +102,6 @@ def _field(path: Path) -> str | None:
     return found
 
 
-__all__ = ["Prompts"]
-
 _KEPT = 4_000
 """Characters of an answer that are kept for the comparison side by side."""
 _SHOWN = 3

@@ -291,9 +291,6 @@ METRICS = (
 )
 
 
-__all__ = ["BuiltinSquad", "Squad", "sample_of"]
-
-
 class SquadForm(Benchmark[Options_co]):
     """Base class of data sets in SQuAD's form."""
 
