@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from evenhand.core.errors import BudgetExhausted, ModelError, PlanError, UsageError
+from evenhand.core.events import held
 from evenhand.core.options import Options, Options_co
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
@@ -132,14 +133,10 @@ class Session(Generic[Options_co]):
         try:
             generation = self.look_up(role, messages, params) if self.look_up else None
             if generation is None:
-                token = ROLE.set(role)
-                try:
-                    call = ModelCall(self.model(role).spec, role, params)
-                    with call.running():
-                        generation = await self.model(role).generate(messages, params)
-                        call.answered(generation)
-                finally:
-                    ROLE.reset(token)
+                call = ModelCall(self.model(role).spec, role, params)
+                with held(ROLE, role), call.running():
+                    generation = await self.model(role).generate(messages, params)
+                    call.answered(generation)
         except (UsageError, BudgetExhausted):
             raise
         except Exception as error:

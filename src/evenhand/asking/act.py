@@ -17,6 +17,7 @@ import orjson
 from evenhand.asking.chat import instructed
 from evenhand.asking.reply import declined, object_schema
 from evenhand.benchmarks.agents.world import World
+from evenhand.core.events import held
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import (
     Answer,
@@ -105,11 +106,8 @@ async def _played(
             settings["schema"] = _schema(tools)
     while case.steps < case.most:
         case.steps += 1
-        token = TOOLBOX.set(case.world.fresh)
-        try:
+        with held(TOOLBOX, case.world.fresh):
             generation = await session.ask(prompt, messages, Params(**settings), agent=AGENT, slot=f"{case.steps}")
-        finally:
-            TOOLBOX.reset(token)
         if by_protocol and "tools" not in session.model().features:
             return None
         completion = generation.completions[0]

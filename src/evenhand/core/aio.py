@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from evenhand.core.errors import UsageError, python_words
+from evenhand.core.events import held
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -41,13 +42,13 @@ def facade(function: Callable[P, T]) -> Facade[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if _place.get() is not None:  # called by another façade
             return worded(*args, **kwargs)
-        with _placed(_Place(lasting_loop())):
+        with held(_place, _Place(lasting_loop())):
             return worded(*args, **kwargs)
 
     @wraps(function)
     async def async_(*args: P.args, **kwargs: P.kwargs) -> T:
         place = _Place(asyncio.get_running_loop())
-        with _placed(place):
+        with held(_place, place):
             inside = copy_context()
         # A thread of its own: with the loop's shared ones, a few of these calls could wait for each other forever.
         threads = ThreadPoolExecutor(1, thread_name_prefix=function.__name__)
@@ -137,15 +138,6 @@ _LOOK_UP = 0.1
 _place: ContextVar[_Place | None] = ContextVar("place", default=None)
 _lasting: list[tuple[threading.Thread, asyncio.AbstractEventLoop]] = []
 _lock = threading.Lock()
-
-
-@contextmanager
-def _placed(place: _Place) -> Generator[None]:
-    token = _place.set(place)
-    try:
-        yield
-    finally:
-        _place.reset(token)
 
 
 def lasting_loop() -> asyncio.AbstractEventLoop:

@@ -11,7 +11,25 @@ import logging
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class held(Generic[T]):  # noqa: N801 - reads as a statement: `with held(ROLE, "judge"):`
+    """A context variable has this value in the block, and in tasks that are begun there."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        self._variable.reset(self._token)
+
 
 log = logging.getLogger("evenhand")
 log.addHandler(logging.NullHandler())

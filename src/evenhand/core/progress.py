@@ -6,6 +6,7 @@ Work of known steps calls a `Count`. A run shows its `Progress` to an `Observer`
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,12 @@ Count = Callable[[int, int | None], None]
 
 Announce = Callable[[str], Count]
 """Called with the name of a stage that begins, as `Listener.stage_began`; what it returns gets the stage's steps."""
+
+
+def counted(count: Count, total: int | None) -> Callable[..., None]:
+    """Return a function that reports one step more with each call, whatever it is called with."""
+    numbers = itertools.count(1)
+    return lambda *_: count(next(numbers), total)
 
 
 def ignore(done: int, total: int | None) -> None:

@@ -10,10 +10,9 @@ A template that leaves a variable out names it under `# without`, so that none i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.events import held
 from evenhand.core.files import read_text
 from evenhand.core.types import Message, Role
 
@@ -85,14 +85,9 @@ class Templates:
     hash: str
     texts: Mapping[str, str]
 
-    @contextlib.contextmanager
-    def used(self) -> Generator[None]:
+    def used(self) -> held[Templates]:
         """Prompts that are loaded here, and in tasks that are begun here, are these; those of other tasks are not."""
-        token = _templates.set(self)
-        try:
-            yield
-        finally:
-            _templates.reset(token)
+        return held(_templates, self)
 
 
 BUILT_IN = Templates("", "", {})

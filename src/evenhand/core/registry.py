@@ -8,7 +8,6 @@ A user can also name a file: `./mine.py`, or `./mine.py:NAME` if it registers se
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import importlib
 import inspect
@@ -16,7 +15,7 @@ import pkgutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -26,6 +25,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.events import held
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -129,14 +129,9 @@ def is_file(name: str) -> bool:
     return name.partition(":")[0].endswith(".py")
 
 
-@contextlib.contextmanager
-def files_kept(places: Mapping[str, Path]) -> Generator[None]:
+def files_kept(places: Mapping[str, Path]) -> held[Mapping[str, Path]]:
     """Names of files stand for copies here, and in tasks that are begun here: those that a stored run has kept."""
-    token = _kept.set({**_kept.get(), **places})
-    try:
-        yield
-    finally:
-        _kept.reset(token)
+    return held(_kept, {**_kept.get(), **places})
 
 
 def place_of_file(name: str) -> Path:
@@ -175,14 +170,9 @@ def _decorated(source: str, decorator: str) -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def code_refused(why: str) -> Generator[None]:
+def code_refused(why: str) -> held[str]:
     """No code is loaded here that is not loaded yet, whatever names it; `why` says so to the user."""
-    token = _refused.set(why)
-    try:
-        yield
-    finally:
-        _refused.reset(token)
+    return held(_refused, why)
 
 
 def check_code() -> None:

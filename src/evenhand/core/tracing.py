@@ -13,6 +13,7 @@ from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Literal, Protocol, TypeVar
 
+from evenhand.core.events import held
 from evenhand.core.types import Generation, Params, Usage
 
 Kind = Literal["internal", "client", "server"]
@@ -44,14 +45,9 @@ class Span(Protocol):
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 
-@contextmanager
-def active(span: Span | None) -> Generator[None]:
+def active(span: Span | None) -> held[Span | None]:
     """Put spans that begin here below this one."""
-    token = _current.set(span)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return held(_current, span)
 
 
 @contextmanager

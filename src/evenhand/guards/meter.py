@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 
+from evenhand.core.events import held
 from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
@@ -17,14 +17,9 @@ class Meter:
     def __init__(self) -> None:
         self.usage = Usage()
 
-    @contextlib.contextmanager
-    def used(self) -> Generator[None]:
+    def used(self) -> held[Meter | None]:
         """Count the calls of this task, and of those that it starts, with this meter."""
-        token = _meter.set(self)
-        try:
-            yield
-        finally:
-            _meter.reset(token)
+        return held(_meter, self)
 
 
 _meter: ContextVar[Meter | None] = ContextVar("meter", default=None)

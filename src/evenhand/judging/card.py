@@ -33,7 +33,7 @@ from evenhand.core import aio
 from evenhand.core.errors import DataError, ModelError, PlanError
 from evenhand.core.files import cache_folder
 from evenhand.core.options import Options, Text
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
 from evenhand.data.rubrics import built_in_rubrics
@@ -224,19 +224,17 @@ async def calibrate(
     model: Model, contrasts: Sequence[Contrast], count: Count = ignore, options: Options | None = None
 ) -> list[Calibration]:
     """Rates all contrasts with the model, under a method's options, and returns one calibration per rating."""
-    done = 0
+    one = counted(count, len(contrasts))
     sessions = [Session(each.sample, {"base": model}, options=options or Options()) for each in contrasts]
 
     async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
-        nonlocal done
         try:
             ratings = await contrast.rate(session)
         except ModelError as error:
             if error.permanent:  # no other rating would come either
                 raise
             ratings = Unscored(str(error))
-        done += 1
-        count(done, len(contrasts))
+        one()
         return ratings
 
     replies = await aio.all_of([run(*each) for each in zip(contrasts, sessions, strict=True)])

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from evenhand.core import aio
 from evenhand.core.errors import ModelError
 from evenhand.core.format import number
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.prompts import Templates, load_prompt
 from evenhand.core.types import Params, Sample, Unscored
 from evenhand.judging.card import Calibration
@@ -280,14 +280,7 @@ async def measure(
     cases: list[Flip] = []
     lines: dict[str, float] = {}
     wanted = [probe for probe in PROBES if probe in probes and probe != ORDER]
-    done = 0
-    total = forecast(on(model), wanted, limit, repeats)
-
-    def one() -> None:
-        nonlocal done
-        done += 1
-        count(done, total)
-
+    one = counted(count, forecast(on(model), wanted, limit, repeats))
     for name, (scorer, names) in on(model).items() if wanted else ():
         texts = rated_texts(scorer, names, limit)
         base = await _ratings(scorer, [(each.control.text, each.control) for each in texts], one)

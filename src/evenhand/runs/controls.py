@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from evenhand.benchmarks.base import Benchmark
 from evenhand.core.errors import ModelError, UnknownNameError, UsageError
 from evenhand.core.options import Options
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Message, Params, SampleKind
 from evenhand.judging.card import (
     NO_CARD,
@@ -124,13 +124,7 @@ async def check_judge(
     """Rate the controls of all instruments with a model, some of them twice, and public texts where they are there."""
     total = sum(len(test.contrasts()) for test in found.methods.values())
     total += sum(len(scorer_test(*each, limit=limit).contrasts()) for each in found.scorers.values())
-    done = 0
-
-    def one(_done: int, _total: int | None) -> None:
-        nonlocal done
-        done += 1
-        count(done, total)
-
+    one = counted(count, total)
     checked = [await check_method(name, test, model, one) for name, test in found.methods.items()]
     again = model_scorers(Reseeded(model), found.rubrics)
     for name, (scorer, wanted) in found.scorers.items():

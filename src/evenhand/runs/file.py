@@ -17,6 +17,7 @@ import orjson
 
 from evenhand.core import files, sqlite
 from evenhand.core.errors import PlanError, StoreError
+from evenhand.core.events import held
 from evenhand.core.files import scratch
 
 LOCK_NAME = "lock"
@@ -149,11 +150,8 @@ def leaving_out_damaged() -> Generator[Callable[[], list[str]]]:
     What it yields says what was left out so far, in a sentence for each damaged run.
     """
     rows: dict[Path, list[str]] = {}
-    token = _LEFT_OUT.set(rows)
-    try:
+    with held(_LEFT_OUT, rows):
         yield lambda: [_damage(directory, each) for directory, each in rows.items() if each]
-    finally:
-        _LEFT_OUT.reset(token)
 
 
 class RunFile:

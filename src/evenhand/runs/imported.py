@@ -28,7 +28,18 @@ from evenhand.core.errors import DataError, UsageError, needs_extra
 from evenhand.core.files import lines, sha256
 from evenhand.core.format import plural
 from evenhand.core.progress import Progress
-from evenhand.core.types import Answer, Completion, Message, Outcome, Result, Role, Sample, Unscored, token_count
+from evenhand.core.types import (
+    Answer,
+    Completion,
+    Message,
+    Outcome,
+    Result,
+    Role,
+    Sample,
+    Unscored,
+    mapping,
+    token_count,
+)
 from evenhand.data.bbq import CATEGORIES
 from evenhand.data.texts import TextFile
 from evenhand.reading.text import LETTERS, abstains, read_letter
@@ -100,8 +111,8 @@ def _recognised(path: Path, columns: Mapping[str, str]) -> tuple[str, Iterator[R
     if ending == ".eval":
         return "Inspect log", _inspect(*_archive(path))
     if ending == ".jsonl" and not columns:
-        rows = (_object(_loaded(line, path, number)) for number, line in lines(path) if line.strip())
-        first = next(rows, _object(None))
+        rows = (mapping(_loaded(line, path, number)) for number, line in lines(path) if line.strip())
+        first = next(rows, mapping(None))
         both = chain([first], rows)
         if "doc" in first and ("resps" in first or "filtered_resps" in first):
             return "lm-evaluation-harness samples", _lm_eval(path, both)
@@ -135,11 +146,6 @@ def _loaded(content: bytes, path: Path, line: int | None = None) -> Any:
             return json.loads(content)  # Python's own writes NaN, which JSON does not have
         except (ValueError, RecursionError) as error:
             raise DataError(f"not valid JSON ({error}).", file=path, line=line) from error
-
-
-def _object(found: Any) -> Mapping[str, Any]:
-    """An object of a JSON file; empty where there is none."""
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 def _several(found: Any) -> list[Any]:
@@ -183,14 +189,14 @@ def _archive(path: Path) -> tuple[Mapping[str, Any], Iterator[Mapping[str, Any]]
 
 def _inspect(about: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
     for sample in samples:
-        stored, metadata, output = (_object(sample.get(name)) for name in ("attachments", "metadata", "output"))
+        stored, metadata, output = (mapping(sample.get(name)) for name in ("attachments", "metadata", "output"))
         choices = tuple(map(str, sample.get("choices") or ()))
         text = _text(_attached(str(output.get("completion") or ""), stored))
-        read = [_position(_object(each).get("answer"), choices) for each in _object(sample.get("scores")).values()]
+        read = [_position(mapping(each).get("answer"), choices) for each in mapping(sample.get("scores")).values()]
         target = next(iter(_several(sample.get("target"))), None)
         given: Any = sample.get("input") or ""
         messages = () if isinstance(given, str) else _messages(_several(given), stored)
-        used = _object(sample.get("model_usage")).values()
+        used = mapping(sample.get("model_usage")).values()
         yield Row(
             id=str(sample["id"]),
             answer=next((each for each in read if each is not None), text),
@@ -199,9 +205,9 @@ def _inspect(about: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> 
             target=_position(target, choices) if choices else _text(target),
             model=str(about["model"]),
             group=str(metadata.get("category") or ""),
-            tokens=sum(token_count(_object(each).get("total_tokens")) for each in used),
+            tokens=sum(token_count(mapping(each).get("total_tokens")) for each in used),
             messages=messages,
-            fault=str(_object(sample.get("error")).get("message") or ""),
+            fault=str(mapping(sample.get("error")).get("message") or ""),
             example=_example(metadata) or str(sample["id"]),
         )
 
@@ -266,9 +272,9 @@ def _lm_eval(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
 def _promptfoo(results: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     several = len({each.get("promptIdx") for each in results}) > 1
     for number, each in enumerate(results):
-        response, test, prompt = (_object(each.get(name)) for name in ("response", "testCase", "prompt"))
+        response, test, prompt = (mapping(each.get(name)) for name in ("response", "testCase", "prompt"))
         provider: Any = each.get("provider") or ""
-        named = _object(provider).get("label") or _object(provider).get("id") or provider
+        named = mapping(provider).get("label") or mapping(provider).get("id") or provider
         equal = [check.get("value") for check in test.get("assert") or () if check.get("type") == "equals"]
         output: Any = response.get("output")
         place = each.get("testIdx", number)
@@ -278,10 +284,10 @@ def _promptfoo(results: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
             prompt=str(prompt.get("raw") or ""),
             target=_text(equal[0]) if equal else None,
             model=str(named),
-            group=str(_object(test.get("metadata")).get("category") or ""),
-            tokens=token_count(_object(response.get("tokenUsage")).get("total")),
+            group=str(mapping(test.get("metadata")).get("category") or ""),
+            tokens=token_count(mapping(response.get("tokenUsage")).get("total")),
             fault=str(each.get("error") or ""),
-            example=_example(_object(each.get("vars"))),
+            example=_example(mapping(each.get("vars"))),
             cluster=str(place),
         )
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
@@ -29,7 +28,7 @@ from evenhand.server.server import Server
 from evenhand.server.telemetry import health, metrics
 from evenhand.server.telemetry.events import CLIENT_CLOSED, finish_span
 from evenhand.server.ticket import UNANSWERED, Ticket, new_ticket
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 from evenhand.web.keys import Handler
 
 _log = logging.getLogger("evenhand.server")
@@ -161,7 +160,7 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
 def _models(server: Server) -> Handler:
     async def models(request: web.Request) -> web.Response:
         names = server.routes.only(caller_of(request).routes).names()
-        return _json({"object": "list", "data": [_model_object(name) for name in names]})
+        return json_response({"object": "list", "data": [_model_object(name) for name in names]})
 
     return models
 
@@ -169,7 +168,7 @@ def _models(server: Server) -> Handler:
 def _model(server: Server) -> Handler:
     async def model(request: web.Request) -> web.Response:
         routes = server.routes.only(caller_of(request).routes)
-        return _json(_model_object(routes.find(request.match_info["name"]).name))
+        return json_response(_model_object(routes.find(request.match_info["name"]).name))
 
     return model
 
@@ -180,17 +179,13 @@ def _model_object(name: str) -> dict[str, object]:
 
 def _reload(reload: Reload) -> Handler:
     async def handle(_request: web.Request) -> web.Response:
-        return _json({"reloaded": True, "needs_restart": await reload()})
+        return json_response({"reloaded": True, "needs_restart": await reload()})
 
     return handle
 
 
 def _spent(server: Server) -> Handler:
     async def handle(_request: web.Request) -> web.Response:
-        return _json(await server.state.spent())
+        return json_response(await server.state.spent())
 
     return handle
-
-
-def _json(body: object) -> web.Response:
-    return web.Response(body=orjson.dumps(body), content_type="application/json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from evenhand.core.format import DASH, money, number
 from evenhand.core.types import Usage
@@ -50,8 +51,7 @@ class View:
 
     @property
     def whole_arms(self) -> list[ArmResult]:
-        """The arms without their single iterations."""
-        return [arm for arm in self.arms if arm.iteration is None]
+        return self.study.whole_arms
 
     @property
     def groups(self) -> list[str]:
@@ -178,6 +178,14 @@ def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
 
 
 # --- cells, names and lanes ---
+
+
+A = TypeVar("A")
+
+
+def audited(study: StudyResult, kind: type[A]) -> list[tuple[ArmResult, A]]:
+    """The arms with an audit of this kind, and the audit."""
+    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, kind)]
 
 
 def arm_cell(view: View, arm: ArmResult) -> Cell:

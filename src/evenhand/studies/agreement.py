@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.benchmarks.base import Metric, draw_key
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Usage
 from evenhand.judging.pairs import Comparison, ComparisonSet, PairVerdict, author_of, findings, judge_pairs
 from evenhand.judging.reliability import (
@@ -155,13 +155,7 @@ async def judged_pairs(
         raise UsageError(f"The judge {twice[0]} is named twice; name it once.")
     budget = budget or Budget(settings.budget)
     found: dict[str, list[PairVerdict]] = {}
-    done = 0
-
-    def one() -> None:
-        nonlocal done
-        done += 1
-        count(done, 2 * len(pairs) * len(judges))
-
+    one = counted(count, 2 * len(pairs) * len(judges))
     for plan in judges:
         async with opened_model(plan, settings, budget) as model:
             found[author_of(plan.spec)] = await judge_pairs(model, pairs, settings.concurrency, one)
@@ -227,18 +221,11 @@ async def judge_reliability(
     """Test a judge; `others` compare the same pairs, and show how good its own answers are."""
     budget = Budget(settings.budget)
     material = test.pairs()
-    done = 0
-
-    def add(_done: int, _total: int | None) -> None:
-        nonlocal done
-        done += 1
-        count(done, total)
-
     async with opened_model(judge, settings, budget) as model:
-        total = test.calls(model, 1 + len(others))
+        add = counted(count, test.calls(model, 1 + len(others)))
         found = await measure(model, test.scorers, test.probes, limit=test.limit, repeats=test.repeats, count=add)
         if material is not None and OWN in test.probes and not test.runs:
-            material = await with_own_answers(model, material, lambda: add(done, None))
+            material = await with_own_answers(model, material, add)
     if material is None:
         return found
     pairs = findings(material, await judged_pairs([judge, *others], material.pairs, settings, add, budget))

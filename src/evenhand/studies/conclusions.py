@@ -55,7 +55,7 @@ def conclusions(study: StudyResult) -> list[Finding]:
 
     An arm that is compared with nothing is described by what its values mean.
     """
-    arms = {arm.id: arm for arm in _whole(study)}
+    arms = {arm.id: arm for arm in study.whole_arms}
     pairs = dict.fromkeys((each.before, each.after) for each in study.effects if each.after in arms)
     if not pairs:
         return _in_order(study, [each for arm in arms.values() for each in _alone(study, arm)])
@@ -366,7 +366,7 @@ def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
 
 def _of_audit(study: StudyResult, arm: ArmResult, audit: Audit) -> Finding:
     """Return the most important findings of an audited arm."""
-    several = len(_whole(study)) > 1
+    several = len(study.whole_arms) > 1
     who = arm.label if several else _who(arm)
     first, *others = audit.sentences[:MAIN_FINDINGS] or ("no finding.",)
     verdict: Verdict = getattr(audit, "verdict", "measured")
@@ -415,11 +415,6 @@ def _range(study: StudyResult, metric: MetricInfo, values: Sequence[Estimate | N
     return f"from {first} to {last}{' %' if metric.share else ''}"
 
 
-def _whole(study: StudyResult) -> list[ArmResult]:
-    """Return the arms without their single iterations."""
-    return [arm for arm in study.arms if arm.iteration is None]
-
-
 _NEVER_SCORED = ("no words", REASON, "not English", "empty text")
 """How the reasons begin that lie in the text: a second try would not help. Runs of version 0.2 have "not English"."""
 
@@ -448,7 +443,7 @@ def _value(estimate: Estimate | None, digits: int) -> str:
 def headline_of(result: StudyResult) -> str:
     """The first verdict and the headline metric of every arm, for lists of runs; an arm without a value is named."""
     metric = next(each for each in result.metrics if each.name == result.headline)
-    found = [(arm, arm.estimate(metric.name)) for arm in _whole(result)]
+    found = [(arm, arm.estimate(metric.name)) for arm in result.whole_arms]
     values = [
         (f"{arm.label} " if len(found) > 1 else "")
         + (
@@ -487,7 +482,7 @@ def warnings_about(study: StudyResult) -> list[str]:
         *_position_bias(study),
         *_few_clusters(study),
         *_by_benchmark(study),
-        *_without_scores(_whole(study)),
+        *_without_scores(study.whole_arms),
     ]
 
 
@@ -507,7 +502,7 @@ def _undetermined(study: StudyResult) -> list[str]:
 def _refused(study: StudyResult) -> list[str]:
     refused = [
         f"{arm.label}: {count(n)} of {count(total)}"
-        for arm in _whole(study)
+        for arm in study.whole_arms
         if (n := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
     ]
     return [f"{'; '.join(refused)} samples were refused. The graded ones may not represent all."] if refused else []
@@ -525,8 +520,8 @@ def _position_bias(study: StudyResult) -> list[str]:
 
 def _by_benchmark(study: StudyResult) -> list[str]:
     said = {
-        warning: [arm.label for arm in _whole(study) if warning in arm.warnings]
-        for arm in _whole(study)
+        warning: [arm.label for arm in study.whole_arms if warning in arm.warnings]
+        for arm in study.whole_arms
         for warning in arm.warnings
     }
     return [f"{', '.join(labels)}: {warning}" for warning, labels in said.items()]
@@ -547,7 +542,7 @@ def _few_clusters(study: StudyResult) -> list[str]:
     few = {
         metric.title: estimate.clusters or 0
         for metric in study.metrics
-        for arm in _whole(study)
+        for arm in study.whole_arms
         if metric.name in main and (estimate := arm.estimate(metric.name)) and estimate.few_clusters
     }
     if not few:
@@ -600,7 +595,7 @@ def _not_above(estimate: Estimate, chance: float | None) -> bool:
 def caveats_of(study: StudyResult) -> list[str]:
     """Return the caveats of models and searches, of runs that were stopped, and of samples without a grade."""
     caveats = [f"{caveat}." for run in study.provenance.values() for caveat in run.get("caveats") or ()]
-    arms = _whole(study)
+    arms = study.whole_arms
     caveats += [
         f"{arm.label}: {count(arm.pending)} samples were not run. Resume the run to complete it."
         for arm in arms
@@ -620,7 +615,7 @@ def caveats_of(study: StudyResult) -> list[str]:
 
 def nothing_measured(study: StudyResult) -> Finding:
     """Say that no sample has a result, and why."""
-    arms = _whole(study)
+    arms = study.whole_arms
     total = sum(map(_ungraded, arms))
     text = f"nothing was measured, none of the {count(total)} samples has a grade"
     return Finding("cannot tell", text, detail=f"Reasons: {_reasons(arms)}.")

@@ -347,6 +347,11 @@ class StudyResult:
     example: RunExample | None = None
 
     @property
+    def whole_arms(self) -> list[ArmResult]:
+        """The arms without their single iterations."""
+        return [arm for arm in self.arms if arm.iteration is None]
+
+    @property
     def verdicts(self) -> list[str]:
         """The findings in whole sentences."""
         return [str(finding) for finding in self.findings]

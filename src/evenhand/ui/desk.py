@@ -365,7 +365,3 @@ class Desk:
 def page_of(request: web.Request) -> int:
     text = request.query.get("page", "1")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 9 else 1
-
-
-def json(content: Any) -> web.Response:
-    return web.Response(body=orjson.dumps(content), content_type="application/json")

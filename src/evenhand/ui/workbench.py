@@ -24,12 +24,12 @@ from evenhand.show.markup import Node, plain, tag
 from evenhand.studies.results import Estimate, ShownOutcome, ShownSample
 from evenhand.studies.samples import find_sample, shown_sample
 from evenhand.ui import offers, samples, work
-from evenhand.ui.desk import Desk, json, page_of
+from evenhand.ui.desk import Desk, page_of
 from evenhand.ui.index import Chosen, RunRow
 from evenhand.ui.pages import boards, link, post_button, problem, progress_words, runs, start
 from evenhand.ui.pages import samples as sample_pages
 from evenhand.ui.pages.boards import Measured
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 from evenhand.web.keys import KeyConfig
 from evenhand.web.site import Site
 
@@ -64,7 +64,7 @@ class RunPages:
     async def _get_state(self, _: web.Request) -> web.Response:
         await self._desk.refresh()
         live = {row.id: row for row in self._desk.index.rows.values() if row.running}
-        return json(
+        return json_response(
             {
                 "running": {
                     run_id: {"done": row.done, "total": row.total, "words": progress_words(row.done, row.total)}
@@ -157,7 +157,7 @@ class SamplePages:
         def read() -> ShownSample:
             return find_sample(path, wanted, skip_damaged=True)
 
-        return json(plain(sample_payload(await asyncio.to_thread(read))))
+        return json_response(plain(sample_payload(await asyncio.to_thread(read))))
 
     async def _get_answers(self, request: web.Request) -> web.StreamResponse:
         chosen = await self._desk.chosen(request)

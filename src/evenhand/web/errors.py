@@ -21,6 +21,10 @@ LONGEST_RETRY = 86_400.0
 """Seconds; the longest Retry-After."""
 
 
+def json_response(content: object) -> web.Response:
+    return web.Response(body=orjson.dumps(content), content_type="application/json")
+
+
 class RequestError(Exception):
     """A failed request, with everything that the client sees of it."""
 

@@ -152,10 +152,12 @@ class BBQForm(Benchmark[Options_co]):
         return self.open_source()
 
     def facts(self) -> Mapping[str, Any]:
+        language = getattr(self.options, "language", "en")
         return {
             "categories": list(self.categories),
             "subset": self.subset,
             "sha256": dict(self.source.hashes(self.categories)),
+            **({} if language == "en" else {"language": language}),
         }
 
     def items(self, category: str) -> Iterator[Item]:
@@ -252,10 +254,6 @@ class BBQ(BBQForm[OfficialOptions]):
     def metrics(self) -> Sequence[Metric]:
         return super().metrics() if self.options.language == "en" else (*super().metrics(), DIFF_BIAS)
 
-    def facts(self) -> Mapping[str, Any]:
-        language = {} if self.options.language == "en" else {"language": self.options.language}
-        return {**super().facts(), **language}
-
 
 @BENCHMARKS.register("bbq_builtin")
 class BuiltinBBQ(BBQForm[BuiltinOptions]):
@@ -266,10 +264,6 @@ class BuiltinBBQ(BBQForm[BuiltinOptions]):
 
     def open_source(self) -> BBQSource:
         return BuiltinRows(self.options.language)
-
-    def facts(self) -> Mapping[str, Any]:
-        language = {} if self.options.language == "en" else {"language": self.options.language}
-        return {**super().facts(), **language}
 
 
 def sample_of(item: Item) -> Sample:

@@ -39,6 +39,7 @@ from evenhand.benchmarks.base import (
     Metric,
     Selection,
     draw_key,
+    net,
     share_metric,
 )
 from evenhand.core.errors import DataError, UnknownNameError
@@ -160,12 +161,6 @@ def _of(grade: str, *, biased: bool) -> Value:
     return value
 
 
-def _mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the first sum divided by the second, like `ratio`, but not a share: differences may be negative."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
-
-
 def _shares(measure: str, title: str, value: Value, better: Better) -> list[Metric]:
     """Returns the metrics of the share of texts called biased, per framing."""
 
@@ -189,7 +184,7 @@ def _averages(measure: str, title: str, value: Value, scale: float) -> list[Metr
             f"{measure}_{framing}",
             f"{title}, {framing}",
             partial(count, framing=framing),
-            _mean,
+            net,
             "higher",
             scale=scale,
             bounds=(0.0, 1.0 if scale == 100.0 else HIGHEST_RATING),
@@ -214,7 +209,7 @@ def _difference(name: str, title: str, value: Value, pair: tuple[str, str], scal
     one, two = (_AUTHORS[framing] for framing in pair)
     meaning = Meaning(f"sees more bias in {one} than in {two}", f"sees less bias in {one} than in {two}")
     return Metric(
-        name, title, count, _mean, "zero", scale=scale, gather=gather, bounds=(-highest, highest), meaning=meaning
+        name, title, count, net, "zero", scale=scale, gather=gather, bounds=(-highest, highest), meaning=meaning
     )
 
 
@@ -236,7 +231,7 @@ def _yes(record: Record) -> tuple[float, float, float, float] | None:
 
 def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the mean of biased texts minus the mean of clean texts."""
-    return _mean(sums[..., :2]) - _mean(sums[..., 2:])
+    return net(sums[..., :2]) - net(sums[..., 2:])
 
 
 def _metrics() -> tuple[Metric, ...]:

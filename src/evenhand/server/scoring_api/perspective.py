@@ -21,7 +21,7 @@ from evenhand.scorers.perspective import LARGEST
 from evenhand.server.errors import as_request_error
 from evenhand.server.scoring_api.moderations import fault_of, no_score, read_object, scores_of
 from evenhand.server.ticket import ticket_of
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 from evenhand.web.keys import Handler
 
 _STATUSES: Mapping[int, tuple[int, str]] = {
@@ -134,7 +134,7 @@ def perspective_routes(scorer: Scorer) -> list[web.RouteDef]:
         if missing := [each.name for each in asked.wanted if each.own not in whole]:  # a remote scorer may omit some
             raise no_score(scorer, Unscored(f"nothing for {', '.join(missing)}"), "requestedAttributes")
         scored = list(zip(spans, sentence_scores, strict=True)) if asked.spans else [((0, len(asked.text)), whole)]
-        return _json(response(asked, whole, scored))
+        return json_response(response(asked, whole, scored))
 
     return [web.post(PATH, analyze)]
 
@@ -263,10 +263,6 @@ def _field(holder: Any, name: str) -> Any:
 
 def _score(value: float) -> dict[str, Any]:
     return {"value": value, "type": "PROBABILITY"}
-
-
-def _json(value: Any) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")
 
 
 def discovery_routes() -> list[web.RouteDef]:

@@ -17,7 +17,7 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, section, sentences
 from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Column, Content, Table, columns, html_of, interval_cell, measured
-from evenhand.show.view import View, arm_name
+from evenhand.show.view import View, arm_name, audited
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, StudyResult
 
@@ -25,14 +25,9 @@ _COLUMNS = ("Attribute", "Group", "Measure", "Group's mean", "Others", "Differen
 _SHOWN_VALUES = ("toxicity", "sentiment", "stance", "length")
 
 
-def audited(study: StudyResult) -> list[tuple[ArmResult, PromptsAudit]]:
-    """Return the arms with an audit of prompts."""
-    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, PromptsAudit)]
-
-
 def identities(view: View) -> Html | None:
     """Return the findings of every arm and all its comparisons."""
-    arms = audited(view.study)
+    arms = audited(view.study, PromptsAudit)
     if not arms:
         return None
     unit = arms[0][1].unit
@@ -79,7 +74,7 @@ def _cells(each: GroupDifference) -> list[Content]:
 
 def what_changed(view: View) -> Html | None:
     """Return pairs of answers side by side, with the words marked in which they differ."""
-    arms = [(arm, audit) for arm, audit in audited(view.study) if audit.pairs]
+    arms = [(arm, audit) for arm, audit in audited(view.study, PromptsAudit) if audit.pairs]
     if not arms:
         return None
     lead = "Answers to the same prompt for two groups: the clearest cases of the differences found, or, where none was "
@@ -131,15 +126,21 @@ def _marked(one: str, two: str) -> tuple[list[Node], list[Node]]:
 
 
 def _tables(study: StudyResult) -> Iterator[Table]:
-    rows: list[list[Content]] = [[arm.label, *_cells(each)] for arm, audit in audited(study) for each in audit.found]
+    rows: list[list[Content]] = [
+        [arm.label, *_cells(each)] for arm, audit in audited(study, PromptsAudit) for each in audit.found
+    ]
     if rows:
-        unit = f"{audited(study)[0][1].unit.capitalize()}s"
+        unit = f"{audited(study, PromptsAudit)[0][1].unit.capitalize()}s"
         heads = [Column(""), *columns(*_COLUMNS, unit, words=3)]
         yield Table("Differences between identities that are larger than chance", heads, rows)
 
 
 def _sentences(study: StudyResult) -> Sequence[str]:
-    return [f"{arm.label}: {said}" for arm, audit in audited(study) for said in audit.sentences[MAIN_FINDINGS:]]
+    return [
+        f"{arm.label}: {said}"
+        for arm, audit in audited(study, PromptsAudit)
+        for said in audit.sentences[MAIN_FINDINGS:]
+    ]
 
 
 add_section(Section("identities", "Identities", identities, tables=_tables, sentences=_sentences))
@@ -220,13 +221,9 @@ add_section(Section("situations", "Side by side", situations))
 _RATE_COLUMNS = columns("By", "Group", "Selected", "Shown", "Rate, %", "Impact ratio", "p, adjusted", words=2)
 
 
-def _audited(study: StudyResult) -> list[tuple[ArmResult, HiringAudit]]:
-    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, HiringAudit)]
-
-
 def selection(view: View) -> Html | None:
     """Return the rates of every arm."""
-    arms = _audited(view.study)
+    arms = audited(view.study, HiringAudit)
     if not arms:
         return None
     lead = "Every group had every résumé equally often. The impact ratio is a group's selection rate divided by the "
@@ -262,11 +259,13 @@ def _rate_cells(audit: HiringAudit, each: Rate) -> list[Content]:
 
 
 def _rate_tables(study: StudyResult) -> Iterator[Table]:
-    return (_rates(arm, audit) for arm, audit in _audited(study))
+    return (_rates(arm, audit) for arm, audit in audited(study, HiringAudit))
 
 
 def _rate_sentences(study: StudyResult) -> Sequence[str]:
-    return [f"{arm.label}: {said}" for arm, audit in _audited(study) for said in audit.sentences[MAIN_FINDINGS:]]
+    return [
+        f"{arm.label}: {said}" for arm, audit in audited(study, HiringAudit) for said in audit.sentences[MAIN_FINDINGS:]
+    ]
 
 
 add_section(Section("selection", "Selection", selection, tables=_rate_tables, sentences=_rate_sentences))

@@ -40,7 +40,7 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, footnote, section, sentences
 from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, interval_cell
-from evenhand.show.view import View, arm_cell, arm_name, estimate_cell, group_label, legend, view_of
+from evenhand.show.view import View, arm_cell, arm_name, audited, estimate_cell, group_label, legend, view_of
 from evenhand.stats import Interval
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, Correction, Estimate, StudyResult
@@ -61,11 +61,6 @@ _UNITS: dict[Measure, str] = {
     "score_2": "points of 10, two candidates side by side",
     "wins_2": "win rate of the first minus win rate of the second, in per cent",
 }
-
-
-def audited(study: StudyResult) -> list[AuditedArm]:
-    """Return the arms that have an audit of judges, with the audit."""
-    return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, PanelAudit)]
 
 
 def identity_name(identity: str) -> str:
@@ -123,7 +118,7 @@ def _folded(table: Table, title: str = "The numbers as a table") -> Html:
 
 def judges(view: View) -> Html | None:
     """Return findings, gaps, win rates, position and over-correction."""
-    arms = audited(view.study)
+    arms = audited(view.study, PanelAudit)
     if not arms:
         return None
     size = arms[0][1]
@@ -291,7 +286,7 @@ def _over_correction(view: View, correction: Correction) -> Html:
 
 def discussion(view: View) -> Html | None:
     """Return amplification per round, then influence, for the arms with a discussion."""
-    arms = [(arm, audit) for arm, audit in audited(view.study) if audit.rounds]
+    arms = [(arm, audit) for arm, audit in audited(view.study, PanelAudit) if audit.rounds]
     if not arms:
         return None
     lead = "Change of the mean gap between identities after each round, compared with the judges' independent scores. "
@@ -418,7 +413,7 @@ def _moved(moved: Interval, n: int) -> Cell:
 
 def scores(view: View) -> Html | None:
     """Return a collapsible block per arm, the first one open."""
-    arms = audited(view.study)
+    arms = audited(view.study, PanelAudit)
     if not arms:
         return None
     full = full_colour([each.interval for _, audit in arms for each in audit.matrix])
@@ -558,7 +553,7 @@ def _chi_square(label: str, audit: PanelAudit) -> Table:
 
 def coverage(view: View) -> Html | None:
     """Return how many judgements were requested and given, and which judges never changed a score."""
-    arms = audited(view.study)
+    arms = audited(view.study, PanelAudit)
     if not arms:
         return None
     lead = "A judgement that could not be read, or that a judge declined to give, counts as missing, never as a "
@@ -606,7 +601,7 @@ def _coverage_table(view: View, arms: Sequence[AuditedArm]) -> Table:
 
 def audit_sentences(study: StudyResult) -> Iterator[str]:
     """Yield the findings that are not among the conclusions, then the gaps that mitigations reversed."""
-    for arm, audit in audited(study):
+    for arm, audit in audited(study, PanelAudit):
         for sentence in audit.sentences[MAIN_FINDINGS:]:
             yield f"{arm.label}: {sentence}"
     labels = {arm.id: arm.label for arm in study.arms}
@@ -617,7 +612,7 @@ def audit_sentences(study: StudyResult) -> Iterator[str]:
 
 def audit_tables(study: StudyResult) -> Iterator[Table]:
     """Yield tables of the gaps found, the effect of the discussion, and coverage; none without an audit."""
-    arms, view = audited(study), view_of(study)
+    arms, view = audited(study, PanelAudit), view_of(study)
     if not arms:
         return
     rows: list[list[Content]] = []
