@@ -342,6 +342,16 @@ def test_claims_say_what_each_model_shows_and_why():
     assert claims_of({}) == []
 
 
+def test_claims_about_a_panel_that_sees_nothing_cannot_be_determined():
+    found = claims_of({}, blind={("one/model", "paper"): "the judge does not see it (AUC 0.70)"})
+
+    assert len(found) == len(claim_checks())
+    assert {(each.model, each.preset, each.verdict) for each in found} == {
+        ("one/model", "paper", "cannot be determined")
+    }
+    assert {each.why for each in found} == {"the judge does not see it (AUC 0.70)"}
+
+
 def test_identities_of_the_paper_are_ours():
     assert {identity for each in CATEGORIES.values() for identity in each} == set(IDENTITIES)
 

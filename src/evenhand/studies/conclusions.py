@@ -20,6 +20,7 @@ from evenhand.core.format import (
     number,
     p_statement,
     percent,
+    plural,
     signed,
 )
 from evenhand.core.language import REASON
@@ -492,10 +493,10 @@ def _undetermined(study: StudyResult) -> list[str]:
     for metric in study.metrics:
         if metric.untold:
             titles.setdefault(metric.untold, []).append(metric.title)
+    more = {why: f" and {plural(len(each) - _LISTED, 'more metric')}" for why, each in titles.items()}
     return [
-        f"{'; '.join(each[:_LISTED])}{f' and {rest} more metrics' if (rest := len(each) - _LISTED) > 0 else ''} "
-        f"cannot be determined: {reason}."
-        for reason, each in titles.items()
+        f"{'; '.join(each[:_LISTED])}{more[why] if len(each) > _LISTED else ''} cannot be determined: {why}."
+        for why, each in titles.items()
     ]
 
 

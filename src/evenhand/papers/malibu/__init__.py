@@ -130,7 +130,7 @@ class MALIBU(Paper[MALIBUOptions]):
             tables=[table(arms) for table in tables],
             figures=[],
             notes=[*_findings(arms), *turned(studies), *paper.notes],
-            claims=claims_of(panels, earlier),
+            claims=claims_of(panels, earlier, _blind(studies)),
             found=foremost(arms),
             warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
             process=together(studies),
@@ -138,6 +138,18 @@ class MALIBU(Paper[MALIBUOptions]):
 
 
 PAPERS.register(NAME)(MALIBU())
+
+
+def _blind(studies: Mapping[str, StudyResult]) -> dict[tuple[str, str], str]:
+    """Returns (model, preset) → why the panel's judges cannot be trusted, so that it has no audit."""
+    return {
+        (arm.models["base"], preset): f"The panel's scores say nothing: {reason}"
+        for name, preset in ((NAME, PAPER_PRESET), (OURS, DEFAULT_PRESET))
+        if name in studies
+        for arm in studies[name].arms
+        if arm.method == PANEL and arm.audit is None and arm.statuses
+        for reason in [each.untold for each in studies[name].metrics if each.untold][:1]
+    }
 
 
 def _audited(found: StudyResult, version: str) -> list[AuditedModel]:

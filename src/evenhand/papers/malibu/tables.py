@@ -91,11 +91,13 @@ def claim_checks() -> list[ClaimCheck]:
 
 
 def claims_of(
-    panels: Mapping[tuple[str, str], PanelAudit], earlier: Mapping[str, PanelAudit] | None = None
+    panels: Mapping[tuple[str, str], PanelAudit],
+    earlier: Mapping[str, PanelAudit] | None = None,
+    blind: Mapping[tuple[str, str], str] | None = None,
 ) -> list[PaperClaim]:
     """Returns each claim with the verdict on each of our panels, by model and preset.
 
-    `earlier` are panels with the metrics of the appendix, by model.
+    `earlier` are panels with the metrics of the appendix, by model; `blind` says why panels have no audit.
     """
     found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
     compared = [PaperClaim(_STRONGER, _WINS, pair[1], *each, preset) for pair, preset, each in _stronger(panels)]
@@ -103,7 +105,14 @@ def claims_of(
     return [
         PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
         for each, (model, preset), audit in found
-    ] + compared
+    ] + [
+        *compared,
+        *(
+            PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *untold(why), preset)
+            for each in claim_checks()
+            for (model, preset), why in (blind or {}).items()
+        ),
+    ]
 
 
 _STRONGER = "One model is biased more than the other in all three categories (said of DeepSeek-V3 and GPT-4o mini)"
