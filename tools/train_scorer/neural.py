@@ -1,19 +1,20 @@
 """python tools/train_scorer/neural.py --data FILE --weights FOLDER --out FOLDER: train `neural`, and `builtin` further.
 
 Needs torch, transformers, tokenizers, safetensors and numpy, but not evenhand, so that it runs where there is a GPU.
-FILE is what `tools.train_scorer.neural_texts` wrote. The folder of weights holds mpnet.safetensors,
-mpnet_tokenizer.json, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card:
+FILE is what `tools.train_scorer.neural_texts` wrote (and `unlabelled`, if appended). The folder of weights holds
+mpnet.safetensors, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card:
 
-- `main`: the teacher (mpnet, eight heads) on all sources, and its probabilities for every text.
-- `student6`: MiniLM with so many layers, from the labels while the teacher learns (kept as `early6`), then from labels
-  and teacher. It learns the same from the states of its third layer (`half`), so that the scorer may stop there where
-  a text is clean beyond doubt. `builtin`: as the second part.
-- `fold …`: everything of one or two sources left out, also what others quote of them; mpnet and MiniLM from the labels,
-  and a student of that mpnet. None of them has seen the sources that it is measured on. Folds begin after the teacher,
-  all but the first after the student.
+- `tokens`: the texts as token ids, in the folder of weights, before any other job.
+- `main`: the teacher (mpnet, eight heads) on all sources, and its logits for every text (teacher.npz).
+- `student6`: MiniLM with so many layers, from labels and teacher; it starts from the mean of the layers given by
+  `--start`, if any. A smaller one learns from that mean first. Templates that we wrote are drawn less often than by the
+  teacher (OWN), so that students do not learn them by heart. `builtin`: the same for the network of that scorer.
+- `soups`: means of the weights of students, measured.
+- `folds`: everything of one or two sources left out, also what others quote of them: two students of the labels alone,
+  of other seeds and shares, and their mean. None of them has seen the sources that it is measured on.
 
 Every training ends by its number of steps or its seconds, whichever comes first; the learning rate follows.
-`tools.train_scorer.neural_pack` makes what the package ships of a student.
+`tools.train_scorer.neural_pack` makes what the package ships of students.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import sys
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,18 @@ ATTRIBUTES = (
     "toxicity", "severe_toxicity", "insult", "identity_attack", "profanity", "threat", "sexually_explicit",
     "stereotype",
 )  # fmt: skip
-VERSION = "2"
+VERSION = "3"
+LABEL = 0.35  # share of the label in what a student learns; the rest is the teacher's
+MASK = 103  # the sign for a hidden word
+SOUPS = {
+    2: ((1, 1), (3, 1), (1, 3)),
+    3: ((1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 0, 1), (3, 0, 1), (0, 1, 1), (1, 1, 1), (1, 1, 2), (3, 3, 2), (1, 1, 6)),
+}
+"""Weights of the students to start from and of the new one."""
+WHOLE = ((1, 1), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2))
+"""Mixtures whose logits of further pieces are written."""
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
-HALF, HALF_WEIGHT = 3, 0.3  # the layer at which a student may stop, and the weight of its loss
 SHARES = {  # how often the texts of a set are drawn
     "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 8, "subtle": 2.5,
     "bold": 4, "bug": 3, "people neutral": 5, "people odd": 1, "people grave": 2.5, "people unkind": 2,
@@ -64,22 +73,21 @@ SHARES = {  # how often the texts of a set are drawn
     "wider courteous_hate": 2, "wider emoji_hate": 1.5, "wider emoji_fair": 1.5, "wider agent_abuse": 0.8,
     "wider agent_plain": 0.6, "wider prompt_lewd": 1.2, "wider prompt_cruel": 1.2, "wider prompt_fine": 2,
     "wider clinical": 1.5, "wider named_so": 1, "wider placed_so": 0.8, "wider living_so": 0.5, "wider eaten_so": 0.5,
-    "wider worked_so": 1.2, "unlabelled": 4,
+    "wider worked_so": 1.2, "unlabelled": 4, "unlabelled reddit": 12, "unlabelled wiki": 4, "unlabelled medicine": 2,
+    "unlabelled snippets": 12, "unlabelled talk": 2, "unlabelled made": 16,
 }  # fmt: skip
+OWN = ("people", "more", "quoted", "shared", "short", "everyday", "names", "strings", "hard", "wider")
+OWN_SHARE = 0.4  # of students: times the shares of sets that we wrote
 FOLDS = {
-    "own": ("hard", "wider", "people", "more", "quoted", "shared"),
     "hatemoji": ("hatemoji",),
     "edos, toxigen": ("edos", "toxigen"),
-    "jigsaw, reddit": ("jigsaw", "reddit"),
+    "jigsaw, reddit": ("jigsaw", "reddit", "unlabelled"),
+    "own": ("hard", "wider", "people", "more", "quoted", "shared"),
 }
-JOBS = ("main", "student6", "builtin", *(f"fold {name}" for name in FOLDS))
-SHINGLE = 6  # words; a text of a fold that shares so many in a row with what is left out is left out, too
-SECONDS = {
-    "teacher": 170, "early": 165, "student": 150, "fold teacher": 105, "fold base": 70, "fold student": 75,
-}  # fmt: skip
-STEPS = {
-    "teacher": 4800, "early": 6000, "student": 7000, "fold teacher": 1700, "fold base": 2500, "fold student": 2500,
-}  # fmt: skip
+JOBS = ("main", "student6", "student4", "student3", "folds", "soups", "builtin")
+SHINGLE = 8  # tokens; a text of a fold that shares so many in a row with what is left out is left out, too
+SECONDS = {"teacher": 200, "early": 120, "student": 150, "fold": 45}
+STEPS = {"teacher": 4800, "early": 4000, "student": 6000, "fold": 1800}
 START = time.time()
 
 
@@ -93,8 +101,7 @@ class Bert(nn.Module):
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
         self.layers = nn.ModuleList(Layer(table.shape[1]) for _ in range(layers))
-        self.out, self.middle = (nn.Linear(2 * table.shape[1], len(ATTRIBUTES)) for _ in range(2))
-        self.half_logits: torch.Tensor | None = None
+        self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
         self.places.weight.data.copy_(
@@ -105,18 +112,22 @@ class Bert(nn.Module):
             for mine, theirs in NAMES.items():
                 _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
         _begin(self.out)
-        _begin(self.middle)
         for name, value in self.named_parameters():
-            value.requires_grad_(name.startswith(("layers", "out.", "middle.")))
+            value.requires_grad_(name.startswith(("layers", "out.")))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
-        for number, layer in enumerate(self.layers, 1):
+        for layer in self.layers:
             x = layer(x, mask)
-            if number == HALF:
-                self.half_logits = _logits(self.middle, x, mask)
         return _logits(self.out, x, mask)
+
+    def fill(self, stored: Mapping[str, np.ndarray]) -> None:
+        """Take the lower layers, and the last one if the depths agree, of what `floats` returns."""
+        deep = f"{len(self.layers)}.query.weight" in stored
+        for name, value in self.named_parameters():
+            if name.startswith("layers.") or (name.startswith("out.") and not deep):
+                value.data.copy_(torch.from_numpy(stored[name.removeprefix("layers.")]))
 
 
 NAMES = {
@@ -152,6 +163,9 @@ class Layer(nn.Module):
         return self.last(x + drop(self.down(functional.gelu(self.up(x)))))
 
 
+MPNET_SIGNS = {0: 1, 101: 0, 102: 2}
+
+
 class Mpnet(nn.Module):
     """The teacher: all-mpnet-base-v2 with the same last layer."""
 
@@ -168,6 +182,11 @@ class Mpnet(nn.Module):
         _begin(self.out)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        # The vocabulary is MiniLM's, after four signs of mpnet's own.
+        signs = ids + 4
+        for theirs, mine in MPNET_SIGNS.items():
+            signs = signs.masked_fill(ids == theirs, mine)
+        ids = signs
         return _logits(self.out, self.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask)
 
 
@@ -191,41 +210,93 @@ def _begin(out: nn.Linear) -> None:
 
 
 class Texts:
-    """Texts as token ids, in batches of similar length."""
+    """Texts as token ids of MiniLM: windows, and the text that each belongs to."""
 
-    def __init__(self, rows: list[dict[str, Any]], tokenizer: Tokenizer, pad: int, separator: str) -> None:
-        self.rows, self.pad = rows, pad
-        self.owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-        windows = [window.replace("[SEP]", separator) for row in rows for window in row["windows"]]
-        self.ids = [np.array(each.ids) for each in tokenizer.encode_batch(windows)]
-        self.lengths = np.array([len(ids) for ids in self.ids])
-        self.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in rows], np.float32)
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.arrays = arrays
+        self.ids, self.lengths, self.owner = (arrays[name] for name in ("ids", "lengths", "owner"))
+        self.starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
+        self.sets, self.labels = arrays["sets"], arrays["labels"]
+
+    def part(self, use: np.ndarray) -> Texts:
+        """The texts to use."""
+        kept = use[self.owner]
+        place = np.cumsum(use) - 1
+        return Texts({
+            "ids": self.ids[np.repeat(kept, self.lengths)], "lengths": self.lengths[kept],
+            "owner": place[self.owner[kept]], "sets": self.sets[use], "labels": self.labels[use],
+        })  # fmt: skip
+
+    def split(self) -> tuple[Texts, Texts]:
+        """What is learned and what is measured."""
+        learned = np.char.startswith(self.sets, "train")
+        return self.part(learned), self.part(~learned)
+
+    def tokens(self, window: int) -> np.ndarray:
+        return self.ids[self.starts[window] : self.starts[window] + self.lengths[window]]
 
     def batch(self, chosen: np.ndarray, device: str) -> tuple[torch.Tensor, torch.Tensor]:
         longest = -(-int(self.lengths[chosen].max()) // 8) * 8
-        ids = np.full((len(chosen), longest), self.pad, np.int64)
+        ids = np.zeros((len(chosen), longest), np.int64)
         for row, number in enumerate(chosen):
-            ids[row, : self.lengths[number]] = self.ids[number]
+            ids[row, : self.lengths[number]] = self.tokens(number)
         tensor = torch.from_numpy(ids).to(device, non_blocking=True)
-        return tensor, tensor != self.pad
+        return tensor, tensor != 0
 
 
-class Kind:
-    """How an encoder reads: its weights, tokenizer and signs."""
+def job_tokens(options: argparse.Namespace) -> None:
+    """Write the texts as token ids."""
+    tokenizer = Tokenizer.from_file(str(options.weights / "minilm_tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(LONGEST)
+    rows = list(read_rows(options.data))
+    if options.small:
+        rows = few(rows)
+    ids = [each.ids for each in tokenizer.encode_batch([window for row in rows for window in row["windows"]])]
+    names = sorted({row["set"] for row in rows})
+    labels = [[-1 if x is None else round(x * 10_000) for x in row["labels"]] for row in rows]
+    np.savez_compressed(
+        options.weights / "tokens.npz",
+        ids=np.concatenate(ids).astype(np.uint16), lengths=np.array([len(each) for each in ids], np.uint8),
+        windows=np.array([len(row["windows"]) for row in rows], np.uint16), names=np.array(names),
+        sets=np.array([names.index(row["set"]) for row in rows], np.uint16), labels=np.array(labels, np.int16),
+    )  # fmt: skip
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
-        self.tokenizer = Tokenizer.from_file(str(folder / f"{name}_tokenizer.json"))
-        self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(LONGEST)
-        self.base = {
-            k: v.float() for k, v in load_file(folder / f"{name}.safetensors").items() if v.is_floating_point()
-        }
-        self.pad, self.separator = (1, "</s>") if name == "mpnet" else (0, "[SEP]")
-        self.hidden = self.tokenizer.token_to_id("<mask>" if name == "mpnet" else "[MASK]")
 
-    def texts(self, rows: list[dict[str, Any]]) -> Texts:
-        return Texts(rows, self.tokenizer, self.pad, self.separator)
+def read_texts(folder: Path) -> Texts:
+    with np.load(folder / "tokens.npz", allow_pickle=False) as file:
+        found = dict(file)
+    labels = np.where(found["labels"] < 0, np.nan, found["labels"] / 10_000).astype(np.float32)
+    owner = np.repeat(np.arange(len(labels)), found["windows"])
+    return Texts({
+        "ids": found["ids"], "lengths": found["lengths"].astype(np.int64), "owner": owner,
+        "sets": found["names"][found["sets"]], "labels": labels,
+    })  # fmt: skip
+
+
+def base_of(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    return {k: v.float() for k, v in load_file(folder / f"{name}.safetensors").items() if v.is_floating_point()}
+
+
+def floats(path: Path) -> dict[str, np.ndarray]:
+    """The layers of a stored student, in floating point."""
+    with np.load(path, allow_pickle=False) as file:
+        stored = {name: file[name] for name in file if name != "about"}
+    return {
+        name: value * stored[name.replace(".weight", ".scale")][:, None] if value.dtype == np.int8 else value
+        for name, value in stored.items()
+        if not name.endswith((".scale", ".range"))
+    }
+
+
+def mean_of(parts: Sequence[Mapping[str, np.ndarray]], weights: Sequence[float]) -> dict[str, np.ndarray]:
+    """The mean of the weights of students of one base, which errs less on new wordings than each of them."""
+    common = [name for name in parts[0] if all(name in each for each in parts)]
+    total = sum(weights)
+    return {
+        name: sum(w / total * each[name] for w, each in zip(weights, parts, strict=True)).astype(np.float32)
+        for name in common
+    }
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -234,12 +305,12 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def train(
-    model: nn.Module, texts: Texts, kind: Kind, targets: np.ndarray, weights: np.ndarray, *,
-    steps: int, seconds: float, lr: float, batch: int, masked: float, device: str, name: str, seed: int = 0,
+    model: nn.Module, texts: Texts, targets: np.ndarray, weights: np.ndarray, *, steps: int, seconds: float,
+    lr: float, batch: int, masked: float, device: str, name: str, seed: int = 0, own: float = 1.0,
 ) -> None:  # fmt: skip
     """AdamW with a falling rate; the model ends as the moving average of its weights."""
     live = [value for value in model.parameters() if value.requires_grad]
-    heads = [value for name, value in model.named_parameters() if name.startswith(("out.", "middle."))]
+    heads = [value for name, value in model.named_parameters() if name.startswith("out.")]
     known = {id(value) for value in heads}
     groups = [
         {"params": [value for value in live if id(value) not in known], "full": lr},
@@ -250,7 +321,7 @@ def train(
     start, done = time.time(), 0.0
     model.train()
     losses_seen: list[torch.Tensor] = []
-    for step, chosen in enumerate(batches(texts, batch, seed, weights.sum(1) > 0)):
+    for step, chosen in enumerate(batches(texts, batch, seed, chances(texts.sets, own) * (weights.sum(1) > 0))):
         done = max(step / steps, (time.time() - start) / seconds)
         if done >= 1:
             break
@@ -259,13 +330,11 @@ def train(
         ids, mask = texts.batch(chosen, device)
         if masked:
             gone = (torch.rand(ids.shape, device=device) < masked) & (ids > 998)
-            ids = ids.masked_fill(gone, kind.hidden)
+            ids = ids.masked_fill(gone, MASK)
         goal, weight = (torch.from_numpy(array[chosen]).to(device, non_blocking=True) for array in (targets, weights))
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits = model(ids, mask)
         losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
-        if (half := getattr(model, "half_logits", None)) is not None:
-            losses = losses + HALF_WEIGHT * functional.binary_cross_entropy_with_logits(half, goal, reduction="none")
         loss = (losses * weight).sum() / weight.sum().clamp(min=1)
         optimizer.zero_grad()
         loss.backward()
@@ -284,11 +353,10 @@ def train(
     say(f"{name} ends after {step} steps, {time.time() - start:.0f} s")
 
 
-def batches(texts: Texts, size: int, seed: int, use: np.ndarray) -> Iterator[np.ndarray]:
-    """Batches of texts of similar length, drawn by the shares of their sets, of those to use."""
+def batches(texts: Texts, size: int, seed: int, chance: np.ndarray) -> Iterator[np.ndarray]:
+    """Batches of texts of similar length, drawn by chance."""
     random = np.random.default_rng(seed)
-    chance = chances(texts.rows) * use
-    chance /= chance.sum()
+    chance = chance / chance.sum()
     while True:
         pool = random.choice(len(chance), size * 16, p=chance)
         pool = pool[np.argsort(texts.lengths[pool] + random.random(len(pool)), kind="stable")]
@@ -296,20 +364,15 @@ def batches(texts: Texts, size: int, seed: int, use: np.ndarray) -> Iterator[np.
             yield pool[number * size : (number + 1) * size]
 
 
-def chances(rows: list[dict[str, Any]]) -> np.ndarray:
-    names = [row["set"].removeprefix("train ") for row in rows]
-    counts: dict[str, int] = defaultdict(int)
-    for name in names:
-        counts[name] += 1
-    chance = np.array([SHARES[name] / counts[name] for name in names])
-    return chance / chance.sum()
+def chances(sets: Sequence[str], own: float = 1.0) -> np.ndarray:
+    names, place, counts = np.unique(sets, return_inverse=True, return_counts=True)
+    shares = [SHARES[(short := name.removeprefix("train "))] * (own if short.startswith(OWN) else 1) for name in names]
+    return (np.array(shares) / counts)[place]
 
 
 @torch.no_grad()
-def window_logits(
-    model: nn.Module, texts: Texts, device: str, size: int = 512, half: np.ndarray | None = None
-) -> np.ndarray:
-    """The logits of every window; `half` is filled with those of the layer HALF."""
+def window_logits(model: nn.Module, texts: Texts, device: str, size: int = 512) -> np.ndarray:
+    """The logits of every window."""
     model.eval()
     order = np.argsort(texts.lengths, kind="stable")
     logits = np.zeros((len(order), len(ATTRIBUTES)), np.float32)
@@ -317,8 +380,6 @@ def window_logits(
         chosen = order[start : start + size]
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits[chosen] = model(*texts.batch(chosen, device)).float().cpu().numpy()
-        if half is not None:
-            half[chosen] = model.half_logits.float().cpu().numpy()
     return logits
 
 
@@ -345,7 +406,7 @@ def auroc(score: np.ndarray, positive: np.ndarray) -> float:
 def table(texts: Texts, logits: np.ndarray) -> dict[str, dict[str, float]]:
     """Per set: n, AUROC of the three heads, and the share at 0.5 and more of clean and of other texts."""
     whole = pooled(logits, texts.owner)
-    sets = np.array([row["set"] for row in texts.rows])
+    sets = texts.sets
     found: dict[str, dict[str, float]] = {}
     for name in sorted(set(sets)):
         inside = sets == name
@@ -367,10 +428,11 @@ def table(texts: Texts, logits: np.ndarray) -> dict[str, dict[str, float]]:
     return found
 
 
-def note(out: Path, name: str, texts: Texts, logits: np.ndarray) -> None:
-    """Write the predictions and the table of one network."""
-    kept = logits[:, [0, 3, 7]] if name.startswith("fold") else logits
-    np.savez_compressed(out / f"{name}.pred.npz", logits=kept.astype(np.float16), owner=texts.owner.astype(np.int32))
+def note(out: Path, name: str, texts: Texts, logits: np.ndarray, *, whole: bool = False) -> None:
+    """Write the table of one network, and its predictions."""
+    if whole:
+        kept = np.round(np.clip(logits, -12.7, 12.7) * 10).astype(np.int8)
+        np.savez_compressed(out / f"{name}.pred.npz", tenths=kept, owner=texts.owner.astype(np.int32))
     result = table(texts, logits)
     (out / f"{name}.json").write_text(json.dumps(result, indent=1))
     shown = {key: (value.get("auc tox"), value.get("auc ident")) for key, value in result.items() if "auc tox" in value}
@@ -412,7 +474,7 @@ def ranges(model: Bert, texts: Texts, device: str) -> dict[str, torch.Tensor]:
 
     modules = {f"{n}.{mine}": layer.get_submodule(mine) for n, layer in enumerate(model.layers) for mine in MEASURED}
     hooks = [module.register_forward_pre_hook(watch(f"{name}.range")) for name, module in modules.items()]
-    order = np.random.default_rng(0).permutation(len(texts.ids))[:RANGE_TEXTS]
+    order = np.random.default_rng(0).permutation(len(texts.lengths))[:RANGE_TEXTS]
     with torch.no_grad():
         for chosen in np.array_split(order[np.argsort(texts.lengths[order])], 32):
             if len(chosen):
@@ -430,9 +492,8 @@ def save(layers: dict[str, torch.Tensor], path: Path) -> None:
 
 def keep(model: Bert, texts: Texts, out: Path, name: str, device: str) -> None:
     """Write a student as the scorer stores it."""
-    heads = {f"{head}.{part}": model.get_parameter(f"{head}.{part}").detach().float().cpu()
-             for head in ("out", "middle") for part in ("weight", "bias")}  # fmt: skip
-    save({**packed(model), **ranges(model, texts, device), **heads}, out / f"{name}.layers.npz")
+    head = {f"out.{part}": model.get_parameter(f"out.{part}").detach().float().cpu() for part in ("weight", "bias")}
+    save({**packed(model), **ranges(model, texts, device), **head}, out / f"{name}.layers.npz")
 
 
 def known_and_labels(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
@@ -440,84 +501,102 @@ def known_and_labels(texts: Texts) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, texts.labels, 0.5).astype(np.float32), known.astype(np.float32)
 
 
-def distilled(texts: Texts, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Targets half from the label and half from the teacher; from the teacher alone where there is no label."""
-    known = ~np.isnan(texts.labels)
-    target = np.where(known, 0.5 * np.nan_to_num(texts.labels) + 0.5 * probabilities, probabilities)
-    return target.astype(np.float32), np.where(known, 1.0, 0.5).astype(np.float32)
+def distilled(texts: Texts, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Targets in part from the label and in part from the teacher; from the teacher alone where there is no label."""
+    known, taught = ~np.isnan(texts.labels), 1 / (1 + np.exp(-logits))
+    target = np.where(known, LABEL * np.nan_to_num(texts.labels) + (1 - LABEL) * taught, taught)
+    return target.astype(np.float32), np.where(known, 1.0, 0.7).astype(np.float32)
 
 
-def job_main(options: argparse.Namespace, rows: list[dict[str, Any]], device: str) -> None:
-    learned, measured = split(rows)
-    kind = Kind(options.weights, "mpnet")
-    texts, checked = kind.texts(learned), kind.texts(measured)
-    say(f"main: {len(learned)} texts to learn, {len(measured)} to measure, {time.time() - START:.0f} s")
-    model = Mpnet(kind.base, 1 if options.small else 12).to(device)
-    goal, weight = known_and_labels(texts)
-    train(model, texts, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name="teacher",
+def job_main(options: argparse.Namespace, device: str) -> None:
+    learned, measured = read_texts(options.weights).split()
+    say(f"main: {len(learned.sets)} texts to learn, {len(measured.sets)} to measure, {time.time() - START:.0f} s")
+    model = Mpnet(base_of(options.weights, "mpnet"), 1 if options.small else 12).to(device)
+    train(model, learned, *known_and_labels(learned), lr=4e-5, masked=0.0, device=device, name="teacher",
           **limits(options, "teacher"))  # fmt: skip
-    logits = window_logits(model, texts, device)
-    np.savez(options.out / "teacher.draft.npz", logits=logits.astype(np.float16))
-    (options.out / "teacher.draft.npz").rename(options.out / "teacher.train.npz")
+    logits = window_logits(model, learned, device)
+    tenths = np.round(np.clip(logits, -12.7, 12.7) * 10).astype(np.int8)
+    np.savez_compressed(options.out / "teacher.draft.npz", tenths=tenths)
+    (options.out / "teacher.draft.npz").rename(options.out / "teacher.npz")
     say(f"teacher has labelled everything, {time.time() - START:.0f} s")
-    note(options.out, "teacher", checked, window_logits(model, checked, device))
+    note(options.out, "teacher", measured, window_logits(model, measured, device), whole=True)
 
 
-def job_student(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, layers: int) -> None:
-    learned, measured = split(rows)
-    kind = Kind(options.weights, "minilm")
-    texts, checked = kind.texts(learned), kind.texts(measured)
-    model = Bert(kind.base, layers).to(device)
-    train(model, texts, kind, *known_and_labels(texts), lr=3e-4, masked=0.03, device=device, name=f"early{layers}",
-          **limits(options, "early"))  # fmt: skip
-    state = {key: value.clone() for key, value in model.state_dict().items()}
-    keep_and_note(options, model, texts, checked, f"early{layers}", device)
-    model.load_state_dict(state)  # unrounded
-    logits = teacher_logits(options, name := f"student{layers}")
+def job_student(options: argparse.Namespace, device: str, layers: int) -> None:
+    learned, measured = read_texts(options.weights).split()
+    base, name = base_of(options.weights, "minilm"), f"student{layers}"
+    model = Bert(base, layers).to(device)
+    if options.start:
+        start = mean_of([floats(path) for path in options.start], [1.0] * len(options.start))
+        model.fill(start)
+        if layers < 6:
+            whole = Bert(base, 6).to(device)
+            whole.fill(start)
+            logits = window_logits(whole, learned, device)
+            del whole
+            train(model, learned, *distilled(learned, logits), lr=3e-4, masked=0.03, device=device,
+                  name=f"early{layers}", own=OWN_SHARE, **limits(options, "early"))  # fmt: skip
+            note(options.out, f"early{layers}", measured, window_logits(model, measured, device))
+    logits = teacher_logits(options, name)
     if logits is None:
         return
-    goal, weight = distilled(texts, 1 / (1 + np.exp(-logits)))
-    train(model, texts, kind, goal, weight, lr=3e-4, masked=0.03, device=device, name=name,
-          **limits(options, "student"))  # fmt: skip
-    keep_and_note(options, model, texts, checked, name, device)
+    rate = 1.5e-4 if options.start and layers == 6 else 3e-4
+    train(model, learned, *distilled(learned, logits), lr=rate, masked=0.03, device=device, name=name, own=OWN_SHARE,
+          seed=1, **limits(options, "student"))  # fmt: skip
+    keep(model, learned, options.out, name, device)
+    note(options.out, name, measured, window_logits(model, measured, device), whole=True)
+    pieces(options, model, name, device)
 
 
-def keep_and_note(
-    options: argparse.Namespace, model: Bert, texts: Texts, checked: Texts, name: str, device: str
-) -> None:
-    keep(model, texts, options.out, name, device)
-    half = np.zeros((len(checked.ids), len(ATTRIBUTES)), np.float32)
-    note(options.out, name, checked, window_logits(model, checked, device, half=half))
-    note(options.out, f"{name}.half", checked, half)
-
-
-def job_fold(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, fold: str) -> None:
-    gone = FOLDS[fold]
-    learned, measured = without(rows, gone)
-    short = fold.replace(", ", "+")
-    say(f"fold {fold}: {len(learned)} texts to learn, {len(measured)} to measure, {time.time() - START:.0f} s")
-    kind = Kind(options.weights, "mpnet")
-    texts, checked = kind.texts(learned), kind.texts(measured)
-    model: nn.Module = Mpnet(kind.base, 1 if options.small else 12).to(device)
-    goal, weight = known_and_labels(texts)
-    train(model, texts, kind, goal, weight, lr=4e-5, masked=0.0, device=device, name=f"{short} mpnet",
-          **limits(options, "fold teacher"))  # fmt: skip
-    note(options.out, f"fold.{short}.mpnet", checked, window_logits(model, checked, device))
-    logits = window_logits(model, texts, device)
-    del model
-    kind = Kind(options.weights, "minilm")
-    texts, checked = kind.texts(learned), kind.texts(measured)
-    for name, (goal, weight) in (
-        ("student", distilled(texts, 1 / (1 + np.exp(-logits)))),
-        ("base", known_and_labels(texts)),
-    ):
-        if time.time() - START > options.stop:
-            say(f"fold {fold}: no time for {name}")
+def job_soups(options: argparse.Namespace, device: str) -> None:
+    """Measure means of the students that were given and the new one."""
+    while not (new := options.out / "student6.json").is_file():
+        if time.time() - START > options.wait:
+            say("soups: no student")
             return
-        student = Bert(kind.base, 6).to(device)
-        train(student, texts, kind, goal, weight, lr=3e-4, masked=0.03, device=device,
-              name=f"{short} {name}", **limits(options, f"fold {name}"))  # fmt: skip
-        note(options.out, f"fold.{short}.{name}", checked, window_logits(student, checked, device))
+        time.sleep(1)
+    measured = read_texts(options.weights).split()[1]
+    parts = [floats(path) for path in (*options.start, new.with_name("student6.layers.npz"))]
+    model = Bert(base_of(options.weights, "minilm"), 6).to(device)
+    for weights in SOUPS[len(parts)]:
+        model.fill(mean_of(parts, weights))
+        name = "soup." + "-".join(f"{each:g}" for each in weights)
+        note(options.out, name, measured, window_logits(model, measured, device))
+        if weights in WHOLE:
+            pieces(options, model, name, device)
+
+
+def pieces(options: argparse.Namespace, model: Bert, name: str, device: str) -> None:
+    """Write a network's logits, in fiftieths, of further pieces of text, if there are any to read."""
+    if not (path := options.weights / "pieces.npz").is_file():
+        return
+    with np.load(path, allow_pickle=False) as file:
+        ids, lengths = file["ids"], file["lengths"].astype(np.int64)
+    count = len(lengths)
+    empty = {"owner": np.arange(count), "sets": np.full(count, ""), "labels": np.zeros((count, 0))}
+    logits = window_logits(model, Texts({"ids": ids, "lengths": lengths, **empty}), device)
+    np.savez_compressed(options.out / f"{name}.pieces.npz", fiftieths=np.round(logits * 50).astype(np.int16))
+
+
+def job_folds(options: argparse.Namespace, device: str) -> None:
+    texts, base = read_texts(options.weights), base_of(options.weights, "minilm")
+    for fold, gone in FOLDS.items():
+        if time.time() - START > options.stop:
+            say(f"fold {fold}: no time")
+            return
+        learned, measured = without(texts, gone)
+        short = fold.replace(", ", "+")
+        say(f"fold {fold}: {len(learned.sets)} texts to learn, {len(measured.sets)} to measure")
+        found: list[dict[str, torch.Tensor]] = []
+        for name, own in (("first", 1.0), ("second", OWN_SHARE)):
+            torch.manual_seed(0)
+            model = Bert(base, 6).to(device)
+            train(model, learned, *known_and_labels(learned), lr=3e-4, masked=0.03, device=device, own=own,
+                  name=f"{short} {name}", seed=len(found), **limits(options, "fold"))  # fmt: skip
+            note(options.out, f"fold.{short}.{name}", measured, window_logits(model, measured, device))
+            found.append({key: value.clone() for key, value in model.state_dict().items()})
+        model.load_state_dict({key: (value + found[1][key]) / 2 for key, value in found[0].items()})
+        note(options.out, f"fold.{short}.mean", measured, window_logits(model, measured, device))
 
 
 class Small(nn.Module):
@@ -616,9 +695,10 @@ class Lexicon:
 CLITIC = re.compile(r"(n't|'(?:s|m|d|re|ve|ll))(?![a-z])")
 
 
-def job_builtin(options: argparse.Namespace, rows: list[dict[str, Any]], device: str, name: str) -> None:
+def job_builtin(options: argparse.Namespace, device: str, name: str) -> None:
     """Go on training `builtin` on everything, towards labels and teacher."""
-    learned, measured = split(rows)
+    rows = few(list(read_rows(options.data))) if options.small else list(read_rows(options.data))
+    learned, measured = ([row for row in rows if row["set"].startswith("train") == side] for side in (True, False))
     keep_rows = [n for n, row in enumerate(learned) if "[SEP]" not in row["windows"][0]]
     model = Small(options.weights / f"{name}.npz").to(device)
     keys, buckets = model.stored["keys"], len(model.stored["grams"])
@@ -634,7 +714,7 @@ def job_builtin(options: argparse.Namespace, rows: list[dict[str, Any]], device:
     goal = np.where(known, 0.5 * np.nan_to_num(labels) + 0.5 * taught, taught).astype(np.float32)
     steps, seconds, size = (3, 600, 8) if options.small else (6000, SECONDS["student"] * options.patience, 512)
     optimizer = torch.optim.AdamW(model.parameters(), 1.5e-3, weight_decay=0.003)
-    random, chance, start = np.random.default_rng(1), chances([learned[n] for n in keep_rows]), time.time()
+    random, chance, start = np.random.default_rng(1), chances([learned[n]["set"] for n in keep_rows]), time.time()
     model.train()
     for step in range(steps):
         done = max(step / steps, (time.time() - start) / seconds)
@@ -642,7 +722,7 @@ def job_builtin(options: argparse.Namespace, rows: list[dict[str, Any]], device:
             break
         for group in optimizer.param_groups:
             group["lr"] = 1.5e-3 * min((step + 1) / 100, 1) * (1 - done)
-        chosen = random.choice(len(chance), size, p=chance)
+        chosen = random.choice(len(chance), size, p=chance / chance.sum())
         target = torch.from_numpy(goal[chosen]).to(device)
         loss = functional.binary_cross_entropy_with_logits(model(*texts.batch(chosen, device)), target)
         optimizer.zero_grad()
@@ -657,47 +737,49 @@ def job_builtin(options: argparse.Namespace, rows: list[dict[str, Any]], device:
         for first in range(0, len(found), 512):
             chosen = np.arange(first, min(first + 512, len(found)))
             found[chosen, :7] = model(*checked.batch(chosen, device)).cpu().numpy()
-    checked.rows, checked.owner = measured, owner
+    checked.sets, checked.owner = np.array([row["set"] for row in measured]), owner
     checked.labels = np.array([[np.nan if x is None else x for x in row["labels"]] for row in measured], np.float32)
-    note(options.out, name, checked, found)
+    note(options.out, name, checked, found, whole=True)
 
 
 def teacher_logits(options: argparse.Namespace, name: str) -> np.ndarray | None:
     """The teacher's logits on every text to learn, as soon as they are there."""
-    while not (path := options.out / "teacher.train.npz").is_file():
+    while not (path := options.out / "teacher.npz").is_file():
         if time.time() - START > options.wait:
             say(f"{name}: no teacher")
             return None
         time.sleep(1)
-    return np.load(path)["logits"].astype(np.float32)
+    return np.load(path)["tenths"].astype(np.float32) / 10
 
 
-def split(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    return ([row for row in rows if row["set"].startswith("train")],
-            [row for row in rows if not row["set"].startswith("train")])  # fmt: skip
-
-
-def without(rows: list[dict[str, Any]], gone: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def without(texts: Texts, gone: Sequence[str]) -> tuple[Texts, Texts]:
     """What is learned and measured when sources are left out, also where other texts quote them."""
-    learned, measured = split(rows)
-    is_gone = lambda row: row["set"].removeprefix("train ").startswith(tuple(gone))  # noqa: E731
-    shingles = {each for row in rows if is_gone(row) for window in row["windows"] for each in shingles_of(window)}
-    learned = [
-        row for row in learned
-        if not is_gone(row) and row["set"] != "train unlabelled"
-        and not any(each in shingles for each in shingles_of(row["windows"][0]))
-    ]  # fmt: skip
-    always = ("surge", "davidson", "reddit", "hard", "counter", "shared", "toxigen", "hatemoji", "edos", "jigsaw",
-              "wider", "neutral", "odd", "denied", "rtp", "stereoset", "unkind", "grave", "calibration")  # fmt: skip
-    return learned, [row for row in measured if row["set"].startswith(always)]
+    sets = np.char.replace(texts.sets, "train ", "")
+    is_gone = np.array([name.startswith(tuple(gone)) for name in sets])
+    learned = np.char.startswith(texts.sets, "train") & ~is_gone & ~np.char.startswith(sets, "unlabelled")
+    known = np.unique(np.concatenate([each for n in np.flatnonzero(is_gone[texts.owner])
+                                      if len(each := shingles_of(texts.tokens(n)))]))  # fmt: skip
+    for window in np.flatnonzero(learned[texts.owner]):
+        if len(found := shingles_of(texts.tokens(window))) and _any_in(found, known):
+            learned[texts.owner[window]] = False
+    return texts.part(learned), texts.part(~np.char.startswith(texts.sets, "train"))
 
 
-def shingles_of(window: str) -> Iterator[int]:
-    words = [word for word in window.split(" ") if word.isalnum()]
-    if len(words) < SHINGLE:
-        return
-    for place in range(len(words) - SHINGLE + 1):
-        yield hash(tuple(words[place : place + SHINGLE]))
+def shingles_of(ids: Sequence[int]) -> np.ndarray:
+    """Numbers of the token sequences of length SHINGLE, without the signs at both ends."""
+    inner = np.asarray(ids, np.uint64)[1:-1]
+    if len(inner) < SHINGLE:
+        return np.empty(0, np.uint64)
+    rows = np.lib.stride_tricks.sliding_window_view(inner, SHINGLE)
+    return (rows * POWERS).sum(1, dtype=np.uint64)
+
+
+POWERS = np.array([pow(1_000_003, n, 2**64) for n in range(SHINGLE)], np.uint64)
+
+
+def _any_in(found: np.ndarray, known: np.ndarray) -> bool:
+    place = np.minimum(np.searchsorted(known, found), len(known) - 1)
+    return bool((known[place] == found).any())
 
 
 def limits(options: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -715,17 +797,14 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    rows = list(read_rows(options.data))
-    if options.small:
-        rows = few(rows)
-    if options.job == "main":
-        job_main(options, rows, device)
+    if options.job == "tokens":
+        job_tokens(options)
     elif options.job.startswith("student"):
-        job_student(options, rows, device, int(options.job[-1]))
+        job_student(options, device, int(options.job[-1]))
     elif options.job.startswith("builtin"):
-        job_builtin(options, rows, device, options.job)
+        job_builtin(options, device, options.job)
     else:
-        job_fold(options, rows, device, options.job.removeprefix("fold "))
+        {"main": job_main, "soups": job_soups, "folds": job_folds}[options.job](options, device)
     say(f"{options.job} is done, {time.time() - START:.0f} s")
 
 
@@ -741,22 +820,17 @@ def few(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def start_all(options: argparse.Namespace) -> None:
-    """Run the jobs, each in a process of its own; see above for their order."""
+    """Run the jobs, each in a process of its own."""
     cores = {**os.environ, "OMP_NUM_THREADS": "2"}
-    waiting, running = list(options.jobs), dict[str, subprocess.Popen[bytes]]()
-    while (waiting or any(each.poll() is None for each in running.values())) and time.time() - START < options.end:
-        left = options.end - (time.time() - START)
-        for job in [job for job in waiting if _ready(job, options)]:
-            waiting.remove(job)
-            # A fold has three trainings of together 250 s, and reads and tokenizes its texts first.
-            patience = min(options.patience, (left - 50) / 250) if job.startswith("fold") else options.patience
-            if patience < 0.3:
-                say(f"{job}: no time")
-                continue
-            command = [sys.executable, __file__, "--job", job, "--data", options.data, "--weights", options.weights]
-            command += ["--out", options.out, "--patience", patience, "--wait", options.wait, "--stop", left - 40]
-            command += ["--small"] if options.small else []
-            running[job] = subprocess.Popen([str(each) for each in command], env=cores)
+    command = [sys.executable, __file__, "--data", options.data, "--weights", options.weights, "--out", options.out]
+    command += ["--patience", options.patience, "--wait", options.wait, "--stop", options.stop]
+    command += ["--start", *options.start] if options.start else []
+    command += ["--small"] if options.small else []
+    command = [str(each) for each in command]
+    if not (options.weights / "tokens.npz").is_file():
+        subprocess.run([*command, "--job", "tokens"], check=True)
+    running = {job: subprocess.Popen([*command, "--job", job], env=cores) for job in options.jobs}
+    while any(each.poll() is None for each in running.values()) and time.time() - START < options.end:
         time.sleep(1)
     for job, each in running.items():
         if each.poll() is None:
@@ -767,25 +841,19 @@ def start_all(options: argparse.Namespace) -> None:
     say(f"all: {time.time() - START:.0f} s")
 
 
-def _ready(job: str, options: argparse.Namespace) -> bool:
-    if not job.startswith("fold"):
-        return True
-    first = job == next(each for each in options.jobs if each.startswith("fold"))
-    return (options.out / ("teacher.train.npz" if first else "student6.layers.npz")).is_file()
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="what neural_texts wrote; not needed where tokens.npz is there")
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--job", default="all")
+    parser.add_argument("--start", type=Path, nargs="+", default=[], help="layers of earlier students to start from")
     parser.add_argument("--jobs", nargs="+", default=JOBS, choices=JOBS, help="those that `all` runs")
     parser.add_argument("--small", action="store_true", help="a few texts and steps, to see that it runs")
     parser.add_argument("--patience", type=float, default=1.0, help="times the seconds of every training")
     parser.add_argument("--end", type=float, default=470, help="seconds after which everything is stopped")
     parser.add_argument("--wait", type=float, default=330, help="seconds that students wait for the teacher")
-    parser.add_argument("--stop", type=float, default=390, help="seconds after which a fold begins no training")
+    parser.add_argument("--stop", type=float, default=390, help="seconds after which no fold begins")
     return parser.parse_args()
 
 
