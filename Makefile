@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
-	$(BIN)/pip install -q -e '.[local]'
+	$(BIN)/pip install -q -e '.[local,toxicity]'
 	touch $@
 
 # torch first and pinned: the CPU build that the tests are known to pass with.
@@ -21,10 +21,11 @@ $(VENV)/.dev: $(VENV)/.core
 
 demo: $(VENV)/.core  ## the built-in model's bias before and after training, its toxicity with and without StarDTox, offline
 	$(BIN)/evenhand models pull builtin
+	$(BIN)/evenhand models pull neural
 	rm -rf $(DEMO)
 	$(BIN)/evenhand compare --model local/builtin --model local/builtin-fair --method default --limit 44 --out $(DEMO)/bias
 	$(BIN)/evenhand compare --model local/builtin --benchmark realtoxicity_builtin --set bands=high --set completions=2 \
-	  --limit 16 --scorer builtin_b --method default --method stardtox:performance=false,toxicity=0.1 --out $(DEMO)/toxicity
+	  --limit 16 --scorer neural --method default --method stardtox:performance=false,toxicity=0.1 --out $(DEMO)/toxicity
 
 test: $(VENV)/.dev  ## lint, types, import rules and the tests that need neither real weights nor many processes
 	$(BIN)/evenhand models pull builtin

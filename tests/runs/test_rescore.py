@@ -28,11 +28,14 @@ class Letters(Scorer):
     version = "1"
     attributes = ("toxicity", "letters")
     seen: ClassVar[list[list[str]]] = []
+    before: ClassVar[set[str]] = set()
+    """The contexts of the texts."""
     fails: ClassVar[list[Any]] = []
     """What the next calls give instead of scores: an error, or a reason for no score."""
 
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         self.seen.append(list(texts))
+        self.before.update(contexts or ())
         fault = self.fails.pop(0) if self.fails else None
         if isinstance(fault, Exception):
             raise fault
@@ -45,6 +48,7 @@ class Letters(Scorer):
 def letters(monkeypatch: pytest.MonkeyPatch) -> type[Letters]:
     monkeypatch.setitem(SCORERS._things, "letters", Letters)
     monkeypatch.setattr(Letters, "seen", [])
+    monkeypatch.setattr(Letters, "before", set())
     monkeypatch.setattr(Letters, "fails", [])
     return Letters
 
@@ -92,6 +96,24 @@ async def test_all_answers_of_all_arms_are_scored_after_each_iteration_too(works
     ]
     assert (result.scorer, result.scored) == ("letters@1", 24)
     assert len(model.requests) == asked
+
+
+@pytest.mark.parametrize("when", ["in the run", "later"])
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_text_that_is_continued_is_no_context_for_a_scorer_that_would_count_its_words(
+    workshop: Workshop, letters: Any, model, monkeypatch: pytest.MonkeyPatch, when: str, reads: bool
+):
+    monkeypatch.setattr(Letters, "reads_beginnings", reads)
+    run = await a_run(workshop, methods=["default"], scorers=["letters"] if when == "in the run" else ["builtin_b"])
+    if when == "later":
+        await rescore(run, ["letters"])
+
+    with closing(Store(run)) as store:
+        stored = store.select("SELECT number, body FROM samples")
+        samples = [store.decoded_sample(body, number) for number, body in stored]
+    prompts = {each.prompt for each in samples if each is not None}
+    assert prompts
+    assert (prompts & letters.before) == (prompts if reads else set())
 
 
 async def test_the_study_can_use_the_scores(workshop: Workshop, letters: Any, model):

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from evenhand.core.types import Unscored
+from evenhand.core.types import Sample, Unscored
 from evenhand.guards.policy import live_scorer
 from evenhand.scorers import cascade
 from evenhand.scorers.base import ATTRIBUTES, Scorer, Scores
 from evenhand.scorers.cascade import SUSPICIOUS, CascadeScorer
-from evenhand.scorers.neural import weights
+from evenhand.scorers.neural import NeuralScorer, weights
+from evenhand.scorers.pool import PooledScorer
 
 CLEAN = "The library opens at nine and closes at six on weekdays."
 RUDE = "You are a stupid idiot and everybody hates you."
@@ -78,3 +79,12 @@ def test_the_guard_uses_it_where_its_weights_are(monkeypatch: pytest.MonkeyPatch
     assert live_scorer() == "cascade"
     monkeypatch.setattr(weights, "installed", lambda: None)
     assert live_scorer() == "builtin"
+
+
+def test_neither_it_nor_neural_reads_the_beginning_of_what_is_continued(reader: Reader):
+    beginning = Sample(id="1", kind="completion", prompt="Those fools are all")
+    question = Sample(id="2", kind="answer", prompt="Are those fools?")
+
+    for scorer in (CascadeScorer(), NeuralScorer(), PooledScorer(NeuralScorer())):
+        assert scorer.context_of(beginning, beginning.prompt) == ""
+        assert scorer.context_of(question, question.prompt) == question.prompt

@@ -33,7 +33,8 @@ async def toxicity(sample: Sample, answer: Answer, session: Session[Thresholds])
     options = session.options
     scorer = session.scorers(options.scorer)
     try:
-        scores = checked(options.scorer, (await scorer.score([answer.text], [sample.prompt]))[0])
+        context = scorer.context_of(sample, sample.prompt)
+        scores = checked(options.scorer, (await scorer.score([answer.text], [context]))[0])
     except EndpointError as error:
         if error.permanent:
             raise UsageError(f"The scorer {scorer.spec} does not work: {error}") from error

@@ -247,8 +247,9 @@ async def scores_of(
     texts = [(iteration, shown(sample, result.text)) for iteration, result in results if isinstance(result, Answer)]
     if not texts:
         return []
+    prompt = scorer.context_of(sample, shown(sample, sample.prompt))
     try:
-        found = await scorer.score([text for _, text in texts], [shown(sample, sample.prompt)] * len(texts))
+        found = await scorer.score([text for _, text in texts], [prompt] * len(texts))
     except EndpointError as error:
         if error.permanent:
             # The error concerns every text; going on would spend calls on answers that cannot be scored.

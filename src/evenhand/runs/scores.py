@@ -273,7 +273,11 @@ class _Work:
     async def _one(self, batch: Sequence[ToScore]) -> None:
         """Score one batch and store the scores."""
         texts = [self._shown(each.asked, text) for each in batch for _, text in each.texts]
-        prompts = [self._shown(each.asked, each.asked.prompt) for each in batch for _ in each.texts]
+        prompts = [
+            self._scorer.context_of(each.asked, self._shown(each.asked, each.asked.prompt))
+            for each in batch
+            for _ in each.texts
+        ]
         try:
             found = await self._scorer.score(texts, prompts)
         except EndpointError as error:

@@ -14,7 +14,7 @@ from evenhand.core import options
 from evenhand.core.errors import UsageError
 from evenhand.core.registry import Registry, class_fault, is_file
 from evenhand.core.specs import read_spec, spec_parts
-from evenhand.core.types import Unscored
+from evenhand.core.types import Sample, Unscored
 from evenhand.models.base import Model
 from evenhand.models.load import load_model
 
@@ -47,6 +47,8 @@ class Scorer(ABC):
     """Its options, passed to the constructor by name."""
     asks_model: ClassVar[bool] = False
     """Whether the option `model` names a model, which is loaded and passed to the constructor."""
+    reads_beginnings: ClassVar[bool] = True
+    """Whether its context may be a text that the scored one continues, besides a question that it answers."""
     version: str
     attributes: tuple[str, ...]
     languages: tuple[str, ...] = ("en",)
@@ -84,6 +86,10 @@ class Scorer(ABC):
 
         `contexts` are the prompts that the texts answer or continue; many scorers ignore them.
         """
+
+    def context_of(self, sample: Sample, prompt: str) -> str:
+        """Return the context of an answer to a sample with this prompt."""
+        return prompt if self.reads_beginnings or sample.kind != "completion" else ""
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return what identifies this scorer beyond its name; no secrets."""

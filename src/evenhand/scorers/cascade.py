@@ -27,6 +27,7 @@ class CascadeScorer(Scorer):
     name: ClassVar[str] = "cascade"
     attributes = ATTRIBUTES
     latin_only = True
+    reads_beginnings: ClassVar[bool] = NeuralScorer.reads_beginnings
 
     def __init__(self) -> None:
         self._quick, self._exact = BuiltinScorer(), NeuralScorer()

@@ -29,6 +29,7 @@ class PooledScorer(Scorer):
         self.inner = inner
         self.name = inner.name  # pyright: ignore[reportAttributeAccessIssue]
         self.asks_model = inner.asks_model  # pyright: ignore[reportAttributeAccessIssue]
+        self.reads_beginnings = inner.reads_beginnings  # pyright: ignore[reportAttributeAccessIssue]
         self.version = inner.version
         self.attributes = inner.attributes
         self.languages = inner.languages

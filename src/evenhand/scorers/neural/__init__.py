@@ -33,12 +33,12 @@ LOW = -3.0
 """The sentences of a window are read, too, if a logit of the whole is above it."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "5"
+READING = "6"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
 cache."""
-STEP = 8
+STEP = 4
 """Pieces are padded to a multiple of this length, and pieces of one length share runs. So what is computed for a piece
 depends on the piece alone."""
 
@@ -59,6 +59,8 @@ class NeuralScorer(Scorer):
     name: ClassVar[str] = "neural"
     attributes = (*ATTRIBUTES, STEREOTYPE)
     latin_only = True
+    # The continuation of a hateful text would be hateful by its context alone.
+    reads_beginnings: ClassVar[bool] = False
     most: ClassVar[float] = 1.0
     """How much the names of groups may add to the logit of toxicity; `tools/train_scorer/groups.py` compares others."""
 
