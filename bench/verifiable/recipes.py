@@ -15,7 +15,8 @@ NAMES = {
     "30 %, with forms": -12,
     "the same, held to probabilities": 24,
     "50 %, weight 3": 24,
-    "default, three seeds (green)": -30,
+    "default and its forerunner (green)": -30,
+    "tried": 22,
 }
 """Recipe → how far below its mark the name stands."""
 
@@ -32,20 +33,20 @@ def points(page: str) -> list[tuple[str, float, float]]:
     both = [_mean(cell) for cell in row(page, "BBQ, letters", tried)]
     forms = [float(cell) for cell in row(page, "forms obeyed", tried)]
     found = [(name, form - forms[0], gain) for name, form, gain in zip(NAMES, forms, both, strict=False)]
-    seeds = "| percent right | as it was | seed 8"
+    seeds = "| percent right | as it was | seeds 8"
     change = [_change(cell) for cell in row(page, "forms obeyed", seeds)[1:4]]
     gained = [_mean(cell) for cell in row(page, "BBQ, letters", seeds)[1:4]]
-    names = ([*NAMES][-1], "", "")
+    names = ([*NAMES][-2], "", [*NAMES][-1])
     return [*found, *zip(names, change, gained, strict=True)]
 
 
 def _mean(cell: str) -> float:
-    numbers = [float(each) for each in re.sub(r"\[[^]]*\]", "", cell).split("/")]
+    numbers = [float(each) for each in re.sub(r"\[[^]]*\]|\*|± [\d.]+", "", cell).split("/")]
     return sum(numbers) / len(numbers)
 
 
 def _change(cell: str) -> float:
-    return float(cell.split(", ")[1].split(maxsplit=1)[0].replace("−", "-"))
+    return float(cell.split(maxsplit=1)[0].strip("*").replace("−", "-"))
 
 
 def at(x: float, y: float) -> tuple[float, float]:
@@ -73,7 +74,7 @@ def drawn(found: Sequence[tuple[str, float, float]]) -> str:
         lines += [f'<path d="M{x:.0f} 20V{BOTTOM}" stroke="{colour}"/>', text(x, BOTTOM + 16, f"{tick:+d}")]
     for place, (name, x, y) in enumerate(found):
         left, top = at(x, y)
-        colour = "#0b6b62" if place >= len(NAMES) - 1 else "#555"
+        colour = "#0b6b62" if place >= len(NAMES) - 2 else "#555"
         lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="5" fill="{colour}"/>')
         if name:
             lines.append(text(left, top + NAMES[name], name, colour=colour))
