@@ -80,7 +80,7 @@ class RLDF(Paper[RLDFOptions]):
 
             return plan_training(options, out)
         if options.preset != BOTH:
-            raise UsageError(f"The presets of the paper {NAME} are about what is trained; add --train, or remove it.")
+            raise UsageError(f"The presets of {NAME} are about what is trained; add --train, or leave out --preset.")
         return None
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
