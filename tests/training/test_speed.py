@@ -8,6 +8,7 @@ from evenhand.training.chat import Encoded
 from evenhand.training.options import SFTOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
+transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import losses, models  # noqa: E402 - they need torch
@@ -70,6 +71,29 @@ def test_rows_that_share_a_line_do_not_see_each_other(tiny: str):
         told = range(max(1, len(row.prompt)), len(ids))  # nothing comes before the first token of all
         expected.append(sum(logprobs[place - 1, ids[place]].item() for place in told))
     assert losses.answer_logprobs(model, chat, rows, HERE).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_of_a_model_that_does_not_tell_them_apart_have_lines_of_their_own(tiny: str):
+    model = models.load_causal(tiny, HERE, trained=True)
+    config = transformers.OPTConfig(
+        vocab_size=model.config.vocab_size,
+        hidden_size=16,
+        word_embed_proj_dim=16,
+        ffn_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        dropout=0.0,
+    )
+    other = transformers.OPTForCausalLM(config)
+    chat = models.load_chat(tiny, other)
+    rows = [*ROWS, Encoded((2, 7), (8, 1)), Encoded((3,), (5, 9, 1))]
+
+    assert other.training
+    assert chat.pack(rows, "cpu").ids.shape[0] == len(rows)
+    assert models.load_chat(tiny, model).pack(rows, "cpu").ids.shape[0] < len(rows)
+    alone = [losses.answer_logprobs(other, chat, [row], HERE).item() for row in rows]
+    assert losses.answer_logprobs(other, chat, rows, HERE).tolist() == pytest.approx(alone, rel=1e-5)
 
 
 def test_nor_does_a_reward_model(tiny: str):

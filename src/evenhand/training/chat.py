@@ -60,12 +60,18 @@ def truncated(prompt: Sequence[int], answer: Sequence[int], max_length: int) -> 
 
 
 class Chat:
-    """A tokenizer with its chat template, its end-of-turn tokens and the maximum length of a conversation."""
+    """A tokenizer with its chat template, its end-of-turn tokens and the maximum length of a conversation.
 
-    def __init__(self, tokenizer: Any, eos_ids: frozenset[int], max_length: int = MAX_LENGTH) -> None:
+    `shares_lines`: whether its model keeps rows of one line apart.
+    """
+
+    def __init__(
+        self, tokenizer: Any, eos_ids: frozenset[int], max_length: int = MAX_LENGTH, *, shares_lines: bool = True
+    ) -> None:
         self.tokenizer = tokenizer
         self.eos_ids = eos_ids
         self.max_length = max_length
+        self.shares_lines = shares_lines
 
     def encode(self, prompt: Sequence[Message], answer: str) -> Encoded:
         """Tokenize prompt and answer, truncated to the maximum length."""
@@ -94,12 +100,13 @@ class Chat:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def pack(self, rows: Sequence[Encoded], device: str) -> Packed:
-        """Put rows into as few lines as are found at once, each as long as the longest row."""
+        """Put rows into as few lines as are found at once, each as long as the longest row; or each into its own."""
         width = max(row.length for row in rows)
         lines: list[list[int]] = []
         for place in sorted(range(len(rows)), key=lambda place: -rows[place].length):
             used = ((sum(rows[each].length for each in line), line) for line in lines)
-            line = next((line for length, line in used if length + rows[place].length <= width), None)
+            fits = (line for length, line in used if self.shares_lines and length + rows[place].length <= width)
+            line = next(fits, None)
             lines.append([place]) if line is None else line.append(place)
         ids = [[self.tokenizer.pad_token_id] * width for _ in lines]
         positions = [list(range(width)) for _ in lines]

@@ -89,7 +89,20 @@ def load_chat(
 ) -> Chat:
     """Load the tokenizer of a loaded model and prepare it for training."""
     tokenizer = prepare_tokenizer(_from_pretrained("AutoTokenizer", name), name, template=template, pad=pad)
-    return Chat(tokenizer, end_tokens(model, tokenizer), min(max_length, context_of(model)))
+    length = min(max_length, context_of(model))
+    return Chat(tokenizer, end_tokens(model, tokenizer), length, shares_lines=_keeps_rows_apart(model))
+
+
+def _keeps_rows_apart(model: Any) -> bool:
+    """Return whether a row is read alike whatever stands before it in its line; not all architectures do that."""
+    inner, trained = unwrapped(model).base_model, model.training
+    positions = torch.tensor([[0, 1, 2, 0, 1, 2]], device=model.device)
+    ids = torch.tensor([[1, 2, 3, 1, 2, 3], [3, 1, 1, 1, 2, 3]], device=model.device)
+    inner.eval()
+    with torch.no_grad(), torch.autocast(model.device.type, model.dtype, enabled=model.dtype != torch.float32):
+        read = [inner(input_ids=row[None], position_ids=positions, use_cache=False)[0][0, 3:] for row in ids]
+    model.train(trained)
+    return torch.equal(*read)
 
 
 def chat_of(options: StageOptions, model: Any) -> Chat:
