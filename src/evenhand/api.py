@@ -457,15 +457,16 @@ def pairs(
         data: The folder of the public data sets: statements that repeat questions of BBQ are dropped.
         options: Those of `PairOptions`, e.g. `threshold` (a score, "median" or "topic") or `margin`.
     """
+    from evenhand.core.files import check_new_folder
     from evenhand.training.pairs.cleaning import load_check
-    from evenhand.training.pairs.folder import check_folder, write_pairs
+    from evenhand.training.pairs.folder import write_pairs
 
     if not runs:
         raise UsageError("Name one run of debates or more.")
     folders = [Path(run) for run in runs]
     target = folders[0] / "pairs" if out is None else Path(out)
     chosen = PairOptions.parse("training data", options)
-    check_folder(target)
+    check_new_folder(target)
     return write_pairs(folders, target, chosen, load_check(data))
 
 

@@ -269,7 +269,7 @@ def test_a_sheet_that_did_not_come_back_is_named(cli: Any, run: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("export", "o", "--out", "o"), "is not empty. Name a new folder with --out."),
+        (("export", "o", "--out", "o"), "is not empty, and nothing is overwritten; name a new one with --out."),
         (("export", "o", "--out", "r", "--raters", "0"), "At least 1 rater is needed"),
         (("export", "o", "--out", "r", "--raters", "a b"), "'a b' cannot be a rater's name"),
         (("export", "o", "--out", "r", "--per-item", "6"), "choose --per-item 1 to 5, not 6"),

@@ -129,7 +129,7 @@ def test_a_folder_that_is_not_empty_is_refused(cli: Any, plug: Any, tmp_path: Pa
     result = cli(*ARGUMENTS)
 
     assert (result.code, model.requests) == (2, [])
-    assert "The folder made is not empty; give a new one, since nothing is overwritten." in result.err
+    assert "The folder made is not empty, and nothing is overwritten; name a new one with --out." in result.err
     assert [file.name for file in (tmp_path / "made").iterdir()] == ["notes.txt"]
 
 

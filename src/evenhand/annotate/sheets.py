@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.benchmarks.base import draw_key
 from evenhand.core.errors import DataError, UsageError
-from evenhand.core.files import draft_folder, read_text
+from evenhand.core.files import check_new_folder, draft_folder, read_text
 from evenhand.core.format import is_formula, plain_text
 from evenhand.core.types import Sample
 from evenhand.data.rubrics import Criterion, Rubrics, load_rubric, read_rubric
@@ -109,7 +109,7 @@ def export_sheets(
 
     People rate by `rubric`, a built-in one or a file.
     """
-    _check_folder(out)
+    check_new_folder(out)
     scales = load_rubric(rubric)
     if per_item is not None:
         assign((), raters, per_item, seed)  # a wrong number is reported before the runs are read
@@ -156,13 +156,6 @@ def _origins(runs: Sequence[StoredRun], sources: Sequence[ArmSource]) -> dict[st
     """Arm → the run and the method that it is, for readers of the ratings."""
     names = {id(run.store): run.directory.resolve().name for run in runs}
     return {each.label: {"run": names[id(each.store)], "method": each.arm.method.name} for each in sources}
-
-
-def _check_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file. Name a new folder with --out.")
-    if out.is_dir() and any(out.iterdir()):
-        raise UsageError(f"The folder {out} is not empty. Name a new folder with --out.")
 
 
 def _draw(names: Sequence[str], wanted: int | None, seed: int) -> list[str]:

@@ -28,7 +28,7 @@ from typing import IO, Any, cast
 
 import orjson
 
-from evenhand.core.errors import DataError
+from evenhand.core.errors import DataError, UsageError
 
 LONGEST_LINE = 256 << 20
 """Most bytes of a line; otherwise a compressed file of a few kilobytes could fill the memory."""
@@ -47,6 +47,12 @@ def cache_folder() -> Path:
         return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base).expanduser() if base else Path.home() / ".cache") / "evenhand"
+
+
+def file_of(folder: str, spec: str) -> Path:
+    """Return where what was measured of a model is stored, in a folder of the cache."""
+    readable = re.sub(r"[^\w.-]+", "-", spec).strip("-.")[-60:]
+    return cache_folder() / folder / f"{readable}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}.json"
 
 
 def state_folder() -> Path:
@@ -100,6 +106,14 @@ def draft(path: Path, *, mode: int = _MODE, durable: bool = False, kept: Path | 
     finally:
         if kept is None:
             unfinished.unlink(missing_ok=True)
+
+
+def check_new_folder(path: Path) -> None:
+    """Raise UsageError if there is a file, or a folder that is not empty; nothing is overwritten."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; name a new folder with --out.")
+    if path.is_dir() and any(path.iterdir()):
+        raise UsageError(f"The folder {path} is not empty, and nothing is overwritten; name a new one with --out.")
 
 
 @contextlib.contextmanager

@@ -84,6 +84,14 @@ def escaped(text: object) -> str:
     return html.escape(clean(str(text)))
 
 
+def without_entities(text: str) -> str:
+    """Return the text with HTML's entities resolved."""
+    try:
+        return html.unescape(text)
+    except ValueError:  # a character number of more digits than Python converts
+        return text
+
+
 def fenced(text: str) -> str:
     """The text for a prompt to put between <<< and >>>, unable to close that fence itself."""
     return _FENCE.sub("…", text).strip()

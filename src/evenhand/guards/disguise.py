@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import binascii
 import codecs
-import html
 import re
 import unicodedata
 from functools import lru_cache
+
+from evenhand.core.untrusted import without_entities
 
 _UNESCAPED = 3
 """Times that entities are resolved: entities of entities are used to hide words."""
@@ -73,7 +74,7 @@ def has_words(text: str) -> bool:
 def _shown(text: str) -> str:
     """The text as it is displayed: entities resolved, letters of other forms as plain ones, nothing invisible."""
     for _ in range(_UNESCAPED):
-        if "&" not in text or (plain := _unescaped(text)) == text:
+        if "&" not in text or (plain := without_entities(text)) == text:
             break
         text = plain
     if text.isascii():
@@ -92,13 +93,6 @@ def _shown_signs(match: re.Match[str]) -> str:
         shown.append(seen)
         before = seen or before
     return "".join(shown)
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return html.unescape(text)
-    except ValueError:  # a character number of more digits than Python converts
-        return text
 
 
 @lru_cache(maxsize=4096)

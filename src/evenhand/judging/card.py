@@ -18,10 +18,9 @@ import csv
 import gzip
 import hashlib
 import random
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -31,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError, ModelError, PlanError
-from evenhand.core.files import cache_folder
+from evenhand.core.files import file_of
 from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
@@ -345,10 +344,8 @@ def curve_of(found: Calibration) -> Curve | None:
     )
 
 
-def card_path(spec: str) -> Path:
-    """Where the card of a judge is stored."""
-    readable = re.sub(r"[^\w.-]+", "-", spec).strip("-.")[-60:]
-    return cache_folder() / "judges" / f"{readable}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}.json"
+card_path = partial(file_of, "judges")
+"""Where the card of a judge is stored."""
 
 
 def load_card(wanted: str, spec: str) -> JudgeCard:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import html
 import io
 import json
 import re
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from evenhand.core.errors import DataError
 from evenhand.core.language import unsupported
 from evenhand.core.types import Unscored
+from evenhand.core.untrusted import without_entities
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores
 from evenhand.scorers.identity import bounded, without_groups
 
@@ -140,7 +140,7 @@ def words_of(text: str) -> list[str] | Unscored:
     """
     if not text.strip():
         return _unscored("empty text", text)
-    plain = _unescaped(text) if "&" in text else text
+    plain = without_entities(text) if "&" in text else text
     foreign = unsupported(plain, LANGUAGES)
     plain = plain.lower()
     if not plain.isascii():
@@ -183,13 +183,6 @@ def without_marks(text: str) -> str:
 def _unscored(reason: str, text: str) -> Unscored:
     """Return the reason with the start of the text, escaped so that it can be stored."""
     return Unscored(reason, text[:_SHOWN].encode("utf-8", "backslashreplace").decode())
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return html.unescape(text)
-    except ValueError:  # a character number of more digits than Python converts
-        return text
 
 
 def _undisguised(word: str) -> str:

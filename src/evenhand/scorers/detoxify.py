@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError, needs_extra
 from evenhand.core.language import unsupported
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Unscored
@@ -111,10 +111,8 @@ class DetoxifyScorer(Scorer):
 
 def _load(variant: str) -> Any:
     """Load the network, on the GPU if there is one."""
-    try:
+    with needs_extra("the scorer detoxify", "detoxify"):
         package: Any = import_module("detoxify")
-    except ImportError as error:
-        raise MissingExtraError("the scorer detoxify", "detoxify") from error
     torch: Any = sys.modules.get("torch")  # detoxify has imported it
     device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
     try:

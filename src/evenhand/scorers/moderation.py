@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from evenhand.core.aio import all_of
-from evenhand.core.errors import EndpointError, ModelError
+from evenhand.core.errors import ModelError
 from evenhand.core.http import LARGEST_SCORES, Client, Hints, RefusedError
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Unscored
@@ -123,7 +123,7 @@ class ModerationScorer(Scorer):
             middle = len(texts) // 2
             return [*await self._batch(texts[:middle]), *await self._batch(texts[middle:])]
         except ModelError as error:
-            if isinstance(error, EndpointError) and error.permanent:
+            if error.permanent:
                 raise
             return [Unscored(str(error))] * len(texts)
 

@@ -97,7 +97,7 @@ class PerspectiveScorer(Scorer):
         except RefusedError as refusal:
             return _unscored(refusal)
         except ModelError as error:
-            if isinstance(error, EndpointError) and error.permanent:
+            if error.permanent:
                 raise
             return Unscored(str(error))
 

@@ -33,8 +33,7 @@ from evenhand.benchmarks.malibu.scenarios import (
     situation_fault,
 )
 from evenhand.core import aio
-from evenhand.core.errors import UsageError
-from evenhand.core.files import write_json
+from evenhand.core.files import check_new_folder, write_json
 from evenhand.core.progress import Count, ignore
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message, Params, Sample, Unscored, Usage
@@ -366,10 +365,7 @@ class ScenarioFolder:
     """A new folder of base scenarios; existing files are never overwritten."""
 
     def __init__(self, path: Path) -> None:
-        if path.exists() and not path.is_dir():
-            raise UsageError(f"{path} is a file; give a new folder for the scenarios.")
-        if path.is_dir() and any(path.iterdir()):
-            raise UsageError(f"The folder {path} is not empty; give a new one, since nothing is overwritten.")
+        check_new_folder(path)
         self.path = path
         self._sums: dict[str, str] = {}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.core import aio
 from evenhand.core.errors import DataError
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Sample
 from evenhand.data.bbq.generate import builtin_rows
 from evenhand.methods.weigh import WeighOptions
@@ -185,18 +185,16 @@ async def _read(
     model: Model, concurrency: int, chosen: Sequence[LabelledPassage], calls: int, count: Count
 ) -> list[Readings | None]:
     """The readings of every passage; None where the model declines or too few replies can be read."""
-    done = 0
+    one = counted(count, len(chosen))
     # One passage per slot, so that its next call finds the cached prefix of its last one.
     room = asyncio.Semaphore(min(concurrency, model.slots or concurrency))
 
     async def read(passage: LabelledPassage) -> Readings | None:
-        nonlocal done
         session = Session(passage.sample, {"base": model})
         samples = WeighOptions().samples
         async with room:
             readings = await read_evidence(session, passage.sample, passage.unknown, calls, samples)
-        done += 1
-        count(done, len(chosen))
+        one()
         return readings if isinstance(readings, Readings) and len(readings.unread) < calls / 2 else None
 
     return await aio.all_of(read(each) for each in chosen)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 
@@ -22,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evenhand.asking.choice import option_chances
 from evenhand.core.errors import DataError, PlanError
-from evenhand.core.files import cache_folder
+from evenhand.core.files import file_of
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Refusal, Sample, Unscored
 from evenhand.judging.judge import yes_probability
@@ -252,10 +251,8 @@ def _sum(weights: Mapping[str, float], signals: Mapping[str, float]) -> float:
     return sum(weights.get(name, 0.0) * value for name, value in signals.items())
 
 
-def card_path(spec: str) -> Path:
-    """Where the weights of a model are stored."""
-    readable = re.sub(r"[^\w.-]+", "-", spec).strip("-.")[-60:]
-    return cache_folder() / "weigh" / f"{readable}-{hashlib.sha256(spec.encode()).hexdigest()[:8]}.json"
+card_path = partial(file_of, "weigh")
+"""Where the weights of a model are stored."""
 
 
 def load_weights(wanted: str, spec: str, calls: int) -> SignalWeights:

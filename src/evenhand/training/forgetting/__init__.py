@@ -20,7 +20,7 @@ from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError
 from evenhand.core.files import read_yaml
 from evenhand.core.language import language_of
-from evenhand.core.progress import Count, ignore
+from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Message, Params
 from evenhand.models.base import Model
 from evenhand.reading.refusals import looks_like_refusal
@@ -383,17 +383,15 @@ async def forgets(
     before: Model, after: Model, asked: Sequence[Probe], *, limit: float, progress: Count = ignore
 ) -> Forgetting:
     """Ask two models the same requests, greedily, and compare the replies request by request."""
-    done = 0
+    one = counted(progress, 2 * len(asked))
 
     async def reply(model: Model, probe: Probe, room: asyncio.Semaphore) -> str | None:
-        nonlocal done
         async with room:
             try:
                 generation = await model.generate([Message("user", probe.request)], _PARAMS)
             except ModelError:
                 generation = None
-        done += 1
-        progress(done, 2 * len(asked))
+        one()
         if generation is None:
             return None
         said = generation.completions[0]

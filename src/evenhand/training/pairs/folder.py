@@ -14,8 +14,8 @@ import orjson
 
 from evenhand.benchmarks.debates import STATEMENTS, WORST, statements_in
 from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
-from evenhand.core.errors import PlanError, UsageError
-from evenhand.core.files import draft_folder
+from evenhand.core.errors import PlanError
+from evenhand.core.files import check_new_folder, draft_folder
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used
@@ -46,7 +46,7 @@ DROPPED_PAIRS: Mapping[str, str] = {
 
 def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: LeakCheck) -> dict[str, Any]:
     """Write the folder; return the content of its pairs.json."""
-    check_folder(out)
+    check_new_folder(out)
     debates: list[Debate] = []
     made: list[dict[str, Any]] = []
     for directory in runs:
@@ -70,14 +70,6 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
     files |= {CARD: _card(about).encode(), PAIRS_FILE: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"}
     _write_folder(out, files)
     return about
-
-
-def check_folder(out: Path) -> None:
-    """Raise UsageError if the folder is not empty; nothing is overwritten."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; name a new folder with --out.")
-    if out.is_dir() and any(out.iterdir()):
-        raise UsageError(f"The folder {out} is not empty, and nothing is overwritten; name a new one with --out.")
 
 
 def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
