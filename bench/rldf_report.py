@@ -22,10 +22,12 @@ ARMS = {
     "base": "as it was",
     "sft": "SFT",
     "again": "SFT, trained again",
+    "anew": "SFT, trained a third time",
     "rloo": "**RLDF** (RLOO)",
     "ppo": "RLDF (PPO)",
     "reading": "RL on reading A (positive control)",
     "shuffled": "reward model with shuffled labels (negative control)",
+    "noise": "the same without worthless answers (second negative control)",
     "rlaif": "RLAIF",
     "remax-greedy": "ReMax as released (greedy)",
     "remax": "ReMax, sampled",
@@ -314,48 +316,69 @@ def difference(
 
 
 def negative_control(out: Path) -> Iterator[str]:
-    """Say what shuffled labels tell about RLDF, by a rule that was written before they were run.
+    """Say what shuffled labels tell about RLDF, by rules that were written before they were run.
 
-    For each question and reading B, over the seeds whose control took at least `ENOUGH_STEPS` steps (these trainings
-    only): D is RLDF less shuffled labels of the same seed, S is shuffled labels less the SFT model they began from.
+    For each control, question and reading B, over the seeds whose control took at least `ENOUGH_STEPS` steps (these
+    trainings only): D is RLDF less shuffled labels of the same seed, S is shuffled labels less the SFT model they began
+    from.
      - D below 0 beyond chance and in every seed, S above `HALF`: the labels lower bias.
      - The same D, but S at or below `HALF`: the labels do a part, any reward does another.
      - D not below 0 beyond chance, S below 0 beyond chance: RLDF does no more than any reward.
      - Otherwise: open.
     The plain question decides, because RLDF's own effect is beyond chance there; the role prompt is told beside it. The
     reward model of a control should be right on 40 to 60 % of held-out pairs with their true labels.
+
+    The first control (`shuffled`) could learn from worthless answers and wrote half as many words, so a second one
+    (`noise`, without them) has the same rule and two more, written before it was run:
+     - A control whose answers to the question have 0.8 to 1.25 times SFT's words is read by all answers,
+       any other by those of 60 to 110 words only, where the same rule is applied.
+     - RLDF is said to work by its labels only if both controls say so on the plain question. If the second one says
+       anything else, the page says that instead, whatever the first one said.
+    ReMax and RLAIF are single trainings: less or more bias than SFT beyond chance is said, no ranks among algorithms.
     """
-    ended = [name for name in seeds(out, "shuffled") if job(out, name).get("kept_step", 0) >= ENOUGH_STEPS]
+    for arm in ("shuffled", "noise"):
+        yield from _control(out, arm)
+
+
+def _control(out: Path, arm: str) -> Iterator[str]:
+    ended = [name for name in seeds(out, arm) if job(out, name).get("kept_step", 0) >= ENOUGH_STEPS]
     against = {f"rloo-{name[-1]}": name for name in ended if f"rloo-{name[-1]}" in seeds(out, "rloo")}
     if not against:
         return
-    head = "| seeds | question | RLDF less shuffled (D) | shuffled less SFT (S) | verdict | D, S of 60 to 110 words | "
-    table = [head + "D, S by SFT's curve over length |", "|---" * 7 + "|"]
+    head = "| seeds | question | RLDF less control (D) | control less SFT (S) | words, of SFT's | verdict | "
+    table = [head + "D, S of 60 to 110 words | D, S by SFT's curve over length |", "|---" * 8 + "|"]
     for kind in ("neutral", "role"):
         each = [(n,) for n in against] if len(against) > 1 else []
         for names in (tuple(against), *each):
             d = difference(out, names, kind, "b", against=against, fixed=True)
             s = difference(out, [against[n] for n in names], kind, "b", fixed=True)
-            single = [difference(out, [n], kind, "b", against=against) for n in names]
-            said = _verdict(d, s, single) if len(names) == len(against) else ""
             controls = [against[n] for n in names]
-            cells = [
-                difference(out, names, kind, "b", _as_long, against, fixed=True),
-                difference(out, controls, kind, "b", _as_long, fixed=True),
+            d_long = difference(out, names, kind, "b", _as_long, against, fixed=True)
+            s_long = difference(out, controls, kind, "b", _as_long, fixed=True)
+            curves = (
                 _difference_of_curves(out, names, controls, kind),
                 difference(out, controls, kind, "b", _at_equal_length, fixed=True),
-            ]
-            d_long, s_long, d_curve, s_curve = map(told, cells)
+            )
+            words = statistics.fmean(_words(out, n, kind) / _words(out, begun_from(out, n), kind) for n in controls)
+            kept = arm == "shuffled" or SAME_LENGTH[0] <= words <= SAME_LENGTH[1]
+            changed = {} if kept else {"changed": _as_long}
+            single = [difference(out, [n], kind, "b", against=against, **changed) for n in names]
+            said = _verdict(*((d, s) if kept else (d_long, s_long)), single) if len(names) == len(against) else ""
             table.append(
-                f"| {', '.join(n[-1] for n in names)} | {kind} | {told(d)} | {told(s)} | {said} | "
-                f"{d_long}, {s_long} | {d_curve}, {s_curve} |"
+                f"| {', '.join(n[-1] for n in names)} | {kind} | {told(d)} | {told(s)} | {words:.2f} | {said} | "
+                f"{told(d_long)}, {told(s_long)} | {', '.join(map(told, curves))} |"
             )
     knows = [
         f"{name} {100 * right:.0f} %"
         for name in ended
         if (right := job(out, name).get("reward_model", {}).get("right_on_true_pairs")) is not None
     ]
-    yield "### Negative control\n\n" + "\n".join(table) + f"\n\nRight on true held-out pairs: {', '.join(knows)}."
+    said = f"\n\nRight on true held-out pairs: {', '.join(knows)}."
+    yield f"### Negative control: {ARMS[arm]}\n\n" + "\n".join(table) + said
+
+
+def _words(out: Path, name: str, kind: str) -> float:
+    return statistics.fmean(r["words"] for r in lines(out / "answers" / f"{name}.jsonl") if r["kind"] == kind)
 
 
 def _as_long(rows: Sequence[Row], _: Sequence[Row]) -> list[Row]:
@@ -380,6 +403,7 @@ def _difference_of_curves(out: Path, names: Sequence[str], others: Sequence[str]
 
 ENOUGH_STEPS, HALF = 12, -0.10
 """As many as the shortest RLDF training kept; half of what RLDF lowers bias by on the plain question."""
+SAME_LENGTH = (0.8, 1.25)
 
 
 def _verdict(d: Interval | None, s: Interval | None, single: Sequence[Interval | None]) -> str:
@@ -508,7 +532,8 @@ def second_judge(out: Path) -> dict[str, Any]:
         }
         by_name[path.stem] = marked
     for name in by_name:
-        for other in {begun_from(out, name), *(n for n in seeds(out, "shuffled") if name == f"rloo-{n[-1]}")}:
+        controls = [n for arm in ("shuffled", "noise") for n in seeds(out, arm) if name == f"rloo-{n[-1]}"]
+        for other in {begun_from(out, name), *controls}:
             if other not in by_name or name == other or name.startswith("base"):
                 continue
             for kind in ("role", "neutral"):

@@ -9,7 +9,8 @@ controls of `prejudice`. Training sees reading A only; results are by reading B,
 three: pairs, RL prompts, evaluation. Every reward of RL is freed of length (`LengthFree`), the same way for all arms.
 
 Records and answers can be carried to another machine without weights. Then the SFT models that other arms begin from
-are trained again there (`again-1`), with the same pairs and seed, and every arm is compared with the one it began from.
+are trained again there (`again-1`, then `anew-1`), with the same pairs and seed, and every arm is compared with the one
+it began from.
 """
 
 from __future__ import annotations
@@ -430,23 +431,22 @@ def _write_pairs(lab: Lab, name: str, found: Sequence[dict[str, Any]]) -> None:
 
 
 def shuffled(lab: Lab) -> dict[str, Any]:
-    """Turn half of each topic's pairs round; the second seed has exactly the other half.
+    """Turn half of each topic's pairs round; the second seed has exactly the other half, the third a new one.
 
     Coins are not good enough: they left 52.8 % of the labels right, and the pairs differ in little but bias. What the
     first half says about bias by accident, the second one says the other way round.
     """
-    made, draw = read_lines(lab.out / "pairs.jsonl"), random.Random(1)
-    order = sorted(range(len(made)), key=lambda i: (made[i]["topic"], draw.random()))
-    turned = set(order[::2])
-    for seed in (1, 2):
+    made = read_lines(lab.out / "pairs.jsonl")
+    for seed, draws, first in ((1, 1, 0), (2, 1, 1), (3, 3, 0)):
+        draw = random.Random(draws)
+        order = sorted(range(len(made)), key=lambda i: (made[i]["topic"], draw.random()))
+        half = set(order[first::2])
         rows = [
-            {**p, "chosen": p["rejected"], "rejected": p["chosen"], "turned": True}
-            if (i in turned) is (seed == 1)
-            else p
+            {**p, "chosen": p["rejected"], "rejected": p["chosen"], "turned": True} if i in half else p
             for i, p in enumerate(made)
         ]
         _write_pairs(lab, f"shuffled-{seed}", rows)
-    return {"pairs": len(made), "turned": len(turned)}
+    return {"pairs": len(made)}
 
 
 def _paired(rows: Sequence[dict[str, Any]], low: float | None, high: float | None, lab: Lab) -> list[dict[str, Any]]:
@@ -531,16 +531,16 @@ def sft(lab: Lab, seed: int, name: str) -> dict[str, Any]:
 
 
 def begun_from(lab: Lab, seed: int) -> str:
-    """The SFT model that arms begin from: `sft-1`, or `again-1` where only the answers of that one are here."""
-    first = f"sft-{seed}"
-    return f"again-{seed}" if _is_done(lab, first) and not _has_begun(lab.models / first) else first
+    """The SFT model that arms begin from: the first of these that is not here as answers only."""
+    names = [f"{each}-{seed}" for each in ("sft", "again", "anew")]
+    return next((n for n in names if _has_begun(lab.models / n) or not _is_done(lab, n)), names[-1])
 
 
 def _has_begun(out: Path) -> bool:
     return (out / stage.RECORD).is_file()
 
 
-def reward(lab: Lab, name: str, seed: int, data: str = "debate") -> dict[str, Any]:
+def reward(lab: Lab, name: str, seed: int, data: str = "debate", negatives: float = 0.1) -> dict[str, Any]:
     out = lab.models / name
     record = train_reward(
         RewardOptions(
@@ -552,7 +552,7 @@ def reward(lab: Lab, name: str, seed: int, data: str = "debate") -> dict[str, An
             batch=32,
             micro_batch=lab.micro_batch,
             epochs=1,
-            negatives=0.1,
+            negatives=negatives,
             seed=seed,
         ),
         resume=_has_begun(out),
@@ -569,14 +569,14 @@ def _knows(lab: Lab, folder: Path) -> float:
     return statistics.fmean(a > b for a, b in zip(low, high, strict=True))
 
 
-def own_reward(lab: Lab, name: str, seed: int) -> dict[str, Any]:
+def own_reward(lab: Lab, name: str, seed: int, data: str = "", negatives: float = 0.1) -> dict[str, Any]:
     """Train a reward model on the arm's own pairs, and SFT's model against it."""
-    made = reward(lab, f"reward-{name}", seed, name)
+    made = reward(lab, f"reward-{name}", seed, data or name, negatives)
     return {"reward_model": made, **rl(lab, name, seed, f"reward-{name}")}
 
 
-def rl(lab: Lab, name: str, seed: int, scorer: str | None, **options: Any) -> dict[str, Any]:
-    """Train SFT's model against a reward model, or (without one) against reading A."""
+def rl(lab: Lab, name: str, seed: int, scorer: str | None, *, ask: bool = True, **options: Any) -> dict[str, Any]:
+    """Train SFT's model against a reward model, or (without one) against reading A; its answers only if asked for."""
     out, start = lab.models / name, begun_from(lab, seed)
     chosen = PPOOptions(
         **{
@@ -607,9 +607,9 @@ def rl(lab: Lab, name: str, seed: int, scorer: str | None, **options: Any) -> di
     write_lines(lab.out / "metrics" / f"{name}.jsonl", lines)
     course = {
         key: [round(line.get(key, float("nan")), 4) for line in lines]
-        for key in ("reward", "kl", "length", "informative", "sampler_mismatch")
+        for key in ("reward", "kl", "length", "informative", "grad_norm", "sampler_mismatch")
     }
-    return {**_told(record), "from": start, "course": course, **evaluated(lab, name, out)}
+    return {**_told(record), "from": start, "course": course, **(evaluated(lab, name, out) if ask else {})}
 
 
 class LengthFree:
@@ -788,6 +788,11 @@ def _told(record: dict[str, Any]) -> dict[str, Any]:
 Job = tuple[str, tuple[str, ...], float, Callable[[Lab], dict[str, Any]]]
 
 
+def noise(seed: int) -> Callable[[Lab], dict[str, Any]]:
+    """Shuffled labels and nothing else to learn from: no worthless answers among the reward model's pairs."""
+    return partial(own_reward, name=f"noise-{seed}", seed=seed, data=f"shuffled-{seed}", negatives=0.0)
+
+
 def jobs(lab: Lab) -> list[Job]:
     """All jobs. The seconds are of an H200 that four processes share."""
     single = {"answers": None, "batch": 96, "mini_batch": 24}
@@ -797,6 +802,7 @@ def jobs(lab: Lab) -> list[Job]:
     found += [("pairs", tuple(rounds), 5, pairs), ("shuffled", ("pairs",), 5, shuffled)]
     start = {s: begun_from(lab, s) for s in SEEDS}
     names = dict.fromkeys([*(f"sft-{s}" for s in SEEDS), start[1], start[2]])
+    third = (start[3], ("pairs",), 80, partial(sft, seed=3, name=start[3]))
     found += [(name, ("pairs",), 80, partial(sft, seed=int(name[-1]), name=name)) for name in names]
     found += [(f"reward-{s}", (f"sft-{s}",), 110, partial(reward, name=f"reward-{s}", seed=s)) for s in SEEDS]
     scorer = f"reward-{start[1].removeprefix('sft-')}"
@@ -807,24 +813,26 @@ def jobs(lab: Lab) -> list[Job]:
         ("reading", ("sft-1",), 420, partial(rl, name="reading", seed=1, scorer=None)),
         ("base", ("instrument",), 45, lambda lab: evaluated(lab, "base", lab.model)),
         ("shuffled-1", ("shuffled", start[1]), 520, partial(own_reward, name="shuffled-1", seed=1)),
+        ("noise-2", ("shuffled", start[2]), 480, noise(2)),
         (scorer, (start[1],), 110, partial(reward, name=scorer, seed=1)),
         ("ceiling", ("reward-1",), 130, ceiling),
     ]
     rldf = partial(rl, seed=1, scorer=scorer)
     critic = {"critic_lr": 1e-4, "critic_warmup": 3}
-    released = {**single, "steps": 4, "save_every": 4, "temperature": 0.0}
+    released = {"answers": None, "batch": 24, "mini_batch": 12, "steps": 3, "save_every": 3, "temperature": 0.0}
     found += [
         ("ppo-1", (scorer,), 420, partial(rldf, name="ppo-1", algorithm="ppo", **critic, **single)),
         ("remax", (scorer,), 400, partial(rldf, name="remax", algorithm="remax", **single)),
         ("rlaif", (start[1],), 440, partial(own_reward, name="rlaif", seed=1)),
-        ("shuffled-2", ("shuffled", start[2]), 520, partial(own_reward, name="shuffled-2", seed=2)),
+        ("remax-greedy", (scorer,), 40, partial(rldf, name="remax-greedy", algorithm="remax", ask=False, **released)),
+        third,
+        ("noise-3", ("shuffled", start[3]), 480, noise(3)),
         ("verifiable", (), 200, verifiable),
-        ("remax-greedy", (scorer,), 130, partial(rldf, name="remax-greedy", algorithm="remax", **released)),
     ]
     return list({job[0]: job for job in found}.values())
 
 
-LONG, STOPS_IN_TIME, HALF_DONE = 300, 0.85, 0.4
+LONG, STOPS_IN_TIME, HALF_DONE = 300, 0.75, 0.4
 
 
 def work(lab: Lab, only: Sequence[str] = ()) -> None:
