@@ -170,7 +170,7 @@ def _interval(estimate: float, low: float | None, high: float | None) -> str:
     return f"{estimate:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else "")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Format a float with four significant digits, and anything else with str()."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -190,6 +190,6 @@ def percent(share: Mapping[str, Any]) -> str:
     return f"{100 * share['right']:.1f} ({100 * share['low']:.0f}–{100 * share['high']:.0f})"
 
 
-def _table(first: str, rows: Mapping[str, Any], second: str = "Value") -> str:
+def _table(first: str, rows: Mapping[str, object], second: str = "Value") -> str:
     lines = [f"| {name} | {shown(value)} |" for name, value in rows.items()]
     return "\n".join([f"| {first} | {second} |", "|---|---|", *lines])

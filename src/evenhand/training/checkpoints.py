@@ -20,7 +20,7 @@ _TENSORS, _STEP = "state.safetensors", "state.json"
 _KEPT = 2
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Any], score: float | None = None) -> None:
+def save(folder: Path, step: int, tensors: Mapping[str, object], score: float | None = None) -> None:
     """Write a checkpoint under a temporary name, rename it, and delete all but the newest and the best ones."""
     final = folder / FOLDER / f"step-{step:08d}"
     with draft_folder(final, durable=True) as unfinished:

@@ -158,7 +158,7 @@ def _need_packages() -> None:
             raise MissingExtraError("training on Ray", "ray")
 
 
-def _fit(config: dict[str, Any], count: int, has_gpus: bool, storage: Path) -> None:
+def _fit(config: dict[str, object], count: int, has_gpus: bool, storage: Path) -> None:
     train: Any = importlib.import_module("ray.train")
     torch: Any = importlib.import_module("ray.train.torch")
     torch.TorchTrainer(

@@ -79,7 +79,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     return list(dict.fromkeys(rows))
 
 
-def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> list[T]:
+def _read(path: Path, parse: Callable[[Mapping[str, object]], T], what: str) -> list[T]:
     rows: list[T] = []
     for number, fields in json_lines(path):
         try:
@@ -91,7 +91,7 @@ def _read(path: Path, parse: Callable[[Mapping[str, Any]], T], what: str) -> lis
     return rows
 
 
-def _preference(fields: Mapping[str, Any]) -> Preference:
+def _preference(fields: Mapping[str, object]) -> Preference:
     if missing := [name for name in ("prompt", "chosen", "rejected") if not fields.get(name)]:
         raise ValueError(f"A pair needs the fields prompt, chosen and rejected; {' and '.join(missing)} is missing.")
     margin = fields.get("margin")
@@ -104,7 +104,7 @@ def _preference(fields: Mapping[str, Any]) -> Preference:
     return pair
 
 
-def _example(fields: Mapping[str, Any]) -> Example:
+def _example(fields: Mapping[str, object]) -> Example:
     if "messages" not in fields:
         raise ValueError("An example needs the field messages.")
     *prompt, _ = messages = _messages(fields["messages"])
@@ -113,13 +113,13 @@ def _example(fields: Mapping[str, Any]) -> Example:
     return Example(tuple(prompt), _answer([{"role": messages[-1].role, "content": messages[-1].content}]))
 
 
-def _messages(value: Any) -> Prompt:
+def _messages(value: object) -> Prompt:
     if not isinstance(value, list) or not value:
         raise ValueError("Messages must be a list of objects with role and content.")
-    return tuple(_message(each) for each in cast(Sequence[Any], value))
+    return tuple(_message(each) for each in cast(Sequence[object], value))
 
 
-def _message(value: Any) -> Message:
+def _message(value: object) -> Message:
     fields = cast(Mapping[str, Any], value if isinstance(value, dict) else {})
     role, content = fields.get("role"), fields.get("content")
     if role not in _ROLES or not isinstance(content, str):
@@ -127,7 +127,7 @@ def _message(value: Any) -> Message:
     return Message(role, content)
 
 
-def _answer(value: Any) -> str:
+def _answer(value: object) -> str:
     messages = _messages(value)
     if len(messages) != 1 or messages[0].role != "assistant" or not messages[0].content.strip():
         raise ValueError("An answer must be one assistant message that is not empty.")

@@ -31,7 +31,7 @@ def main() -> None:
     trainer.save_model(about["config"]["output_dir"])
 
 
-def reward(prompts: list[Any], completions: list[Any], **_: Any) -> list[float]:
+def reward(prompts: list[Any], completions: list[Any], **_: object) -> list[float]:
     """As TRL asks: prompts are lists of messages, completions lists with one message."""
     return score(prompts, [each[0]["content"] for each in completions])
 

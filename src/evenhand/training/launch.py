@@ -133,7 +133,7 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
     models.write_gguf_lora(adapter, out)
 
 
-def _check_settings(own: Mapping[str, Mapping[str, Any]], shown: Mapping[str, str] | None = None) -> None:
+def _check_settings(own: Mapping[str, Mapping[str, object]], shown: Mapping[str, str] | None = None) -> None:
     """Check the names of options of single stages; `shown` are other names of the stages."""
     for stage, settings in own.items():
         known = OPTIONS[stage].model_fields if stage in OPTIONS else {}

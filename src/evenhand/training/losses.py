@@ -78,7 +78,7 @@ def _row_sums(values: Tensor, packed: Packed, rows: int) -> Tensor:
 def _answer_logits(model: Any, packed: Packed, machine: Machine) -> Tensor:
     """Return the logits of the answers' tokens (tokens × vocabulary)."""
 
-    def chosen(_head: Any, given: tuple[Any, ...]) -> tuple[Any]:
+    def chosen(_head: object, given: tuple[Tensor, ...]) -> tuple[Tensor]:
         return (given[0].flatten(0, 1)[packed.at],)
 
     # Logits take most of the memory, so only those of answers are computed.

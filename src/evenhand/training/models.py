@@ -59,7 +59,7 @@ class Machine:
         """Where models are loaded: the CPU if they will be sharded, since they may not fit on one device."""
         return "cpu" if self.team.shards else self.device
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[object]:
         if self.dtype == "float32":
             return contextlib.nullcontext()
         return torch.autocast(self.device.partition(":")[0], dtype=getattr(torch, self.dtype))
@@ -391,10 +391,10 @@ def _unquantized(model: Any, dtype: Any) -> Any:
     return plain
 
 
-def _without_initial_weights() -> AbstractContextManager[Any]:
+def _without_initial_weights() -> AbstractContextManager[object]:
     """Models made within it have no drawn weights, which take a minute to draw for 1.5 billion and are replaced."""
     return importlib.import_module("transformers.initialization").no_init_weights()
 
 
-def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _without(values: Mapping[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in values.items() if key != name}

@@ -47,9 +47,9 @@ Listed = Annotated[Sequence[str], BeforeValidator(listed)]
 
 def read_stage_settings(
     texts: Iterable[str], tell: Callable[[str, str], None] = lambda _old, _new: None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Parse STAGE.OPTION=VALUE into options by stage; former names are replaced with a notice."""
-    stages: dict[str, dict[str, Any]] = {}
+    stages: dict[str, dict[str, object]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         stage, _, name = key.partition(".")
@@ -67,7 +67,7 @@ class CheckedOptions(Request):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _in_one_sentence(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def _in_one_sentence(cls, values: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             return validate(values)
         except ValidationError as error:
@@ -126,7 +126,7 @@ class StageOptions(SharedOptions):
         """Return the number of steps for this many rows of data."""
         return self.steps or max(1, math.ceil(self.epochs * batch_count(rows, self.batch)))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return every option except `out` as a JSON value."""
         return {
             name: str(value) if isinstance(value, Path) else value

@@ -374,7 +374,7 @@ def gated(gate_up: Tensor, act: Any, dim: int) -> Tensor:
     return act(gate).mul_(up)
 
 
-def kernels_support(heads: int, kv_heads: int, size: int, act: Any) -> bool:
+def kernels_support(heads: int, kv_heads: int, size: int, act: object) -> bool:
     """Whether the kernels can compute these shapes and this activation."""
     is_silu = type(act).__name__ in ("SiLU", "SiLUActivation")
     return is_silu and size in _SIZES and heads % kv_heads == 0 and heads // kv_heads <= _LARGEST_GROUP
@@ -442,7 +442,7 @@ def _difference(heads: int, kv_heads: int, size: int, machine: Machine) -> float
         gates = drawn(2 * size, rows)
         slot, exact = torch.tensor([last], device=machine.device), [each.float() for each in cache]
 
-        def attended(compute: Any, inputs: Any, cache: Any, mask: Any, slot: Any = slot) -> Any:
+        def attended(compute: Any, inputs: list[Tensor], cache: list[Tensor], mask: Tensor, slot: Tensor = slot) -> Any:
             return compute(*inputs, heads, kv_heads, *cache, slot, mask, size**-0.5)
 
         expected = attended(attended_next, [each.float() for each in inputs], exact, mask.float())
@@ -450,7 +450,7 @@ def _difference(heads: int, kv_heads: int, size: int, machine: Machine) -> float
         activated = None if computed is None else by_kernel("gated", gates)
         if activated is None:
             return None
-        pairs: list[tuple[Any, Any]] = [(computed, expected), *zip(cache, exact, strict=True)]
+        pairs: list[tuple[Any, Tensor]] = [(computed, expected), *zip(cache, exact, strict=True)]
         pairs.append((activated, gated(gates.float(), torch.nn.functional.silu, 0)))
         found += [float(((one.float() - other).abs() / (1 + other.abs())).max()) for one, other in pairs]
     return float(torch.tensor(found).max())

@@ -94,7 +94,7 @@ def probe(score: Score, pairs: Sequence[Preference], seed: int = 0) -> dict[str,
     """
     asked = probe_of(pairs, seed)
     good, biased = score(asked.prompts, asked.good), score(asked.prompts, asked.biased)
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, object] = {}
     for kind, answers in asked.worthless.items():
         rewards = score(asked.prompts, answers)
         wins = wilson(sum(worthless >= best for worthless, best in zip(rewards, good, strict=True)), len(good))

@@ -107,14 +107,14 @@ def train_reward(options: RewardOptions, *, resume: bool = False, observe: Count
         steps = options.total_steps(len(pairs) + len(added))
         ended = run.train(trainer, steps, observe)
         sizes = {"pairs": len(pairs), "negatives": len(added), "steps": steps}
-        results: dict[str, Any] = {**sizes, **run.first_and_last("loss", steps)}
+        results: dict[str, object] = {**sizes, **run.first_and_last("loss", steps)}
         results |= {f"held_out_{name}": value for name, value in evaluate(reward, held_out).items()}
         results["probe"] = probe(reward.score, held_out or pairs, options.seed)
         models.save(model, chat, options.out, run.machine)
         return run.finish(ended, results)
 
 
-def evaluate(reward: RewardModel, pairs: Sequence[Preference]) -> dict[str, Any]:
+def evaluate(reward: RewardModel, pairs: Sequence[Preference]) -> dict[str, object]:
     """Return the accuracy of a reward model on pairs, in all and by type of bias, and what length has to do with it."""
     if not pairs:
         return {}
@@ -133,7 +133,7 @@ def evaluate(reward: RewardModel, pairs: Sequence[Preference]) -> dict[str, Any]
     }
 
 
-def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:
+def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, object]:
     """Return what length has to do with being better, and with the reward.
 
     `longer_wins` is the accuracy of the rule "the longer answer is better" (equal lengths count half). `prefers_longer`
@@ -145,7 +145,7 @@ def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected:
     for pair, longer, one, two in zip(pairs, excess, chosen, rejected, strict=True):
         if longer:
             by_prompt.setdefault(pair.prompt, []).append((one > two) == (longer > 0))
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "longer_wins": fmean((each > 0) + 0.5 * (each == 0) for each in excess),
         "length_correlation": spearman([*chosen, *rejected], [*better, *worse]),
     }

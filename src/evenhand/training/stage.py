@@ -35,7 +35,7 @@ class Planned(Protocol):
 
     @property
     def out(self) -> Path: ...
-    def as_json(self) -> dict[str, Any]: ...
+    def as_json(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class StageRun:
         count = min(20, max(1, steps // 10))
         return {f"{metric}_first": _mean(values[:count]), f"{metric}_last": _mean(values[-count:])}
 
-    def finish(self, ended: Ended, results: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self, ended: Ended, results: Mapping[str, object]) -> dict[str, Any]:
         """Complete the record, write the model card and return the record."""
         team = self.machine.team
         about = {"device": self.machine.device, "processes": team.size, "versions": versions()}
@@ -157,7 +157,7 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path
         )
 
 
-def _write(path: Path, values: Mapping[str, Any]) -> None:
+def _write(path: Path, values: Mapping[str, object]) -> None:
     write_text(path, json.dumps(values, indent=2) + "\n")  # of the standard library, which keeps NaN
 
 

@@ -247,7 +247,7 @@ class StaticLayer:
         dynamic.keys = dynamic.values = None
         self.slot = slot
 
-    def update(self, key: Tensor, value: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    def update(self, key: Tensor, value: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
         """Store the new token and return all keys and values; the layer's attention calls this."""
         keys, values = self.keys[: len(key)], self.values[: len(value)]
         keys.index_copy_(2, self.slot, key.to(keys.dtype))

@@ -170,7 +170,7 @@ class DebateFields(Request):
     referee_tokens: int | None = _of(DebateOptions, "referee_tokens")
     scoring: Scoring | None = _of(DebateOptions, "scoring")
 
-    def plan_of_debates(self) -> dict[str, Any]:
+    def plan_of_debates(self) -> dict[str, object]:
         """The fields of a plan of debates; options that are not given keep their defaults."""
         of_method, of_benchmark = (
             {
@@ -193,7 +193,7 @@ class DebateFields(Request):
         several = self.bias == "all" or "," in (self.bias or "")
         if self.generate and several:
             raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             name: value for name in ("bias", "roles", "data") if (value := getattr(self, name)) is not None
         }
         # As many topics as a model writes: only what is not written can be missing.
@@ -299,10 +299,10 @@ class TopicsFile:
         self._store(writer, {})
         return requested(model, plan, prices)
 
-    def _store(self, writer: TopicWriter, fingerprint: Mapping[str, Any]) -> None:
+    def _store(self, writer: TopicWriter, fingerprint: Mapping[str, object]) -> None:
         """Return the old topics, then the new ones with their provenance."""
         prompt = topics_prompt()
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "model": dict(fingerprint),
             "prompt": {prompt.id: prompt.hash},
             "seed": self.seed,

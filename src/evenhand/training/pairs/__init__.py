@@ -147,14 +147,14 @@ class PairSet:
     """The held-out topics."""
     threshold: float
     counts: Mapping[str, int]
-    leaks: Sequence[Mapping[str, Any]]
+    leaks: Sequence[Mapping[str, object]]
     """The statements that were dropped because they contain text of BBQ."""
 
 
 def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck) -> PairSet:
     """Make pairs and low-bias answers from debates, and count what is dropped."""
     counts: Counter[str] = Counter(debates=len(debates), statements=sum(len(each.statements) for each in debates))
-    leaks: list[dict[str, Any]] = []
+    leaks: list[dict[str, object]] = []
     candidates = _without_leaks(_scored(debates, counts), check, counts, leaks)
     candidates = _cleaned(_without_echoes(candidates, counts), counts)
     threshold = _threshold(options, candidates)
@@ -216,7 +216,7 @@ def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[PairCandida
 
 
 def _without_leaks(
-    candidates: Iterable[PairCandidate], check: LeakCheck, counts: Counter[str], leaks: list[dict[str, Any]]
+    candidates: Iterable[PairCandidate], check: LeakCheck, counts: Counter[str], leaks: list[dict[str, object]]
 ) -> list[PairCandidate]:
     kept: list[PairCandidate] = []
     leaked_questions = {question: check.leak_in(question) for question in {each.debate.question for each in candidates}}

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evenhand.benchmarks import difference_awareness
 from evenhand.core.errors import DataError
@@ -50,7 +49,7 @@ class LeakCheck:
         grams = (gram for size in sorted(self.sizes, reverse=True) for gram in sequences_of(words, size))
         return next((gram for gram in grams if hash(gram) in self.grams), None)
 
-    def note(self) -> dict[str, Any]:
+    def note(self) -> dict[str, object]:
         """Return what was checked, for pairs.json."""
         return {"words": SIZE, "checked": self.checked, "unchecked": self.unchecked}
 

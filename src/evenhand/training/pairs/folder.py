@@ -72,7 +72,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
     return about
 
 
-def read_debates(directory: Path) -> tuple[list[Debate], dict[str, Any]]:
+def read_debates(directory: Path) -> tuple[list[Debate], dict[str, object]]:
     """Return the debates of all arms of a complete run, and their provenance."""
     run = StoredRun.open(directory)
     debates: list[Debate] = []
@@ -100,7 +100,7 @@ def _prompts(store: Store, sample: int, arm: int, speakers: Collection[str]) -> 
     return tuple(dict.fromkeys(message.content for message in messages if message.role != "assistant"))
 
 
-def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any]]:
+def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, object]]:
     """Return for each round the mean score with its interval, the share of high bias, and a histogram.
 
     Bin k counts the scores in (k − 1, k].
@@ -110,7 +110,7 @@ def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any
         for statement in debate.statements:
             if statement.score is not None:
                 by_round.setdefault(statement.round, []).append((statement.score, debate.topic))
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for number, scored in sorted(by_round.items()):
         scores = [score for score, _ in scored]
         mean = mean_interval(scores, [topic for _, topic in scored], bounds=(0, WORST))
@@ -123,13 +123,13 @@ def rounds_of(debates: Iterable[Debate], threshold: float) -> list[dict[str, Any
     return rows
 
 
-def _rows(chosen: PairSet) -> dict[str, list[dict[str, Any]]]:
+def _rows(chosen: PairSet) -> dict[str, list[dict[str, object]]]:
     """Return the lines of every file by its name."""
 
     def split(debate: Debate) -> str:
         return TEST if debate.topic in chosen.test else TRAIN
 
-    rows: dict[str, list[dict[str, Any]]] = {
+    rows: dict[str, list[dict[str, object]]] = {
         f"{kind}.{name}.jsonl": [] for kind in ("pairs", "sft") for name in (TRAIN, TEST)
     }
     for pair in chosen.pairs:
@@ -139,7 +139,7 @@ def _rows(chosen: PairSet) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def _pair_row(pair: AnswerPair) -> dict[str, Any]:
+def _pair_row(pair: AnswerPair) -> dict[str, object]:
     """Return a pair in the conversational preference format of TRL."""
     debate = pair.chosen.debate
     return {
@@ -158,7 +158,7 @@ def _pair_row(pair: AnswerPair) -> dict[str, Any]:
     }
 
 
-def _answer_row(each: PairCandidate) -> dict[str, Any]:
+def _answer_row(each: PairCandidate) -> dict[str, object]:
     messages = [_message("user", each.debate.question), _message("assistant", each.text)]
     about = {"topic": each.debate.id, "bias": each.debate.bias, "score": each.score}
     return {"messages": messages, **about, "round": each.round, "role": each.role}
@@ -206,7 +206,7 @@ def _held_out(chosen: PairSet) -> list[dict[str, str]]:
     return [{"id": each.id, "bias": each.bias, "question": each.question} for _, each in sorted(by_topic.items())]
 
 
-def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _json_lines(rows: Iterable[Mapping[str, object]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
@@ -217,7 +217,7 @@ def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
             (folder / name).write_bytes(content)
 
 
-def _provenance(run: StoredRun) -> dict[str, Any]:
+def _provenance(run: StoredRun) -> dict[str, object]:
     """Return what the debates depend on, without local paths."""
     plan, store = run.plan, run.store
     with run.code():

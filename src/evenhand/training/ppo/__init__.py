@@ -435,7 +435,7 @@ class PPOTrainer:
         self.optimizer = Optimizer(groups, Schedule(self._steps, decays=False), team=machine.team)
         self.optimizer.kept["kl_coefficient"] = torch.tensor(options.kl_coefficient, dtype=torch.float64)
 
-    def train(self, run: stage.StageRun, *, resume: bool, observe: Count) -> tuple[Ended, dict[str, Any]]:
+    def train(self, run: stage.StageRun, *, resume: bool, observe: Count) -> tuple[Ended, dict[str, object]]:
         """Take all steps; return how the training ended and its results."""
         o = self._options
         arguments: dict[str, Any] = {"steps": self._steps, "seed": o.seed, "save_every": o.save_every}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -82,7 +82,7 @@ def check_classes(rows: Sequence[QuestionRow], where: str) -> None:
         )
 
 
-def _row(values: Mapping[str, Any]) -> QuestionRow:
+def _row(values: Mapping[str, object]) -> QuestionRow:
     needed = [field.name for field in fields(QuestionRow) if field.default is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise ValueError(f"A question needs the fields {', '.join(needed)}; {' and '.join(missing)} is missing.")

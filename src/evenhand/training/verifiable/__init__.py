@@ -268,7 +268,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"These answers cannot be read ({error}); train again in another --out.", file=path) from None
 
 
-def _shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shares(lines: Sequence[Mapping[str, object]]) -> dict[str, object]:
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         groups["all"].append(line)
