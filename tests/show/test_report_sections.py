@@ -66,3 +66,11 @@ def test_a_wrong_name_gets_a_suggestion():
         render_report(study("reasonning"), [])
     with pytest.raises(UnknownNameError, match="changes"):
         Section("own", "My own", shown, after="change")  # pyright: ignore[reportArgumentType]
+
+
+def test_the_facts_of_each_run_are_folded():
+    runs = {"bbq": {"seed": 7}, "squad": {"seed": 8}}
+
+    page = render_report(replace(study(), provenance=runs), [])
+
+    assert [f"<details><summary>{name}</summary>" in page for name in runs] == [True, True]

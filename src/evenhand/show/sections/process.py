@@ -184,11 +184,11 @@ def how_made(view: View) -> Html | None:
 
 
 def _chapters(facts: Mapping[str, Any]) -> list[Node]:
-    """Give every group of facts (one per run) a heading; list single facts together."""
+    """Fold every group of facts (one per run) under its name; list single facts together."""
     groups = {key: cast("Mapping[str, Any]", value) for key, value in facts.items() if isinstance(value, Mapping)}
     single = {key: value for key, value in facts.items() if key not in groups}
     chapters: list[Node] = [_facts(single)] if single else []
-    return chapters + [[tag("h3", key), _facts(group)] for key, group in groups.items()]
+    return chapters + [details(key, _facts(group)) for key, group in groups.items()]
 
 
 def _facts(facts: Mapping[str, Any]) -> Html:
