@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.training.card import cautions
+from evenhand.training.card import cautions, percent
 
 
 def test_answers_that_shrink_are_told():
@@ -51,3 +51,8 @@ def test_a_reward_model_that_teaches_length_is_told(
 def test_nothing_else_is():
     assert cautions({"stage": "ppo", "results": {"length_first": 96.0, "length_last": 101.8}}) == []
     assert cautions({"stage": "sft", "results": {"loss_first": 1.0}}) == []
+
+
+def test_a_share_has_an_interval_only_if_more_than_one_situation_was_asked_about():
+    assert percent({"right": 0.5, "low": 0.25, "high": 0.75}) == "50.0 (25–75)"
+    assert percent({"right": 0.5, "low": None, "high": None}) == "50.0"

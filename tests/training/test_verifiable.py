@@ -399,6 +399,19 @@ def test_lost_answers_are_one_sentence(tmp_path: Path):
         summarized(tmp_path, ["before"])
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_missing_model_is_noticed_before_questions_are_made(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+):
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError("the hub is away")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
+    assert shell("train", "verifiable", "--model", "hf/nobody/nothing", "--out", "fair", *more) == 2
+    assert shell.err == "evenhand: There is no model nobody/nothing here, and the hub did not find it: the hub is away\n"
+    assert not Path("fair").exists()
+
+
 def test_a_letter_that_is_no_token_is_refused(shell: Shell, tiny: str, rows: Callable[..., Path]):
     assert shell("train", "verifiable", "--model", tiny, "--out", "fair", "--data", rows(), *SHORT) == 2
     assert "in one token, which the form" in shell.err.splitlines()[-1]
@@ -425,8 +438,8 @@ def test_a_model_without_chat_template_is_refused(shell: Shell, tmp_path: Path, 
         (("--data", "absent"), "There is no such file"),
     ],
 )
-def test_bad_input_is_one_sentence(shell: Shell, arguments: tuple[str, ...], sentence: str):
-    assert shell("train", "verifiable", "--model", "m", "--out", "out", *arguments) == 2
+def test_bad_input_is_one_sentence(shell: Shell, spelling: str, arguments: tuple[str, ...], sentence: str):
+    assert shell("train", "verifiable", "--model", spelling, "--out", "out", *arguments) == 2
 
     last = shell.err.splitlines()[-1]
     assert last.startswith("evenhand: ")

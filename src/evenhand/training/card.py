@@ -186,8 +186,9 @@ def evaluation_table(results: Mapping[str, Any]) -> str:
 
 
 def percent(share: Mapping[str, Any]) -> str:
-    """Format a share with its interval, in percent."""
-    return f"{100 * share['right']:.1f} ({100 * share['low']:.0f}–{100 * share['high']:.0f})"
+    """Format a share in percent, with its interval if one situation is not all that was asked about."""
+    interval = "" if share["low"] is None else f" ({100 * share['low']:.0f}–{100 * share['high']:.0f})"
+    return f"{100 * share['right']:.1f}{interval}"
 
 
 def _table(first: str, rows: Mapping[str, object], second: str = "Value") -> str:

@@ -152,6 +152,20 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
         raise DataError(f"This is not the config of an adapter by peft ({error!r}).", file=folder / ADAPTER) from None
 
 
+def check_there(name: str) -> None:
+    """Raise UsageError if a model is neither here nor on the hub, which is asked once."""
+    if _files(name).path is not None:
+        return
+    hub: Any = importlib.import_module("huggingface_hub")
+    source = name.removeprefix("hf/")
+    try:
+        if not isinstance(hub.try_to_load_from_cache(source, "config.json"), str):
+            hub.HfApi().model_info(source, timeout=10)
+    except Exception as error:  # of httpx, of the hub, or a name that the hub does not allow
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(f"There is no model {source} here, and the hub did not find it: {reason}") from None
+
+
 def load_config(name: str) -> Any:
     """Load the config of a language model."""
     return _from_pretrained("AutoConfig", name)

@@ -406,6 +406,8 @@ class VerifiableOptions:
 
 def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announce: Announce) -> dict[str, Any]:
     """Train all stages that are not finished yet; return the record, whose results are the evaluation."""
+    if not resume:
+        models.check_there(options.model)
     checksums = {} if options.data is None else _checksums(options.data)
     team = join_team(options.shared.get("device"))
     if team.on_main(lambda: stage.open_folder(NAME, options, checksums, resume=resume)):
@@ -433,6 +435,7 @@ def forecast(options: VerifiableOptions) -> tuple[str, list[tuple[str, int, floa
 
     One fine-tuning step and a few tokens of a few answers are measured here; nothing is written. RL is not measured.
     """
+    models.check_there(options.model)
     sft = options.sft_options()
     machine = models.machine(sft.device, sft.dtype, join_team(sft.device))
     with files.scratch() as folder:
