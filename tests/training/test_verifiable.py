@@ -408,7 +408,9 @@ def test_a_missing_model_is_noticed_before_questions_are_made(
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
     assert shell("train", "verifiable", "--model", "hf/nobody/nothing", "--out", "fair", *more) == 2
-    assert shell.err == "evenhand: There is no model nobody/nothing here, and the hub did not find it: the hub is away\n"
+    assert (
+        shell.err == "evenhand: There is no model nobody/nothing here, and the hub did not find it: the hub is away\n"
+    )
     assert not Path("fair").exists()
 
 
