@@ -334,17 +334,21 @@ FORM_SHARES: dict[Form, int] = {
 }  # fmt: skip
 LANGUAGE_SHARES = {"en": 9, "es": 1, "de": 1, "ca": 1, "ko": 1, "fr": 1, "pt": 1}
 STATE_SHARES: dict[State, int] = {
-    "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
+    "told": 15, "not_told": 6, "partial": 3, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
 _FREE_TOLD = 10
 """The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
-_KNOWLEDGE_SHARE = (4, 20)
-"""Four questions of twenty in a form that knowledge has: about 16 % of all."""
-_NEGATED = 0.25
+_KNOWLEDGE_SHARE = (5, 20)
+"""Five questions of twenty in a form that knowledge has: about 20 % of all."""
+_NEGATED = 0.3
 """Share of the questions that ask who did not, where the phrase allows it."""
-_LITERAL = 0.2
-"""Share of the questions in the passage's own words; the others need a conclusion from them."""
+_TWINS = 0.6
+"""Share of the passages about both people that are asked about twice, the second time such that the other is right."""
+_TWINS_NEGATED = 0.6
+"""As `_NEGATED`, for the second question."""
+_LITERAL = 0.28
+"""Share of first questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 LEAST_PASSAGES = 60
@@ -437,6 +441,8 @@ class _Drawer:
         self._languages = _Deck(rng, _cards(LANGUAGE_SHARES, plan.languages))
         self._states = {form: _Deck(rng, _cards(_state_shares(form), STATE_SHARES)) for form in FORMS}
         self._verdicts = _Deck(rng, _VERDICTS)
+        self._twins: dict[str, AskedPassage] = {}
+        """By language, a question whose passage is to be asked about again."""
         # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
         self._cells = {
             told: _Deck(rng, [(p, g, r) for p in (0, 1) for g in (0, 1) for r in (0, 1)]) for told in (True, False)
@@ -478,12 +484,14 @@ class _Drawer:
         verdict = self._verdicts.deal() if form == "yes_no" else None
         if category == FACTS:
             return self._draw_fact(language, form, verdict)
-        situation = self._situations[language.code][category == CONTROL].deal()
         state = self._state(form, verdict)
+        if state == "told" and verdict != "known" and (asked := self._twins.pop(language.code, None)):
+            return make_row(rng, self._twin_of(asked), form, verdict)
+        situation = self._situations[language.code][category == CONTROL].deal()
         if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
             state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
-        phrase, negated = self._phrase(language, situation, polarity)
+        phrase, negated = self._phrase(language, situation, polarity, _NEGATED)
         if not negated and rng.random() < _LITERAL:
             phrase, situation = self._literal(situation, polarity)
         elif rng.random() < 0.5:
@@ -496,12 +504,28 @@ class _Drawer:
         passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
         place = self._places[state == "told"].deal()
         asked = AskedPassage(language, situation, category, state, polarity, passage, self._split, place, phrase)
+        if passage.settled and rng.random() < _TWINS:
+            self._twins[language.code] = asked
         return make_row(rng, asked, form, verdict)
 
-    def _phrase(self, language: Language, situation: Situation, polarity: int) -> tuple[str, bool]:
+    def _twin_of(self, asked: AskedPassage) -> AskedPassage:
+        """The same passage with a question whose answer is the other person."""
+        passage, polarity = asked.passage, 1 - asked.polarity
+        phrase, _ = self._phrase(asked.language, asked.situation, polarity, _TWINS_NEGATED)
+        if self._rng.random() < 0.5:
+            phrase = asked.language.contracted(phrase)
+        other = None if passage.right is None else 1 - passage.right
+        place = self._places[True].deal()
+        return replace(
+            asked, polarity=polarity, passage=replace(passage, right=other), unknown_place=place, phrase=phrase
+        )
+
+    def _phrase(
+        self, language: Language, situation: Situation, polarity: int, negated_share: float
+    ) -> tuple[str, bool]:
         """What is asked, and whether it is asked by \"not\" and the opposite, which needs a passage about both."""
         pair = self._rng.choice(situation.asked)
-        if self._rng.random() < _NEGATED and (negated := language.negated(pair[1 - polarity])):
+        if self._rng.random() < negated_share and (negated := language.negated(pair[1 - polarity])):
             return negated, True
         return pair[polarity], False
 
@@ -544,6 +568,6 @@ def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
 
 
 def _weighted(language: Language) -> list[str]:
-    """Names, things and facts come three times, so that not guessing is not learned as a matter of groups."""
-    shares = {"names": 3, CONTROL: 3, FACTS: 3, KNOWLEDGE: 0}
+    """Names, things and facts come several times, so that not guessing is not learned as a matter of groups."""
+    shares = {"names": 3, CONTROL: 3, FACTS: 4, KNOWLEDGE: 0}
     return [each for each in language.categories for _ in range(shares.get(each, 1))]

@@ -1,7 +1,7 @@
 """Questions without a passage whose answer is common knowledge, in English.
 
 They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
-A comparison has a third option, such as "Both are the same", which is right for about two of five. The other
+A comparison has a third option, such as "Both are the same", which is right for almost half of them. The other
 questions have three or four options; some have one that says that it is not known, and it is never right.
 Figures of countries and of groups give pairs that clearly differ and pairs that are about equal.
 """
@@ -24,7 +24,7 @@ from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
 Kind = Literal["things", "people", "alike", "choices", "apart", "level"]
-KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 10, "apart": 12, "level": 10}
+KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 12, "apart": 12, "level": 14}
 Third = Literal["equal", "both", "neither"]
 """What the third option of a comparison says."""
 _THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
@@ -193,7 +193,7 @@ class _Asker:
         return self.rng.choice(parts[self.part])
 
     def comparison(self, fact: Knowledge, place: int) -> _Asked:
-        """Put the third option last in 16 of the 20 places."""
+        """Put the third option last in 12 of the 20 places."""
         turn = self.rng.randrange(len(fact.questions))
         right, other = (fact.options[turn], fact.options[1 - turn])
         pair = [right, other] if place % 2 else [other, right]
@@ -202,7 +202,7 @@ class _Asker:
         if fact.own_third and self.rng.random() < 0.5:
             third = fact.own_third
         third = third.format(a=pair[0], b=pair[1])
-        at = {0: 0, 1: 0, 2: 1, 3: 1}.get(place, 2)
+        at = 0 if place < 4 else 1 if place < 8 else 2
         options = [*pair[:at], third, *pair[at:]]
         aliases = [_aliases(each) for each in options]
         aliases[at] = _THIRD_ALIASES[kind]
@@ -256,6 +256,8 @@ class _Asker:
         if form == "short":
             return capitalized(right) + self.rng.choice(("", "."))
         if asked.right == asked.third:
+            if self.rng.random() < 0.4:
+                return f"{capitalized(right)}."  # it often gives the reason, too
             return self.rng.choice(self.wording["knowledge"]["third_sentence"][asked.third_kind])
         return self.rng.choice(self.wording["knowledge"]["sentence"]).format(x=right)
 

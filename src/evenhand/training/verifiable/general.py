@@ -44,14 +44,14 @@ def general_prompts() -> list[Prompt]:
 
 
 def form_prompts(count: int, seed: int) -> list[Prompt]:
-    """Draw prompts that name a form, calculations and code; the same seed draws the same ones."""
+    """Draw prompts that name a form, open ones, calculations and code; the same seed draws the same ones."""
     texts: Mapping[str, Any] = read_yaml(_FORMS)
     rng = random.Random(f"forms/{seed}")
     return [(Message("user", _form_prompt(rng, texts)),) for _ in range(count)]
 
 
 def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
-    kind = rng.choices(("forms", "sums", "code"), weights=(67, 25, 8))[0]
+    kind = rng.choices(("forms", "open", "sums", "code"), weights=(55, 15, 22, 8))[0]
     topic, other = rng.sample(texts["topics"], 2)
     a, c = rng.randint(8, 40), rng.randint(2, 9)
     numbers = {"a": a, "b": rng.randint(2, a - 1), "c": c, "d": rng.randint(2, 12), "ac": a * c, "a12": a * 12}
