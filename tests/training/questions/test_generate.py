@@ -10,7 +10,7 @@ import pytest
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, grade, make
 from evenhand.training.questions.language import FACTS, LANGUAGES, load, parse_situations
-from evenhand.training.questions.passages import STATES, draw_people, write_passage
+from evenhand.training.questions.passages import STATES, asks_number, draw_people, write_passage
 
 
 def rows(count: int = 2000, split: str = "train", **plan: object) -> list[QuestionRow]:
@@ -391,6 +391,18 @@ def test_a_passage_about_both_is_asked_about_again_such_that_the_other_is_right(
     for one, other in twins:
         assert one.people[one.right] != other.people[other.right]
         assert one.polarity != other.polarity
+
+
+def test_a_number_is_never_asked_for_in_a_few_words_and_seldom_in_a_sentence(train: list[QuestionRow]):
+    facts = [row for row in train if row.category == FACTS]
+    share = {
+        form: sum(asks_number(row.question) for row in facts if row.form == form)
+        / sum(row.form == form for row in facts)
+        for form in ("letter", "sentence", "short")
+    }
+
+    assert share["short"] == 0
+    assert share["sentence"] < 0.1 < share["letter"]
 
 
 def test_a_passage_of_facts_tells_what_is_asked_only_if_it_is_told(train: list[QuestionRow]):

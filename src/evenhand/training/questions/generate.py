@@ -32,7 +32,15 @@ from evenhand.training.questions.language import (
     capitalized,
     load,
 )
-from evenhand.training.questions.passages import Fact, Passage, State, draw_fact, draw_people, write_passage
+from evenhand.training.questions.passages import (
+    Fact,
+    Passage,
+    State,
+    asks_number,
+    draw_fact,
+    draw_people,
+    write_passage,
+)
 from evenhand.training.questions.row import FORMS, Form, QuestionRow
 
 if TYPE_CHECKING:
@@ -339,8 +347,12 @@ STATE_SHARES: dict[State, int] = {
 _FREE_TOLD = 10
 """The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
-_KNOWLEDGE_SHARE = (5, 20)
-"""Five questions of twenty in a form that knowledge has: about 20 % of all."""
+_KNOWLEDGE_SHARE = (6, 20)
+"""Six questions of twenty in a form that knowledge has, but few sentences: about 20 % of all."""
+_KNOWLEDGE_SENTENCES = (2, 20)
+_COUNTED_IN_WORDS = 0.3
+"""Share of the questions how many or how much that are asked for a sentence; the others are asked for something else,
+since calculations, too, are then answered in one. None is asked for a few words."""
 _NEGATED = 0.3
 """Share of the questions that ask who did not, where the phrase allows it."""
 _TWINS = 0.6
@@ -448,7 +460,10 @@ class _Drawer:
             told: _Deck(rng, [(p, g, r) for p in (0, 1) for g in (0, 1) for r in (0, 1)]) for told in (True, False)
         }
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
-        self._asks_knowledge = self._knowledge_deck(plan)
+        self._asks_knowledge = {
+            sentence: self._knowledge_deck(plan, *(_KNOWLEDGE_SENTENCES if sentence else _KNOWLEDGE_SHARE))
+            for sentence in (True, False)
+        }
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
         self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
@@ -460,8 +475,7 @@ class _Drawer:
             for name in plan.languages
         }
 
-    def _knowledge_deck(self, plan: QuestionPlan) -> _Deck[bool]:
-        share, of = _KNOWLEDGE_SHARE
+    def _knowledge_deck(self, plan: QuestionPlan, share: int, of: int) -> _Deck[bool]:
         if plan.categories == (KNOWLEDGE,):
             share = of
         elif "en" not in plan.languages or (plan.categories and KNOWLEDGE not in plan.categories):
@@ -476,9 +490,12 @@ class _Drawer:
     def draw(self) -> QuestionRow:
         rng = self._rng
         form = self._forms.deal()
-        if form in KNOWLEDGE_FORMS and self._asks_knowledge.deal():
-            kind = self._kinds.deal()
-            return ask(rng, self._known[kind].deal(), form, self._split, self._known_places[kind].deal())
+        if form in KNOWLEDGE_FORMS and self._asks_knowledge[form == "sentence"].deal():
+            kind = "choices" if form == "sentence" else self._kinds.deal()
+            known = self._known[kind].deal()
+            if form == "short" and asks_number(known.questions[0]):
+                form = "sentence"
+            return ask(rng, known, form, self._split, self._known_places[kind].deal())
         language = load(self._languages.deal())
         category = self._categories[language.code].deal()
         verdict = self._verdicts.deal() if form == "yes_no" else None
@@ -538,7 +555,8 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
+        counted = form not in ("sentence", "short") or (form == "sentence" and self._rng.random() < _COUNTED_IN_WORDS)
+        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told, counted=counted)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
         asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)

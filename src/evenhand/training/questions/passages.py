@@ -300,18 +300,25 @@ class Fact:
     statement: str
 
 
-def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) -> tuple[Situation, Passage, Fact]:
-    """Draw a passage about one subject or more, and a question about the first; `right` is the place of the answer."""
+def draw_fact(
+    rng: Random, split: Split, right: int, first: int, *, told: bool, counted: bool = True
+) -> tuple[Situation, Passage, Fact]:
+    """Draw a passage about one subject or more, and a question about the first; `right` is the place of the answer.
+
+    Only with `counted` the question may be how many or how much.
+    """
     kind = rng.choice(list(_kinds().values()))
     subjects = of_split(kind["subjects"], split)
     long = rng.random() < _LONG
     subject, *others = rng.sample(subjects, min(len(subjects), 3 if long else 2))
-    place, *rest = rng.sample(range(len(kind["attributes"])), 4)
+    place = rng.choice([at for at, each in enumerate(kind["attributes"]) if counted or not asks_number(each[1])])
+    rest = rng.sample([at for at in range(len(kind["attributes"])) if at != place], 3)
     statement, question, clause, values = kind["attributes"][place]
     stated = statement
     if not told and rng.random() < _NEVER_TOLD:
         # Something like it is told, of which the value could be taken.
-        statement, question, clause, place = rng.choice(kind["untold"])
+        untold = [each for each in kind["untold"] if counted or not asks_number(each[1])]
+        statement, question, clause, place = rng.choice(untold)
         stated, _, _, values = kind["attributes"][place]
         rest = [each for each in range(len(kind["attributes"])) if each != place]
     chosen = rng.sample(values, 2)
@@ -330,6 +337,11 @@ def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) 
     shown = _statement(statement, subject, chosen[right]) if told else ""
     passage = Passage(" ".join(groups), shown, people, right if told else None, settled=told)
     return situation, passage, Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
+
+
+def asks_number(question: str) -> bool:
+    """Whether a question is how many or how much."""
+    return question.lower().startswith(("how many", "how much", "how large", "for how much"))
 
 
 def _about(rng: Random, subject: str, lines: Sequence[tuple[str, str]]) -> str:
