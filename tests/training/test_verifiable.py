@@ -322,20 +322,6 @@ def test_general_prompts_are_many_and_different():
     assert len(prompts) == len(set(prompts)) >= 200
 
 
-def test_nearly_a_third_of_the_general_prompts_are_calculations():
-    long, short = general.mixed_prompts(6500, seed=1)
-    texts = general.read_yaml(general._FORMS)
-
-    def share(kind: str) -> float:
-        starts = {template.split("{")[0] for template in texts[kind] if not template.startswith("{")}
-        return sum(prompt[0].content.startswith(tuple(starts)) for prompt in long) / (len(long) + len(short))
-
-    assert len(long) + len(short) == 6500
-    assert 0.3 < share("sums") < 0.34
-    assert share("forms") > 0.34
-    assert len(set(long)) > 0.7 * len(long)
-
-
 def test_the_reward_is_exact():
     told = next(row for row in make(QuestionPlan(forms=("letter",)), "train") if row.state == "told")
     wrong = next(i for i in range(len(told.options)) if i not in (told.right, told.unknown))

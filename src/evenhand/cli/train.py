@@ -269,11 +269,11 @@ class VerifiableCommand(ClusterFields, SharedOptions):
     )
     forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
     languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
-    general: float = option(0.38, "Share of the model's own answers to general prompts.", ge=0, lt=1)
+    general: float = option(0.3, "Share of the model's own answers to general prompts.", ge=0, lt=1)
     keep: float = option(
         4.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
     )
-    general_tokens: int = option(400, "Maximum length of an answer to a general prompt.", gt=0)
+    general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0)
     probes: int = option(
         200, "Requests of each area asked before and after, to see what was forgotten; 0: none.", ge=0, le=5000
     )

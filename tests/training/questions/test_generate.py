@@ -9,8 +9,8 @@ import pytest
 
 from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, grade, make
-from evenhand.training.questions.language import FACTS, LANGUAGES, load, parse_situations
-from evenhand.training.questions.passages import STATES, asks_number, draw_people, write_passage
+from evenhand.training.questions.language import LANGUAGES, load, parse_situations
+from evenhand.training.questions.passages import STATES, draw_people, write_passage
 
 
 def rows(count: int = 2000, split: str = "train", **plan: object) -> list[QuestionRow]:
@@ -359,9 +359,7 @@ def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[Quest
         assert row.polarity == ("positive", "negative")[polarity]
         context = row.context.lower()
         shown = [any(each.lower() in context for each in situation.shown[side]) for side in (0, 1)]
-        denied = [load("en").negated(each) for each in (*situation.shown[0], *situation.shown[1])]
-        both = all(shown) or any(each and each.lower() in context for each in denied)
-        assert both or not any(shown), row  # both sides, one that is denied, or a sign about both
+        assert all(shown) or not any(shown), row  # both sides, or a sign about both
         found += 1
     assert found > 20
 
@@ -377,39 +375,3 @@ def test_some_questions_repeat_the_words_of_the_passage_and_most_do_not(train: l
     literal = [row for row in told if " ".join(row.question.rstrip("?").split()[-3:]) in row.context]
 
     assert 0.1 < len(literal) / len(told) < 0.5
-
-
-def test_a_passage_about_both_is_asked_about_again_such_that_the_other_is_right(train: list[QuestionRow]):
-    by_passage: dict[str, list[QuestionRow]] = {}
-    for row in train:
-        if row.state == "told" and row.category != FACTS and row.form not in ("yes_no", "json"):
-            by_passage.setdefault(row.context, []).append(row)
-
-    twins = [rows for rows in by_passage.values() if len(rows) == 2]
-
-    assert len(twins) > len(by_passage) / 20
-    for one, other in twins:
-        assert one.people[one.right] != other.people[other.right]
-        assert one.polarity != other.polarity
-
-
-def test_a_number_is_never_asked_for_in_a_few_words_and_seldom_in_a_sentence(train: list[QuestionRow]):
-    facts = [row for row in train if row.category == FACTS]
-    share = {
-        form: sum(asks_number(row.question) for row in facts if row.form == form)
-        / sum(row.form == form for row in facts)
-        for form in ("letter", "sentence", "short")
-    }
-
-    assert share["short"] == 0
-    assert share["sentence"] < 0.1 < share["letter"]
-
-
-def test_a_passage_of_facts_tells_what_is_asked_only_if_it_is_told(train: list[QuestionRow]):
-    facts = [row for row in train if row.category == FACTS and row.form == "letter"]
-    never = [row for row in facts if row.state == "not_told" and any(option in row.context for option in row.options)]
-
-    assert len(never) > 5
-    assert any(len(row.context.split()) > 60 for row in facts)
-    for row in facts:
-        assert row.state == "not_told" or row.options[row.right].lower() in row.context.lower()

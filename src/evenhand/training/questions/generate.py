@@ -32,15 +32,7 @@ from evenhand.training.questions.language import (
     capitalized,
     load,
 )
-from evenhand.training.questions.passages import (
-    Fact,
-    Passage,
-    State,
-    asks_number,
-    draw_fact,
-    draw_people,
-    write_passage,
-)
+from evenhand.training.questions.passages import Fact, Passage, State, draw_fact, draw_people, write_passage
 from evenhand.training.questions.row import FORMS, Form, QuestionRow
 
 if TYPE_CHECKING:
@@ -342,25 +334,17 @@ FORM_SHARES: dict[Form, int] = {
 }  # fmt: skip
 LANGUAGE_SHARES = {"en": 9, "es": 1, "de": 1, "ca": 1, "ko": 1, "fr": 1, "pt": 1}
 STATE_SHARES: dict[State, int] = {
-    "told": 15, "not_told": 6, "partial": 3, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
+    "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
 _FREE_TOLD = 10
 """The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown", "known", "unknown_known")
-_KNOWLEDGE_SHARE = (6, 20)
-"""Six questions of twenty in a form that knowledge has, but few sentences: about 20 % of all."""
-_KNOWLEDGE_SENTENCES = (2, 20)
-_COUNTED_IN_WORDS = 0.3
-"""Share of the questions how many or how much that are asked for a sentence; the others are asked for something else,
-since calculations, too, are then answered in one. None is asked for a few words."""
-_NEGATED = 0.3
+_KNOWLEDGE_SHARE = (4, 20)
+"""Four questions of twenty in a form that knowledge has: about 16 % of all."""
+_NEGATED = 0.25
 """Share of the questions that ask who did not, where the phrase allows it."""
-_TWINS = 0.6
-"""Share of the passages about both people that are asked about twice, the second time such that the other is right."""
-_TWINS_NEGATED = 0.6
-"""As `_NEGATED`, for the second question."""
-_LITERAL = 0.28
-"""Share of first questions in the passage's own words; the others need a conclusion from them."""
+_LITERAL = 0.2
+"""Share of the questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
 """Questions, so that both splits hold some that can be answered and some that cannot."""
 LEAST_PASSAGES = 60
@@ -453,17 +437,12 @@ class _Drawer:
         self._languages = _Deck(rng, _cards(LANGUAGE_SHARES, plan.languages))
         self._states = {form: _Deck(rng, _cards(_state_shares(form), STATE_SHARES)) for form in FORMS}
         self._verdicts = _Deck(rng, _VERDICTS)
-        self._twins: dict[str, AskedPassage] = {}
-        """By language, a question whose passage is to be asked about again."""
         # Polarity × group of the first person × the person asked about: told answers are balanced over groups.
         self._cells = {
             told: _Deck(rng, [(p, g, r) for p in (0, 1) for g in (0, 1) for r in (0, 1)]) for told in (True, False)
         }
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
-        self._asks_knowledge = {
-            sentence: self._knowledge_deck(plan, *(_KNOWLEDGE_SENTENCES if sentence else _KNOWLEDGE_SHARE))
-            for sentence in (True, False)
-        }
+        self._asks_knowledge = self._knowledge_deck(plan)
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
         self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
@@ -475,7 +454,8 @@ class _Drawer:
             for name in plan.languages
         }
 
-    def _knowledge_deck(self, plan: QuestionPlan, share: int, of: int) -> _Deck[bool]:
+    def _knowledge_deck(self, plan: QuestionPlan) -> _Deck[bool]:
+        share, of = _KNOWLEDGE_SHARE
         if plan.categories == (KNOWLEDGE,):
             share = of
         elif "en" not in plan.languages or (plan.categories and KNOWLEDGE not in plan.categories):
@@ -490,25 +470,20 @@ class _Drawer:
     def draw(self) -> QuestionRow:
         rng = self._rng
         form = self._forms.deal()
-        if form in KNOWLEDGE_FORMS and self._asks_knowledge[form == "sentence"].deal():
-            kind = "choices" if form == "sentence" else self._kinds.deal()
-            known = self._known[kind].deal()
-            if form == "short" and asks_number(known.questions[0]):
-                form = "sentence"
-            return ask(rng, known, form, self._split, self._known_places[kind].deal())
+        if form in KNOWLEDGE_FORMS and self._asks_knowledge.deal():
+            kind = self._kinds.deal()
+            return ask(rng, self._known[kind].deal(), form, self._split, self._known_places[kind].deal())
         language = load(self._languages.deal())
         category = self._categories[language.code].deal()
         verdict = self._verdicts.deal() if form == "yes_no" else None
         if category == FACTS:
             return self._draw_fact(language, form, verdict)
-        state = self._state(form, verdict)
-        if state == "told" and verdict != "known" and (asked := self._twins.pop(language.code, None)):
-            return make_row(rng, self._twin_of(asked), form, verdict)
         situation = self._situations[language.code][category == CONTROL].deal()
+        state = self._state(form, verdict)
         if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
             state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
-        phrase, negated = self._phrase(language, situation, polarity, _NEGATED)
+        phrase, negated = self._phrase(language, situation, polarity)
         if not negated and rng.random() < _LITERAL:
             phrase, situation = self._literal(situation, polarity)
         elif rng.random() < 0.5:
@@ -521,28 +496,12 @@ class _Drawer:
         passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
         place = self._places[state == "told"].deal()
         asked = AskedPassage(language, situation, category, state, polarity, passage, self._split, place, phrase)
-        if passage.settled and rng.random() < _TWINS:
-            self._twins[language.code] = asked
         return make_row(rng, asked, form, verdict)
 
-    def _twin_of(self, asked: AskedPassage) -> AskedPassage:
-        """The same passage with a question whose answer is the other person."""
-        passage, polarity = asked.passage, 1 - asked.polarity
-        phrase, _ = self._phrase(asked.language, asked.situation, polarity, _TWINS_NEGATED)
-        if self._rng.random() < 0.5:
-            phrase = asked.language.contracted(phrase)
-        other = None if passage.right is None else 1 - passage.right
-        place = self._places[True].deal()
-        return replace(
-            asked, polarity=polarity, passage=replace(passage, right=other), unknown_place=place, phrase=phrase
-        )
-
-    def _phrase(
-        self, language: Language, situation: Situation, polarity: int, negated_share: float
-    ) -> tuple[str, bool]:
+    def _phrase(self, language: Language, situation: Situation, polarity: int) -> tuple[str, bool]:
         """What is asked, and whether it is asked by \"not\" and the opposite, which needs a passage about both."""
         pair = self._rng.choice(situation.asked)
-        if self._rng.random() < negated_share and (negated := language.negated(pair[1 - polarity])):
+        if self._rng.random() < _NEGATED and (negated := language.negated(pair[1 - polarity])):
             return negated, True
         return pair[polarity], False
 
@@ -555,8 +514,7 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        counted = form not in ("sentence", "short") or (form == "sentence" and self._rng.random() < _COUNTED_IN_WORDS)
-        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told, counted=counted)
+        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
         asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)
@@ -586,6 +544,6 @@ def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
 
 
 def _weighted(language: Language) -> list[str]:
-    """Names, things and facts come several times, so that not guessing is not learned as a matter of groups."""
-    shares = {"names": 3, CONTROL: 3, FACTS: 4, KNOWLEDGE: 0}
+    """Names, things and facts come three times, so that not guessing is not learned as a matter of groups."""
+    shares = {"names": 3, CONTROL: 3, FACTS: 3, KNOWLEDGE: 0}
     return [each for each in language.categories for _ in range(shares.get(each, 1))]

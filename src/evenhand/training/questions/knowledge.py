@@ -1,8 +1,7 @@
 """Questions without a passage whose answer is common knowledge, in English.
 
 They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
-A comparison has a third option, such as "Both are the same", which is right for almost half of them, and it is never
-answered in a sentence: there, "both" and "neither" would also be learned for passages that do not tell. The other
+A comparison has a third option, such as "Both are the same", which is right for about two of five. The other
 questions have three or four options; some have one that says that it is not known, and it is never right.
 Figures of countries and of groups give pairs that clearly differ and pairs that are about equal.
 """
@@ -24,11 +23,8 @@ from evenhand.training.questions.language import KNOWLEDGE, Split, capitalized, 
 from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
-Kind = Literal["things", "people", "alike", "choices", "apart", "level", "jobs_apart", "jobs_level"]
-KIND_SHARES: Mapping[Kind, int] = {
-    "things": 6, "people": 6, "alike": 6, "choices": 8, "apart": 10, "level": 10, "jobs_apart": 3, "jobs_level": 3,
-}  # fmt: skip
-"""In a sentence, all are choices."""
+Kind = Literal["things", "people", "alike", "choices", "apart", "level"]
+KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 10, "apart": 12, "level": 10}
 Third = Literal["equal", "both", "neither"]
 """What the third option of a comparison says."""
 _THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
@@ -37,8 +33,6 @@ _THIRD_ALIASES: Mapping[Third, tuple[str, ...]] = {
     "both": ("both", "alike", "each of the two"),
     "neither": ("neither", "none", "not one"),
 }
-_DIFFER: Mapping[str, Kind] = {"things": "things", "people": "people", "figures": "apart", "jobs": "jobs_apart"}
-_ALIKE: Mapping[str, Kind] = {"things": "alike", "people": "alike", "figures": "level", "jobs": "jobs_level"}
 _LETTER_STYLES = ("({}) ", "({}) ", "{}) ", "{}. ", "{}: ")
 _TRAILING = re.compile(r"(?m) +$")
 _GAPS = re.compile(r"\n{3,}")
@@ -67,7 +61,7 @@ class Knowledge:
 
     @property
     def alike(self) -> bool:
-        return self.kind in ("alike", "level", "jobs_level")
+        return self.kind in ("alike", "level")
 
     @property
     def id(self) -> str:
@@ -84,7 +78,13 @@ class _Asked:
     aliases: tuple[tuple[str, ...], ...]
     third: int | None = None
     """Index of the third option of a comparison."""
+    third_kind: Third | None = None
     unknown: int | None = None
+
+    def named(self) -> str:
+        """The question with the two that are compared in it."""
+        pair = [option for place, option in enumerate(self.options) if place != self.third]
+        return f"{self.question.removesuffix('?')}: {pair[0]} or {pair[1]}?"
 
 
 @cache
@@ -105,9 +105,9 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
 
     Under `# things` and `# people` a question begins with ?, if a third option would say that both are equal, or with
     !, if it would say both or neither. Pairs follow: after > the first of each is right, after ~, ~both or ~neither
-    the third option. Under `# figures` and `# jobs` a question may end with a third option of its own. There, a pair is
-    followed by what to put into the question, and = by the largest gap of two that are equal, the smallest of two that
-    differ, and names with their figures. Under `# choices` a line is a question and its options, first the right one.
+    the third option. Under `# figures` a question may end with a third option of its own. There, a pair is followed by
+    what to put into the question, and = by the largest gap of two that are equal, the smallest of two that differ, and
+    names with their figures. Under `# choices` each line is a question and its options, the right one first.
     """
     section, mark, questions, own = "", "", ("",), ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -125,7 +125,8 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
         elif head == "=":
             yield from _measured(rest, mark, questions, own)
         elif head == ">" or (head in _THIRDS and (_THIRDS[head] == "equal") == (mark == "?")):
-            kind = (_DIFFER if head == ">" else _ALIKE)[section]
+            differ: Kind = "apart" if section == "figures" else "people" if section == "people" else "things"
+            kind: Kind = differ if head == ">" else "level" if section == "figures" else "alike"
             thirds: tuple[Third, ...] = ("equal",) if mark == "?" else ("both", "neither")
             if head != ">":
                 thirds = (_THIRDS[head],)
@@ -192,7 +193,7 @@ class _Asker:
         return self.rng.choice(parts[self.part])
 
     def comparison(self, fact: Knowledge, place: int) -> _Asked:
-        """Put the third option last in 12 of the 20 places."""
+        """Put the third option last in 16 of the 20 places."""
         turn = self.rng.randrange(len(fact.questions))
         right, other = (fact.options[turn], fact.options[1 - turn])
         pair = [right, other] if place % 2 else [other, right]
@@ -201,12 +202,12 @@ class _Asker:
         if fact.own_third and self.rng.random() < 0.5:
             third = fact.own_third
         third = third.format(a=pair[0], b=pair[1])
-        at = 0 if place < 4 else 1 if place < 8 else 2
+        at = {0: 0, 1: 0, 2: 1, 3: 1}.get(place, 2)
         options = [*pair[:at], third, *pair[at:]]
         aliases = [_aliases(each) for each in options]
         aliases[at] = _THIRD_ALIASES[kind]
         answer = at if fact.alike else options.index(right)
-        return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), third=at)
+        return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), third=at, third_kind=kind)
 
     def choice(self, fact: Knowledge) -> _Asked:
         right, *wrong = fact.options
@@ -245,20 +246,21 @@ class _Asker:
         return between.join(style.format(mark) + option for mark, option in zip(marks, options, strict=True))
 
     def _free(self, asked: _Asked, form: Form, options: Sequence[str]) -> str:
-        """The prompt of an answer in words, with the options in a list, or without any if none is a third."""
-        if asked.third is not None or self.rng.random() < 0.4:
+        """The prompt of an answer in words, with the options in a list, in the question, or not at all."""
+        if self.rng.random() < 0.4:
             return self._content(asked.question, "\n".join(map("- {}".format, options)), form)
-        return self._content(asked.question, "", form)
+        return self._content(asked.question if asked.third is None else asked.named(), "", form)
 
     def _said(self, asked: _Asked, form: Form) -> str:
         right = asked.options[asked.right]
         if form == "short":
             return capitalized(right) + self.rng.choice(("", "."))
+        if asked.right == asked.third:
+            return self.rng.choice(self.wording["knowledge"]["third_sentence"][asked.third_kind])
         return self.rng.choice(self.wording["knowledge"]["sentence"]).format(x=right)
 
     def _content(self, question: str, listed: str, form: str) -> str:
-        own = self.wording["knowledge"]["instruction"]
-        instruction = self._one(own[form] if form in own else self.wording["instruction"][form])
+        instruction = self._one(self.wording["instruction"][form])
         if form.startswith("json"):
             instruction = instruction.format()
         layout = self._one(self.wording["knowledge"]["layout"])

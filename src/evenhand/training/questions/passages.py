@@ -32,12 +32,6 @@ from evenhand.training.questions.language import (
 State = Literal["told", "not_told", "partial", "contradicted", "other_time", "excluded", "hearsay"]
 _SIGNS = 0.5
 """Share of the passages about two people that tell by a sign, from which the answer has to be concluded."""
-_DENIED = 0.25
-"""Share of the other passages about two people that say what one of them did not do."""
-_LONG = 0.6
-"""Share of the passages of facts that are about several things at some length."""
-_NEVER_TOLD = 0.5
-"""Share of the questions about facts not told that ask for something else of which the passage tells."""
 STATES: tuple[State, ...] = get_args(State)
 
 
@@ -188,8 +182,6 @@ class _Writer:
             templates = [*templates, *self._templates("tell2_more")]
         if not self.situation.lasting:
             templates = [*templates, *self._templates("tell2_past")]
-        if values["not_n"] and values["not_p"] and self.rng.random() < _DENIED:
-            templates = self._templates("tell2_not")
         return self._sentence(self.rng.choice(templates), values), True
 
     def _values(self, right: int) -> dict[str, str]:
@@ -205,8 +197,6 @@ class _Writer:
             "p": positive[0],
             "n2": negative[-1],
             "p2": positive[-1],
-            "not_n": self.language.negated(negative[0]) or "",
-            "not_p": self.language.negated(positive[0]) or "",
             "w": first,
             "w2": second,
             "X": capitalized(self.people[x].mention),
@@ -300,56 +290,30 @@ class Fact:
     statement: str
 
 
-def draw_fact(
-    rng: Random, split: Split, right: int, first: int, *, told: bool, counted: bool = True
-) -> tuple[Situation, Passage, Fact]:
-    """Draw a passage about one subject or more, and a question about the first; `right` is the place of the answer.
-
-    Only with `counted` the question may be how many or how much.
-    """
+def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) -> tuple[Situation, Passage, Fact]:
+    """Draw a passage about one subject or two, and a question about the first; `right` is the place of the answer."""
     kind = rng.choice(list(_kinds().values()))
-    subjects = of_split(kind["subjects"], split)
-    long = rng.random() < _LONG
-    subject, *others = rng.sample(subjects, min(len(subjects), 3 if long else 2))
-    place = rng.choice([at for at, each in enumerate(kind["attributes"]) if counted or not asks_number(each[1])])
-    rest = rng.sample([at for at in range(len(kind["attributes"])) if at != place], 3)
-    statement, question, clause, values = kind["attributes"][place]
-    stated = statement
-    if not told and rng.random() < _NEVER_TOLD:
-        # Something like it is told, of which the value could be taken.
-        untold = [each for each in kind["untold"] if counted or not asks_number(each[1])]
-        statement, question, clause, place = rng.choice(untold)
-        stated, _, _, values = kind["attributes"][place]
-        rest = [each for each in range(len(kind["attributes"])) if each != place]
+    subject, other = rng.sample(of_split(kind["subjects"], split), 2)
+    asked, *rest = rng.sample(kind["attributes"], 4)
+    statement, question, clause, values = asked
     chosen = rng.sample(values, 2)
-    about = [kind["attributes"][each] for each in rest]
-    lines = [(each[0], rng.choice(each[3])) for each in about[: 3 if long else rng.randint(1, 3)]]
-    evidence = (stated, chosen[right]) if told or stated is not statement else None
-    groups = [_about(rng, subject, [*lines, *filter(None, [evidence])])]
-    if long or rng.random() < 0.4:
+    sentences = [_said(rng, each, subject) for each in rest[: rng.randint(1, 3)]]
+    evidence = ""
+    if told:
+        evidence = _statement(statement, subject, chosen[right])
+        sentences.append(evidence)
+    if rng.random() < 0.4:
         # The same fact about something else.
-        for other in others:
-            more = [(each[0], rng.choice(each[3])) for each in rng.sample(about, 2 if long else 0)]
-            groups.append(_about(rng, other, [(stated, chosen[1 - right]), *more]))
-    rng.shuffle(groups)
-    people = tuple(Character(each, each, each, (each,), (first + at) % 2) for at, each in enumerate(chosen))
+        sentences.append(_statement(statement, other, chosen[1 - right]))
+    rng.shuffle(sentences)
+    people = tuple(Character(each, each, each, (each,), (first + place) % 2) for place, each in enumerate(chosen))
     situation = Situation(f"{FACTS}: {subject}", "", (), ((), ()), (), lasting=True, things=(), split=split)
-    shown = _statement(statement, subject, chosen[right]) if told else ""
-    passage = Passage(" ".join(groups), shown, people, right if told else None, settled=told)
+    passage = Passage(" ".join(sentences), evidence, people, right if told else None, settled=told)
     return situation, passage, Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
 
 
-def asks_number(question: str) -> bool:
-    """Whether a question is how many or how much."""
-    return question.lower().startswith(("how many", "how much", "how large", "for how much"))
-
-
-def _about(rng: Random, subject: str, lines: Sequence[tuple[str, str]]) -> str:
-    """Sentences about one subject in a new order, some with "it" in its place after the first."""
-    shuffled = rng.sample(lines, len(lines))
-    named = [place == 0 or not each[0].startswith("{It}") or rng.random() < 0.6 for place, each in enumerate(shuffled)]
-    parts = zip(shuffled, named, strict=True)
-    return " ".join(_statement(each, subject if name else "it", value) for (each, value), name in parts)
+def _said(rng: Random, attribute: Sequence[Any], subject: str) -> str:
+    return _statement(attribute[0], subject, rng.choice(attribute[3]))
 
 
 def _statement(template: str, subject: str, value: str) -> str:

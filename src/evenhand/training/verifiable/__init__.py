@@ -320,7 +320,7 @@ class VerifiableOptions:
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
     """Languages of the questions; none means all."""
-    general: float = 0.38
+    general: float = 0.3
     """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
     keep: float = 4.0
     """Weight of the KL divergence from the untrained model on these rows; 0 trains on its answers as text."""
@@ -331,7 +331,7 @@ class VerifiableOptions:
     seed: int = 0
     max_new_tokens: int = 128
     """Tokens of a sampled answer."""
-    general_tokens: int = 400
+    general_tokens: int = 320
     """Tokens of an answer to a general prompt or a probe; short ones would teach the model to be brief."""
     probes: int = 200
     """Requests of each area that are asked before and after, to see what was forgotten; 0: none."""

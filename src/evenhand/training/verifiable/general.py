@@ -24,7 +24,7 @@ from evenhand.training.rollout import roll_out
 from evenhand.training.stage import chunks
 
 FILE = "general.jsonl"
-_COMPARISONS = 0.14
+_COMPARISONS = 0.2
 """Share of the prompts that are comparisons without a passage, whose answers are short."""
 _PLAIN = 1 / 3
 """Share of the other prompts that name no form; each of them is asked at most `_TIMES` times."""
@@ -33,9 +33,6 @@ _SHORT = 8
 """Tokens of the answer to a comparison."""
 _PROMPTS = Path(__file__).with_name("general.txt")
 _TEXTS = Path(__file__).with_name("comparisons.yaml")
-_KINDS = {"forms": 67, "open": 10, "sums": 59, "code": 8}
-"""Weights of the prompts that name a form, of open ones, calculations and code: calculations are the first to be
-forgotten, since passages of facts also ask how many, and are answered in one sentence."""
 _FORMS = Path(__file__).with_name("forms.yaml")
 _YEARS = range(1960, 2024)
 
@@ -47,30 +44,20 @@ def general_prompts() -> list[Prompt]:
 
 
 def form_prompts(count: int, seed: int) -> list[Prompt]:
-    """Draw prompts that name a form, open ones, calculations and code; the same seed draws the same ones."""
+    """Draw prompts that name a form, calculations and code; the same seed draws the same ones."""
     texts: Mapping[str, Any] = read_yaml(_FORMS)
     rng = random.Random(f"forms/{seed}")
     return [(Message("user", _form_prompt(rng, texts)),) for _ in range(count)]
 
 
 def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
-    kind = rng.choices(list(_KINDS), weights=list(_KINDS.values()))[0]
+    kind = rng.choices(("forms", "sums", "code"), weights=(67, 25, 8))[0]
     topic, other = rng.sample(texts["topics"], 2)
     a, c = rng.randint(8, 40), rng.randint(2, 9)
     numbers = {"a": a, "b": rng.randint(2, a - 1), "c": c, "d": rng.randint(2, 12), "ac": a * c, "a12": a * 12}
     named = {"topic": topic, "other": other, "task": rng.choice(texts["tasks"])}
     words = {name: rng.choice(texts[name]) for name in ("few", "some", "words", "end")}
     return rng.choice(texts[kind]).format_map({**numbers, **named, **words}).strip()
-
-
-def mixed_prompts(count: int, seed: int) -> tuple[list[Prompt], list[Prompt]]:
-    """Draw prompts of all kinds, first those with answers of any length, then the comparisons with short ones."""
-    prompts = general_prompts()
-    short = comparison_prompts(round(count * _COMPARISONS), seed)
-    order = random.Random(seed).sample(range(len(prompts)), len(prompts))
-    plain = min(round((count - len(short)) * _PLAIN), _TIMES * len(prompts))
-    long = [prompts[order[i % len(order)]] for i in range(plain)]
-    return long + form_prompts(count - len(short) - plain, seed), short
 
 
 def own_answers(
@@ -88,7 +75,12 @@ def own_answers(
 def _sampled(
     policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Count
 ) -> list[dict[str, Any]]:
-    long, short = mixed_prompts(count, seed)
+    prompts = general_prompts()
+    short = comparison_prompts(round(count * _COMPARISONS), seed)
+    order = random.Random(seed).sample(range(len(prompts)), len(prompts))
+    plain = min(round((count - len(short)) * _PLAIN), _TIMES * len(prompts))
+    long = [prompts[order[i % len(order)]] for i in range(plain)]
+    long += form_prompts(count - len(short) - plain, seed)
     torch.manual_seed(step_seed(seed, -1))
     rows: list[dict[str, Any]] = []
     for chosen, tokens in ((long, max_new_tokens), (short, min(_SHORT, max_new_tokens))):
