@@ -122,7 +122,6 @@ class JudgesAgainstPeople:
 
     @property
     def judges(self) -> list[str]:
-        """The names of the judges."""
         return list(dict.fromkeys(each.judge for each in self.agreements))
 
     @property
@@ -356,7 +355,6 @@ _AGREEMENT = columns(
 
 
 def agreement_table(title: str, found: JudgesAgainstPeople, agreements: Sequence[Agreement]) -> Table:
-    """The agreement of judges with people, a row for each scale."""
     return Table(title, _AGREEMENT, [_agreement_row(found, each) for each in agreements])
 
 
@@ -384,7 +382,6 @@ def terminal_tables(found: JudgesAgainstPeople) -> list[Table]:
 
 
 def judges_page(found: JudgesAgainstPeople) -> Page:
-    """Return the page."""
     lead = f"{plural(found.raters, 'person' if found.raters == 1 else 'rater')} rated the answers to "
     lead += f"{count(found.rated)} of {count(found.questions)} questions; {plural(len(found.judges), 'judge')} scored "
     lead += "all. Corrected numbers are what people would say of all answers: the judge gives breadth, people the "

@@ -350,7 +350,6 @@ class RatingStudy:
         self._places = {rater: {item.id: place for place, item in enumerate(own)} for rater, own in items.items()}
 
     def rate(self, rater: str, place: int, scale: str, value: int | None) -> None:
-        """Store a rating of the rater's item at this place."""
         if not 0 <= place < len(self.items[rater]) or scale not in self.rubric.shorts:
             raise UsageError("There is no such answer or scale in this study. Reload the page.")
         if value is not None and not 0 <= value <= self.rubric.scale:
@@ -376,7 +375,6 @@ class RatingStudy:
 
 
 async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
-    """Open a folder of sheets."""
     key = read_key(folder)
     plan = planned(key)
     texts = {rater: _texts(folder / RATERS / f"{rater}.csv", own, rubric_in(key).shorts) for rater, own in plan.items()}
@@ -390,7 +388,6 @@ async def open_study(folder: Path, cover: Cover = "offensive") -> RatingStudy:
 
 
 def _texts(path: Path, own: Sequence[str], shorts: Sequence[str]) -> list[RaterItem]:
-    """Return a rater's items in the order of the sheet."""
     wanted = set(own)
     rows = [row for row in read_rows(path, shorts) if row["id"].strip() in wanted]
     if len({row["id"].strip() for row in rows}) < len(wanted) or not all("answer" in row for row in rows):

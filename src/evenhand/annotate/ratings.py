@@ -176,7 +176,6 @@ def _mean(own: Mapping[str, str], means: Mapping[str, float], clusters: Mapping[
 
 
 def band(value: float) -> int:
-    """Return the number of the band that a rating is in."""
     return bisect_right(BANDS, value)
 
 
@@ -192,7 +191,6 @@ def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float |
 
 
 def read_key(folder: Path) -> dict[str, Any]:
-    """Return the key of a folder of sheets."""
     path = folder / KEY
     content: Any = read_json(path, "Name a folder written by `evenhand annotate export`.")
     if not isinstance(content, dict) or cast(dict[str, Any], content).get("format") != FORMAT:

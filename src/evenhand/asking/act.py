@@ -201,7 +201,6 @@ def _given(call: ToolCall) -> dict[str, Any]:
 
 
 def _schema(tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The schema of one call, or of the end."""
     end: Mapping[str, Any] = {"name": FINISH, "parameters": object_schema(message={"type": "string"})}
     return {
         "anyOf": [

@@ -213,7 +213,6 @@ def grade_of(notes: Mapping[str, Any]) -> Grade | Unscored:
 
 
 def _scores(statements: Sequence[Statement], number: int) -> dict[str, float]:
-    """Returns the scores of a round by role."""
     return {each.role: each.score for each in statements if each.round == number and each.score is not None}
 
 

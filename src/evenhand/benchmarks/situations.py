@@ -420,7 +420,6 @@ def _by_signal(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
 
 
 def _by_tool(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
-    """How often each tool was called, by identity."""
     found: dict[Identity, dict[str, list[float]]] = {}
     for record in records:
         tools: Mapping[str, float] = {} if record.grade is None else record.grade.get("tools", {})

@@ -42,7 +42,6 @@ class DebateCommand(DebateRequest, PlanCommand):  # pyright: ignore[reportIncomp
         return (*self.models, *(f"{role}={spec}" for role, spec in roles if spec))
 
     def run_of(self, topics: TopicsFile | None) -> PlannedRun:
-        """Return the run on these topics, or on those that there are."""
         how: dict[str, Any] = {
             "file": self.config,
             "allow_call": self.allow_call,

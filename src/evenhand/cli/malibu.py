@@ -133,7 +133,6 @@ class MalibuCommand(ComparisonFields, PlanCommand):
     baseline: str | None = option(None, "The method or arm that the others are compared with (default panel).")
 
     def scenario_options(self) -> dict[str, Any]:
-        """Return the options of the benchmark that are given by name."""
         given = {name: getattr(self, name) for name in ("phase", "texts", "form", "metrics", "pairs", "identities")}
         found = {name: scalar(str(value)) for name, value in given.items() if value is not None}
         return {**found, **({"winner": False} if self.no_winner else {})}

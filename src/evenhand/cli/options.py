@@ -94,7 +94,6 @@ def declaration_of(command: click.Command) -> Declaration[Any] | None:
 
 
 def parameters(request: type[Request]) -> list[click.Parameter]:
-    """Return the options and arguments of a request."""
     return [_parameter(request, name, field) for name, field in request.offered().items()]
 
 

@@ -38,7 +38,6 @@ class Output:
 
 
 def current_output() -> Output:
-    """The output of the command that is running."""
     context = click.get_current_context(silent=True)
     return Output() if context is None else cast(Output, context.meta.setdefault(_KEY, Output()))
 
@@ -150,7 +149,6 @@ def nodes_of(arm: ArmResult | None) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
     import orjson
 
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

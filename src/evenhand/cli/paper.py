@@ -79,7 +79,6 @@ def paper() -> None:
 
 
 def _command(wanted: Paper[Any]) -> click.Command:
-    """The command of a paper, with the options that it declares."""
     own = {"command": f"{GROUP} {wanted.name}", "paper": wanted, "__module__": __name__, "__doc__": wanted.title}
     made: Any = new_class(
         f"{wanted.name}Command", (wanted.Options, PaperCommand), exec_body=lambda body: body.update(own)

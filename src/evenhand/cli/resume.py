@@ -47,7 +47,6 @@ class Asked:
     report: Path | None = None
 
     def declaration(self) -> Declaration[Any]:
-        """Return what the command is made of."""
         found: click.Command = main
         context = click.Context(main)
         for word in self.command.split():
@@ -61,7 +60,6 @@ class Asked:
         return made
 
     def request(self) -> Request:
-        """Return the request that was stored."""
         return self.declaration().request.parse(f"command {self.command}", self.fields)
 
 

@@ -94,7 +94,6 @@ def read_config() -> Config:
 
 
 def user_file() -> Path:
-    """Return the place of the user's file, which may not exist."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base).expanduser() if base else Path.home() / ".config") / "evenhand" / "config.toml"
 

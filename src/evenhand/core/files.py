@@ -218,7 +218,6 @@ def read_text(path: Path, hint: str = "", newline: str | None = None) -> str:
 
 
 def read_json(path: Path, hint: str = "") -> Any:
-    """Return the JSON value in a file."""
     try:
         return orjson.loads(read_bytes(path, hint))
     except orjson.JSONDecodeError as error:
@@ -226,7 +225,6 @@ def read_json(path: Path, hint: str = "") -> Any:
 
 
 def read_yaml(file: Traversable, hint: str = "") -> Any:
-    """Return the YAML value in a file."""
     try:
         return parse_yaml(file.read_bytes(), file, hint)
     except OSError as error:
@@ -234,7 +232,6 @@ def read_yaml(file: Traversable, hint: str = "") -> Any:
 
 
 def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
-    """Return the YAML value of what was read from a file."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -269,7 +266,6 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def json_object(line: bytes, path: Path | str, number: int | None) -> dict[str, Any]:
-    """Parse one line of JSON Lines as an object."""
     try:
         row: Any = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -289,7 +285,6 @@ def seekable(path: Path) -> IO[bytes]:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file as it is on the disk."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

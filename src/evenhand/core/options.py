@@ -268,7 +268,6 @@ class Request(Options):
         return {name: getattr(self, name) for name in type(self).model_fields if name in names & self.model_fields_set}
 
     def changed(self, **values: Any) -> Self:
-        """Return the request with other values."""
         return self.model_copy(update=values)
 
     def record(self) -> dict[str, Any]:

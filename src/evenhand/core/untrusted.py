@@ -64,7 +64,6 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text, cleaned, on one line."""
     return " ".join(clean(text).split())
 
 

@@ -82,7 +82,6 @@ async def claims(sample: Sample, answer: Answer, session: Session[Thresholds]) -
 
 
 def unsupported(found: Sequence[Claim], limit: float) -> list[Claim]:
-    """The claims that are probably not supported."""
     return [each for each in found if 1 - each.support >= limit]
 
 

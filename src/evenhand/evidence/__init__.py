@@ -166,12 +166,10 @@ def _remove_earlier(folder: Path) -> None:
 
 
 def card_section(pack: Pack) -> str:
-    """The section for a model card."""
     return model_card(pack)
 
 
 def as_json(pack: Pack) -> dict[str, Any]:
-    """The pack as plain values."""
     return {
         "title": pack.title,
         "made": pack.made,
@@ -228,7 +226,6 @@ def _run(run: RunFacts) -> dict[str, Any]:
 
 
 def find_browser(named: str | None = None) -> str | None:
-    """Return the browser called `named`, or one that is installed."""
     if named is not None:
         found = shutil.which(named)
         if found is None:

@@ -165,7 +165,6 @@ class Decisions:
 
     @cached_property
     def periods(self) -> Mapping[str, list[RateTable]]:
-        """The tables of each period, in order of time."""
         ordered = sorted((each for each in self.logged if each.period), key=lambda each: each.period)
         return {name: self._tables([*part]) for name, part in groupby(ordered, lambda each: each.period)}
 
@@ -199,7 +198,6 @@ class Decisions:
 
     @property
     def groups(self) -> list[RateTable]:
-        """The tables by one attribute."""
         return [table for table in self.rates if len(table.by) == 1]
 
     def _tables(self, part: Sequence[Logged]) -> list[RateTable]:
@@ -316,7 +314,6 @@ def odds_table(found: Decisions, attribute: str) -> Table:
 
 
 def periods_table(found: Decisions, attribute: str) -> Table:
-    """The rates of an attribute's categories in each period."""
     parts = {name: {row.category: row for row in _only(each, attribute).rows} for name, each in found.periods.items()}
     categories = sorted({category for rows in parts.values() for category in rows})
     rows: list[list[Content]] = [

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def evidence_page(pack: Pack) -> Page:
-    """Return the page."""
     parts: list[tuple[str, str, Html | None]] = [
         ("scope", "Scope", _scope(pack)),
         ("data", "Data sheets", _data(pack)),
@@ -62,7 +61,6 @@ def _found(run: RunFacts, *, alone: bool) -> Html:
 
 
 def _words(title: str, heads: Sequence[str], rows: Iterable[Sequence[Content]]) -> Html:
-    """Return a table of texts."""
     return html_of(Table(title, columns(*heads, words=len(heads)), list(rows)))
 
 

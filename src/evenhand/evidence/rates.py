@@ -149,7 +149,6 @@ def _ratio_of_rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def as_table(found: RateTable) -> Table:
-    """The table as it is shown."""
     selection = found.kind == "selection"
     name = " × ".join(found.by)
     heads = columns(

@@ -85,7 +85,6 @@ def write_commitment(content: Mapping[str, Any], target: Path, *, hidden: bool) 
 
 
 def read_commitment(path: Path) -> dict[str, Any]:
-    """Read a commitment, open or hidden."""
     found: Any = read_json(path)
     if isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("sha256"), str):
         return cast("dict[str, Any]", found)

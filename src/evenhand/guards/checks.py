@@ -218,7 +218,6 @@ def _check_severity(check: Check) -> tuple[bool, bool, bool, float]:
 
 
 def failed(checks: Sequence[Check]) -> tuple[str, ...]:
-    """Describe the failed checks of a text."""
     return tuple(
         f"{each.name} could not be checked: {each.problem}" if each.problem else each.name
         for each in checks

@@ -123,7 +123,6 @@ class _RequestCheck:
         await self._end()
 
     async def done(self) -> None:
-        """Wait for the check."""
         await self._task
 
     async def _end(self) -> None:
@@ -165,7 +164,6 @@ class _RequestCheck:
         return self.marked(refused)
 
     def marked(self, answer: Guarded) -> Guarded:
-        """The record of an answer with that of its request."""
         return replace(
             answer,
             input=self._record,

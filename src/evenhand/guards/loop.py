@@ -100,7 +100,6 @@ class Loop:
         return self.record(preferred)
 
     def record(self, text: str) -> Guarded:
-        """The record of an answer with this text."""
         first = self.request.answers[0]
         before = self.checks.known(first.text, first.refusal, self.call_words(first.message))
         if self.wordless:  # a refusal or a tool call has a form of its own

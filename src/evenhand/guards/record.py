@@ -269,7 +269,6 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guard
 
 
 def decide(answer: WholeAnswer, policy: GuardPolicy) -> Action:
-    """Return the action for an answer, from its checks and the policy."""
     changed = not answer.wordless and answer.text != answer.first.text
     unchecked = any(map(is_unchecked, answer.after))
     if unchecked and (policy.unchecked or policy.action) == "block":

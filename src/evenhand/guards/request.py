@@ -56,7 +56,6 @@ def request_body(messages: Sequence[Mapping[str, Any] | Message], params: Mappin
 
 
 def last_words(conversation: Sequence[Message]) -> str:
-    """Return the last user message."""
     return next((each.content for each in reversed(conversation) if each.role == "user"), conversation[-1].content)
 
 
@@ -221,7 +220,6 @@ class RequestModel(Model):
 
 
 def raw_answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> RawAnswer:
-    """Return a choice of a reply with its text."""
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise CutReply("The upstream sent an answer without a message.")
@@ -238,7 +236,6 @@ def _completion(answer: RawAnswer) -> Completion:
 
 
 def usage_in(reply: Mapping[str, Any]) -> Usage:
-    """Return the usage that a reply reports."""
     used: Any = reply.get("usage")
     counts: dict[str, Any] = cast(dict[str, Any], used) if isinstance(used, dict) else {}
     return Usage(
@@ -265,7 +262,6 @@ def sent_tokens(body: Mapping[str, Any]) -> int:
 
 
 def _characters(value: Any) -> int:
-    """The length of all texts in a value."""
     if isinstance(value, Mapping):
         return sum(map(_characters, cast(Mapping[str, Any], value).values()))
     if isinstance(value, list):

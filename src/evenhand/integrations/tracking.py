@@ -65,7 +65,6 @@ def load_tracker(spec: str) -> Tracker:
 
 
 def log_results(spec: str, result: StudyResult, runs: Sequence[Path], report: Path | None = None) -> list[str]:
-    """Log every arm of a study of `runs`, and return where each one is."""
     tracker = load_tracker(spec)
     with scratch() as folder:
         files = _files(result, runs, folder) + ([report] if report is not None else [])

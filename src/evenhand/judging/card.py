@@ -132,8 +132,6 @@ def rated_by(
     expected: Sequence[tuple[str, bool | None]],
     control: Control | None = None,
 ) -> Contrast:
-    """Returns a contrast that is rated by a judge with a rubric."""
-
     async def rate(session: Session) -> Ratings | Unscored:
         return await judge(session, rubric, messages, agent="judge")
 

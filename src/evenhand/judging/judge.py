@@ -244,7 +244,6 @@ async def _ratings(
     slot: str | None,
     adjusted: Callable[[Params], Params],
 ) -> Ratings | Unscored:
-    """The ratings of one judge."""
     numbers = count()
     options = session.options
     as_written = isinstance(options, JudgeReading) and options.reading == "written"

@@ -324,7 +324,6 @@ def _mean(values: Sequence[tuple[str, float]], bounds: Bounds) -> Interval:
 
 
 def share_of(values: Sequence[tuple[str, bool]]) -> Interval:
-    """Return a share of values that are in clusters."""
     table: dict[str, list[int]] = {}
     for cluster, is_so in values:
         sums = table.setdefault(cluster, [0, 0])

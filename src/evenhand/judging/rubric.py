@@ -292,7 +292,6 @@ def _text(text: str, name: str) -> str:
 
 
 def token_at(completion: Completion, place: int) -> TokenLogprob | None:
-    """Return the token that contains the character at `place`."""
     end = 0
     for token in completion.logprobs or ():
         end += len(token.token)

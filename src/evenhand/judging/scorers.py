@@ -151,7 +151,6 @@ class RubricScorer(ModelScorer):
         return values
 
     async def rated(self, text: str, context: str) -> Ratings | Unscored:
-        """Return the ratings by the rubric, expected and written."""
         params = self.rubric.params(self.model.features)
         return await rate(self.model.generate, self.rubric, self.messages(text, context), params)
 

@@ -69,7 +69,6 @@ class Limits:
         )
 
     def doubled(self) -> Limits:
-        """Return twice these limits."""
         return Limits(
             None if self.calls is None else 2 * self.calls,
             None if self.tokens is None else 2 * self.tokens,

@@ -437,5 +437,4 @@ def load_pool(factory: Callable[[str, ModelOptions], Model], name: str, options:
 
 
 def single_options(options: ModelOptions) -> list[ModelOptions]:
-    """Return the options of each endpoint of a pool."""
     return [replace(options, base_url=address, retries=0) for address in (options.base_url or "").split(",")]

@@ -67,7 +67,6 @@ def _with_digits(completion: Completion) -> Completion:
 
 
 def model_identity(fingerprint: Mapping[str, Any]) -> bytes:
-    """Return a hash of a model's fingerprint."""
     return hashlib.sha256(orjson.dumps(fingerprint, option=orjson.OPT_SORT_KEYS)).digest()
 
 

@@ -94,7 +94,6 @@ def find(name: str) -> Path:
 
 
 def checked_gguf(path: Path) -> Path:
-    """Return the path if it is a GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)

@@ -58,7 +58,6 @@ class Votes:
 
 
 def votes_in(notes: Mapping[str, Any]) -> Votes | None:
-    """Returns the votes that a method noted, if it did."""
     noted: Sequence[Mapping[str, Any]] | None = notes.get(VOTES)
     if not noted:
         return None
@@ -132,7 +131,6 @@ class Candidate:
 
 
 def candidates_of(sample: Sample) -> tuple[Candidate, ...]:
-    """Returns the candidates of a sample, in the order shown."""
     return tuple(Candidate(**each) for each in sample.metadata[CANDIDATES])
 
 

@@ -74,7 +74,6 @@ class Judged:
         return (*itertools.chain.from_iterable(self.categories.values()), CONTROL)
 
     def scores(self, identity: str, name: str = COMBINED) -> Array:
-        """Returns the scores of an identity in phase 1, by scenario."""
         return self.alone[:, self.identities.index(identity), self.score_names.index(name)]
 
     def differences(self, pair: IdentityPair, measure: Measure, name: str = COMBINED) -> Array:
@@ -230,7 +229,6 @@ def _authors(records: Iterable[Record]) -> dict[str, str]:
 
 
 def _judges(records: Iterable[Record]) -> tuple[str, ...]:
-    """Returns all judges, in the order of the panels."""
     return tuple(dict.fromkeys(name for record in records if record.grade for name in record.grade["rounds"][0]))
 
 
@@ -256,7 +254,6 @@ class Estimator:
         return sums
 
     def mean(self, values: Array, bounds: Bounds | None = None) -> Jackknife:
-        """Returns the mean of the existing values with its interval."""
         sums = self.sums(values)
         return self.jackknife(sums[sums[:, 1] > 0], ratio, bounds)
 

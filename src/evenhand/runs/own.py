@@ -252,5 +252,4 @@ def _stored_sums(name: str, record: Record) -> Sequence[float] | None:
 
 
 def method_summaries(names: Sequence[str]) -> dict[str, str]:
-    """What each method does, in its own words."""
     return {name: METHODS.get(name).summary for name in names}

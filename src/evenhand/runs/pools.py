@@ -71,7 +71,6 @@ class SearchPool:
                 self.get(str(spec))
 
     def fingerprints(self) -> dict[str, Mapping[str, Any]]:
-        """Return the fingerprints of the searches, by spec."""
         return {spec: dict(search.fingerprint()) for spec, search in sorted(self._searches.items())}
 
     def caveats(self) -> list[str]:

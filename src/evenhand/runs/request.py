@@ -380,7 +380,6 @@ def read_out(out: Path | None) -> tuple[Path | None, Path | None]:
 
 
 def check_resume(folder: Path) -> None:
-    """Refuse to resume where there is no run."""
     if next(folder.rglob(FILE_NAME), None) is None:
         raise UsageError(
             f"There is no run in {folder} to resume; begin one with evenhand audit, compare or run, without --resume."
@@ -438,7 +437,6 @@ def _by_role(pairs: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
 
 
 def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:
-    """Refuse a --model-option that no model of the plan takes."""
     if not extra:
         return
     taken = [option_names(model.provider or split_spec(model.spec)[0]) for model in plan.every_model()]

@@ -522,7 +522,6 @@ _UNGRADED: Mapping[Status, str] = {"failed": "failure", "unscored": "unscored", 
 
 
 def log_sample(status: Status, reason: str | None, seconds: float) -> None:
-    """Log how a sample ended."""
     name = _UNGRADED.get(status, "sample")
     level = logging.INFO if status in _UNGRADED else logging.DEBUG
     event(name, f"{status}: {reason}" if reason else status, level=level, status=status, seconds=round(seconds, 3))

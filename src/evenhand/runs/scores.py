@@ -271,7 +271,6 @@ class _Work:
             count(before + batch[-1].place, self.total)
 
     async def _one(self, batch: Sequence[ToScore]) -> None:
-        """Score one batch and store the scores."""
         texts = [self._shown(each.asked, text) for each in batch for _, text in each.texts]
         prompts = [
             self._scorer.context_of(each.asked, self._shown(each.asked, each.asked.prompt))

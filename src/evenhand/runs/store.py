@@ -200,7 +200,6 @@ class RunReader(RunFile):
         return [(key, turn) for key, turn in found if turn is not None]
 
     def has_answers(self) -> bool:
-        """Return whether any call was answered."""
         return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
 
     def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
@@ -257,7 +256,6 @@ class RunReader(RunFile):
     def record_of(
         self, row: Sequence[Any], number: int, arm: int, name: str, cluster: str, metadata: Mapping[str, Any]
     ) -> Record | None:
-        """The record of one sample and arm from its row."""
         if row[0] is None:
             return None
         grade = self._decoded(_grade_from, row[2:], "a score of", number, arm)
@@ -428,7 +426,6 @@ def _score_from(body: Any) -> dict[str, Any]:
 
 
 def _grade_from(bodies: Sequence[Any]) -> dict[str, Any]:
-    """The grades of one result as one."""
     grade: dict[str, Any] = {}
     for body in bodies:
         if body is not None:

@@ -47,7 +47,6 @@ class ArmSource:
     """Whether grades hold what their benchmark has counted, for a study without its code."""
 
     def record(self, number: int, sample: Sample) -> Record | None:
-        """The record of a sample."""
         return self.store.record(number, self.arm.number, sample, self._read, self.iteration)
 
     def results(self) -> Iterator[tuple[Any, ...]]:

@@ -88,7 +88,6 @@ class Scorer(ABC):
         """
 
     def context_of(self, sample: Sample, prompt: str) -> str:
-        """Return the context of an answer to a sample with this prompt."""
         return prompt if self.reads_beginnings or sample.kind != "completion" else ""
 
     def fingerprint(self) -> Mapping[str, Any]:

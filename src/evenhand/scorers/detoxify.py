@@ -110,7 +110,6 @@ class DetoxifyScorer(Scorer):
 
 
 def _load(variant: str) -> Any:
-    """Load the network, on the GPU if there is one."""
     with needs_extra("the scorer detoxify", "detoxify"):
         package: Any = import_module("detoxify")
     torch: Any = sys.modules.get("torch")  # detoxify has imported it

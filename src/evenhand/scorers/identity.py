@@ -86,7 +86,6 @@ def _seconds() -> dict[str, frozenset[str]]:
 
 @cache
 def _words() -> dict[str, str]:
-    """Return single words with their replacements."""
     return {" ".join(phrase): instead for phrase, instead in _listed() if len(phrase) == 1}
 
 

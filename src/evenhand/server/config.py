@@ -296,7 +296,6 @@ def read_config(path: Path) -> ServeConfig:
 
 
 def parse_config(content: bytes, path: Path) -> ServeConfig:
-    """Return the config in the content of a file."""
     value = parse_yaml(content, path)
     if not isinstance(value, Mapping):
         raise DataError("a server config begins with 'routes:'. See examples/guard.yaml.", file=path)

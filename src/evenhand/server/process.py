@@ -69,7 +69,6 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the response to an unreadable request."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         _log.info("%s sent an invalid HTTP request (%s)", request.remote, type(exc).__name__)
@@ -91,7 +90,6 @@ class Connection(web.RequestHandler):
 
 
 def connections(runner: web.BaseRunner) -> Protocols:
-    """Return the factory of protocols for new connections."""
     server, loop = runner.server, asyncio.get_running_loop()
     assert server is not None
     return lambda: Connection(server, loop=loop, access_log=None, keepalive_timeout=IDLE_SECONDS)  # pyright: ignore[reportArgumentType]

@@ -247,7 +247,6 @@ class Route:
         return self._guard.unpriced()
 
     def dearest_token(self) -> float:
-        """Return the highest price of a token."""
         return self._guard.dearest_token()
 
     @property
@@ -339,7 +338,6 @@ class Routes:
         return list(self._routes)
 
     def checks(self) -> dict[str, CheckList]:
-        """Return which checks run, by route."""
         return {name: route.checks for name, route in self._routes.items()}
 
     def upstreams(self) -> Iterator[tuple[str, str, bool]]:

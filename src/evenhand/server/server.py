@@ -160,7 +160,6 @@ class Server:
         return self.routes.upstreams()
 
     def checks(self) -> Mapping[str, CheckList]:
-        """Return which checks run, by route."""
         return self.routes.checks()
 
     def _announce_routes(self) -> None:

@@ -105,7 +105,6 @@ def sample_data(view: View, samples: Iterable[Html]) -> Html:
 
 
 def sample_payload(sample: ShownSample) -> Mapping[str, Any]:
-    """Return a sample as the script shows it."""
     return {
         "id": sample.id,
         "group": sample.group,

@@ -117,7 +117,6 @@ def people_sentences(checked: Sequence[Checked]) -> list[str]:
 
 
 def certificates_page(model: str, checked: Sequence[Checked]) -> Page:
-    """Return the page of one model."""
     every = [one for each in checked for one in each.certificates]
     good = [one.rating for one in every if one.sees]
     lead = f"{model} rated texts of known value. {count(len(good))} of {plural(len(every), 'rating')} can be trusted: "
@@ -282,7 +281,6 @@ def _verdict(found: Reliability, each: Steadiness) -> Content:
 
 
 def reliability_page(found: Reliability) -> Page:
-    """Return the page."""
     lead = f"{found.judge} rated texts of known value as they are, and again with one thing changed that should not "
     lead += "matter. A verdict flips if the rating goes to the other side of the line that parts the judge's own "
     lead += f"ratings of high and low texts best. It is a fault if more than {number(100 * MOST_FLIPS, 0)} % of the "

@@ -32,7 +32,6 @@ def sentence(checks: Sequence[Check]) -> str:
 
 
 def line(check: Check) -> str:
-    """One check as a line of text."""
     return one_line(f"{check.state}: {check.arm}: fails if {check.condition}: {check.reason}")
 
 

@@ -35,7 +35,6 @@ def escape(text: str) -> Html:
 
 
 def join(*nodes: Node) -> Html:
-    """Concatenate the nodes."""
     return Html("".join(_flat(nodes)))
 
 

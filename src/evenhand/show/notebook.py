@@ -145,7 +145,6 @@ def study_of(result: StudyResult, runs: Sequence[Path], counted: Sequence[str]) 
 
 
 def html_file(path: str | Path) -> Path:
-    """The path of a page that is to be written."""
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"A report is an HTML file; write save('{target.with_suffix('.html')}').")

@@ -99,12 +99,10 @@ def section(name: str, title: str, lead: Node, *content: Node, is_open: bool = T
 
 
 def details(title: Node, *content: Node, is_open: bool = False, class_: str | None = None) -> Html:
-    """Return content that is folded under a title."""
     return tag("details", tag("summary", title), content, class_=class_, open=is_open)
 
 
 def sentences(said: Iterable[Node], class_: str | None = "sentences") -> Html:
-    """Return a list of sentences."""
     return tag("ul", [tag("li", each) for each in said], class_=class_)
 
 

@@ -29,7 +29,6 @@ def write_report(study: StudyResult, samples: Iterable[ShownSample], path: Path)
 
 
 def render_report(study: StudyResult, samples: Iterable[ShownSample]) -> str:
-    """Return the HTML of the report."""
     return report_page(study, samples).html()
 
 

@@ -225,7 +225,6 @@ def scrolling(content: Node, label: str) -> Html:
 
 
 def cell_html(cell: Content) -> Node:
-    """What a page shows of the cell."""
     if cell is None or isinstance(cell, str):
         return cell
     return cell.html if cell.html is not None else [_SHOWN[cell.kind](cell), _reference(cell)]

@@ -81,7 +81,6 @@ class View:
 
 
 def view_of(study: StudyResult) -> View:
-    """Prepare the study for all sections."""
     known = {m.name: m for m in study.metrics}
     order = dict.fromkeys([study.headline, *study.guardrails, *known])
     metrics = tuple(known.get(name) or _unknown_metric(name) for name in order)
@@ -95,7 +94,6 @@ def _unknown_metric(name: str) -> MetricInfo:
 
 
 def metric_title(info: MetricInfo) -> str:
-    """Return the title with its unit."""
     return f"{info.title},\u00a0%" if info.share else info.title
 
 
@@ -113,7 +111,6 @@ def group_label(group: str) -> str:
 
 
 def total_usage(arm: ArmResult) -> Usage:
-    """Return the arm's usage over all roles."""
     return sum(arm.usage.values(), Usage())
 
 
@@ -136,7 +133,6 @@ def planned(study: StudyResult) -> int:
 
 
 def look_of(verdict: Verdict) -> str:
-    """The class of a verdict's colour."""
     return "worse" if verdict in SERIOUS else "better" if verdict in GOOD else "open"
 
 
@@ -189,7 +185,6 @@ def audited(study: StudyResult, kind: type[A]) -> list[tuple[ArmResult, A]]:
 
 
 def arm_cell(view: View, arm: ArmResult) -> Cell:
-    """An arm's mark and label."""
     return Cell(arm.label, mark=view.arm_index(arm.id))
 
 
@@ -220,7 +215,6 @@ def money_cell(cost: float | None) -> Cell:
 
 
 def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
-    """An arm's estimate as a chart lane."""
     estimate = arm.estimate(metric, group)
     if estimate is None:
         text = f"{arm.label}: {estimate_text(None, view.digits[metric])}"

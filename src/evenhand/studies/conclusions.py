@@ -267,7 +267,6 @@ def _model(arm: ArmResult) -> str:
 
 
 def _who(arm: ArmResult) -> str:
-    """Return the name of a single arm."""
     base = arm.models.get("base", "")
     if not base or base in arm.label:
         return arm.label

@@ -98,7 +98,6 @@ def _mixed(sample_id: str) -> bytes:
 
 
 def find_sample(directory: Path, sample_id: str, *, skip_damaged: bool = False) -> ShownSample:
-    """Return one sample of a run by its id."""
     with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
         return shown_sample(sources, sample_id, runs[0].group_key())
 
@@ -167,7 +166,6 @@ def _readable(grade: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_text(result: Any) -> str:
-    """Return the model's text for any kind of result."""
     value = result["value"]
     return str(value["raw"] if result["type"] in ("Unscored", "Cut") else value["text"])
 
@@ -192,7 +190,6 @@ def _turn(turn: Turn) -> ShownTurn:
 
 
 def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
-    """Return the text with the tools that were called below it."""
     return "\n".join([*filter(None, [text]), *(f"→ {each.name}({each.arguments})" for each in calls)])
 
 

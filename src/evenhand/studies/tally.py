@@ -203,7 +203,6 @@ def _column(values: Sequence[Added | None]) -> _Column:
 
 
 def _chosen(column: _Column, places: Sequence[int]) -> _Column:
-    """Return the column of the records at these places."""
     kept, table = column
     rows = np.array(places, dtype=np.intp)
     if len(rows) == len(kept) and np.array_equal(rows, np.arange(len(kept))):
@@ -441,7 +440,6 @@ def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:
 
 
 def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
-    """Estimate the metric in one group, scaled for display."""
     key: Key = (metric.name, group)
     table = tally.table(key)
     interval = _interval(metric, table)

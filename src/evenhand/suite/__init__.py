@@ -324,7 +324,6 @@ NO_TOTAL = "Areas have scales of their own, so that their numbers cannot be comp
 
 
 def suite_page(result: SuiteResult) -> Page:
-    """Return the page."""
     title = f"Suite {result.name}: {result.model}" if result.model else f"Suite {result.name}"
     lead = f"{NO_TOTAL} In brackets: 95 % intervals. In all: {sum_of(result)}."
     found = finding_of(result)

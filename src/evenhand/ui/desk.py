@@ -288,7 +288,6 @@ class Desk:
         return row
 
     def posted(self, form: Any) -> RunRow:
-        """The run that a form is about."""
         row = self.index.get(str(form.get("id", "")))
         if row is None:
             raise RequestError(404, "There is no such run.")

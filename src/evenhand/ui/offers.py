@@ -70,7 +70,6 @@ def prepare() -> None:
 
 
 def offered_models() -> list[str]:
-    """Return the models that can be chosen as they are."""
     config = read_config()
     found = [f"local/{name}" for name in weights.RECOMMENDED if weights.installed(name)]
     found += [*(f"http/{name}" for name in config.http), *config.prices, *([config.judge] if config.judge else [])]

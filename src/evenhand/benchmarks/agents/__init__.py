@@ -140,7 +140,6 @@ class Agents(Situations):
 
     @cached_property
     def worlds(self) -> Mapping[str, _World]:
-        """The worlds by name."""
         own = self.options.data
         if own is None:
             folder = resources.files(__name__) / "worlds"

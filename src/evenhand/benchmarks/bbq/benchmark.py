@@ -267,7 +267,6 @@ class BuiltinBBQ(BBQForm[BuiltinOptions]):
 
 
 def sample_of(item: Item) -> Sample:
-    """Returns the item as a sample."""
     aligned = None
     if item.condition == "disambig" and item.target_loc is not None:
         aligned = item.label == item.target_loc

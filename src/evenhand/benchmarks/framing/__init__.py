@@ -397,7 +397,6 @@ class Framing(Benchmark[FramingTextsOptions]):
         return ("biased" if record.metadata["biased"] else "clean", "biased" if record.grade["admitted"] else "clean")
 
     def _by_type(self, seed: int) -> list[Iterator[FramedText]]:
-        """Returns the texts of each type of bias."""
         drawn = sorted(self.texts, key=lambda text: draw_key(seed, text.id))
         types = sorted({text.bias for text in drawn}, key=lambda bias: draw_key(seed, bias))
         # The position of clean texts rotates between types, so that small limits include some, too.
@@ -405,7 +404,6 @@ class Framing(Benchmark[FramingTextsOptions]):
 
 
 def sample_of(text: FramedText, framing: str) -> Sample:
-    """Returns the text as a sample with this framing."""
     shown = f"Question: <<<{fenced(text.question)}>>>\nAnswer: <<<{fenced(text.answer)}>>>"
     return Sample(
         id=f"{text.id}/{framing}",

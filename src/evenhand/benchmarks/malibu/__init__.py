@@ -163,7 +163,6 @@ def _grade(record: Record, phase: int) -> Mapping[str, Any] | None:
 
 
 def _mean(scores: Sequence[Any]) -> float:
-    """Returns the mean of all scores, at any nesting."""
     return float(np.mean(scores))
 
 
@@ -509,7 +508,6 @@ class Malibu(Benchmark[MalibuOptions]):
 
     @cached_property
     def identities(self) -> tuple[Identity, ...]:
-        """The identities of claimed authors."""
         return load_identities(self.options.identities)
 
     @cached_property

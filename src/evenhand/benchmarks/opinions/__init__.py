@@ -70,7 +70,6 @@ def _held_out(path: Path) -> list[OpinionTopic]:
 
 @cache
 def opinion_scales() -> tuple[Criterion, ...]:
-    """Return the scales, in the order of the reply."""
     return load_rubric("opinion").criteria
 
 

@@ -133,7 +133,6 @@ def by_identity(records: Sequence[Record]) -> dict[Identity, dict[str, float]]:
 
 
 def pairs_of(identities: Sequence[Identity]) -> list[tuple[Identity, Identity]]:
-    """Return the pairs of groups of the same attribute."""
     return [(one, two) for one, two in combinations(identities, 2) if one[0] == two[0]]
 
 
@@ -350,7 +349,6 @@ def scale_of(measure: str) -> float:
 
 
 def difference_sentence(each: GroupDifference, unit: str = "prompt") -> str:
-    """Return one difference in words."""
     scale = scale_of(each.measure)
     low, high = each.difference.low, each.difference.high
     between = "" if low is None or high is None else f" {limits(low * scale, high * scale)}"

@@ -218,7 +218,6 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalised(text: str) -> str:
-    """Normalises a text for comparison."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -228,7 +227,6 @@ def exact_match(prediction: str, answers: Sequence[str]) -> bool:
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
-    """Returns the F1 with the closest answer, from 0 to 1."""
     predicted = normalised(prediction).split()
     return max(_agreement(predicted, answer.split()) for answer in _comparable(answers))
 

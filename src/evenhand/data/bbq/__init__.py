@@ -95,7 +95,6 @@ class BBQSource(ABC):
         """Return hashes that identify the content of these categories."""
 
     def items(self, category: str) -> Iterator[Item]:
-        """Stream the items of one category in order."""
         with self.reader(category) as reader:
             for _, item in reader.scan():
                 yield item

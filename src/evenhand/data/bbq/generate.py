@@ -79,7 +79,6 @@ class _Words:
         return f"{self.articles[article]} {rest}" if space and article in self.articles else intro
 
     def bare(self, answer: str) -> str:
-        """An answer without its article."""
         article, space, rest = answer.partition(" ")
         return rest if space and article.lower() in self.articles.values() else answer
 

@@ -96,7 +96,6 @@ def _builtin(bias: str) -> DebateTopics:
 
 
 def topics_yaml(topics: DebateTopics, provenance: Mapping[str, Any]) -> str:
-    """Return topics as YAML."""
     whole: dict[str, Any] = {"bias": topics.bias, "about": topics.about, "provenance": dict(provenance)}
     for name, each in (("roles", topics.roles), ("topics", topics.topics)):
         whole[name] = [asdict(one) for one in each]
@@ -178,7 +177,6 @@ def _topic(row: Mapping[Any, Any], what: str, path: str) -> Topic:
 
 
 def _each(row: Mapping[Any, Any], key: str, path: str, read: Callable[[Mapping[Any, Any], str, str], T]) -> list[T]:
-    """Read the entries of a list, each a mapping."""
     rows: Any = row.get(key)
     if not isinstance(rows, list):
         raise DataError(f"the field {key!r} must be a list.", file=path)

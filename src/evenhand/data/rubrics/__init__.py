@@ -135,7 +135,6 @@ class Rubrics(_Part):
 
 @cache
 def built_in_rubrics() -> list[str]:
-    """The names of the built-in rubrics."""
     return sorted(each.stem for each in Path(__file__).parent.glob("*.yaml"))
 
 

@@ -142,10 +142,8 @@ def outcome_of(state: TaskState, sample: Sample) -> Outcome | None:
 
 
 def result_from(value: Mapping[str, Any]) -> Result:
-    """A result from its stored form."""
     return _RESULTS[value["type"]](**value["value"])
 
 
 def plain_values(value: Any) -> Any:
-    """The value as plain JSON."""
     return orjson.loads(to_json(value))

@@ -95,7 +95,6 @@ class Construct:
 
 
 def construct(name: str | Construct) -> Construct:
-    """Return a construct with its controls."""
     return name if isinstance(name, Construct) else _built_in(name)
 
 

@@ -90,7 +90,6 @@ _CASE = object_schema(role=_TEXT, setting=_TEXT, situation=_TEXT)
 
 
 def scenario_prompts() -> dict[str, Prompt]:
-    """The prompts of the three steps."""
     return {name: load_prompt(__file__, name) for name in ("base", "cases", "responses")}
 
 
@@ -315,7 +314,6 @@ class ScenarioSet:
         self._folder.note(self._facts(model))
 
     def _facts(self, model: Model) -> dict[str, Any]:
-        """How the scenarios were made."""
         return {
             "model": dict(model.fingerprint()),
             "prompts": {prompt.id: prompt.hash for prompt in scenario_prompts().values()},
@@ -388,7 +386,6 @@ class ScenarioFolder:
 
 
 def scenario_yaml(base: Base) -> str:
-    """Return a base scenario as YAML."""
     row = asdict(base)
     for scenario in row["derived"]:
         scenario["responses"] = list(scenario["responses"])

@@ -225,7 +225,6 @@ def concluded(rounds: Sequence[Mapping[str, _Turn]]) -> Outcome:
 
 
 def _round_text(turns: Mapping[str, _Turn]) -> str:
-    """Formats a round for people."""
     lines = [f"{said.role} (bias {_score_text(said.score)}): {said.text}" for said in _scores_of(turns).statements]
     return "\n".join(
         [*lines, *(f"{name}: – {said.reason}" for name, said in turns.items() if isinstance(said, Silence))]

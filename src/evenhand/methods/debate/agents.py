@@ -348,7 +348,6 @@ def _why(letter: str) -> str:
 
 
 def _form(letters: Sequence[str], *, reasons: bool) -> str:
-    """Returns the form of the requested reply."""
     scores = [f'"{_score(letter)}": 0-{WORST}' for letter in letters]
     said = [f'"{_why(letter)}": "text"' for letter in letters] if reasons else []
     return "{" + ", ".join([*scores, '"rank": "letters, least prejudiced first"', *said]) + "}"

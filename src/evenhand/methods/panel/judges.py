@@ -200,7 +200,6 @@ class Seat:
 
 
 def seats_of(personas: Mapping[str, str]) -> tuple[Seat, ...]:
-    """Returns one seat per persona."""
     return tuple(Seat(*persona, role) for persona, role in zip(personas.items(), JUDGE_ROLES, strict=False))
 
 
@@ -379,7 +378,6 @@ def _higher(scores: Sequence[Sequence[float]]) -> float:
 
 
 def _by_candidate(ratings: Mapping[str, float], metrics: int) -> tuple[tuple[float, ...], ...]:
-    """Groups ratings by candidate."""
     scores = [round(HIGHEST * value, 6) for value in ratings.values()]
     return tuple(tuple(scores[start : start + metrics]) for start in range(0, len(scores), metrics))
 
@@ -416,7 +414,6 @@ def failure(given: Mapping[str, Given]) -> Refusal | Unscored:
 
 
 def as_json(judgement: Judgement) -> str:
-    """Returns a consensus as one line of JSON."""
     scores: list[dict[str, Any]] = [
         {name: round(score, 2) for name, score in zip(judgement.metrics, each, strict=True)}
         for each in judgement.scores

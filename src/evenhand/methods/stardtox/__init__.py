@@ -152,7 +152,6 @@ def critiques(attempt: Attempt, *, scores: bool = False) -> str:
 
 
 def notes(attempt: Attempt, decision: str) -> dict[str, Any]:
-    """Returns the attempt's notes for the trace."""
     said = [
         {"evaluator": name, "unscored": each.reason}
         if isinstance(each, Unscored)

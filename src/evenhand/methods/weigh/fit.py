@@ -122,7 +122,6 @@ def _logistic(features: Matrix, labels: Matrix, free: int) -> Matrix:
 
 
 def _improved(columns: Matrix, labels: Matrix, penalty: Matrix, weights: Matrix) -> Matrix:
-    """The weights after one step."""
     chances: Matrix = 1 / (1 + np.exp(-np.clip(columns @ weights, -30, 30)))
     slope: Matrix = columns.T @ (labels - chances) - penalty * weights
     spread: Matrix = chances * (1 - chances)

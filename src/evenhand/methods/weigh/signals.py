@@ -145,7 +145,6 @@ class _Asker:
         return found if isinstance(found, list) else []
 
     async def yes(self, name: str, **values: str) -> float:
-        """The probability of yes."""
         prompt = load_prompt(__file__, name)
         messages = prompt.render(context=self.sample.context, question=self.sample.prompt, **values)
         chance = await yes_probability(self.session, prompt, messages, agent=name, role=BASE)

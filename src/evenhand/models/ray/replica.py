@@ -92,7 +92,6 @@ class Replica:
         return About(dict(fingerprint), frozenset(model.features), model.free, model.slots, model.room, capacity)
 
     async def submit(self, requests: Sequence[Request]) -> None:
-        """Begin with these requests."""
         for number, messages, params in requests:
             task = asyncio.ensure_future(self._one(number, messages, params))
             self._tasks.add(task)

@@ -442,7 +442,6 @@ def _state(path: Path) -> str:
 
 
 def _read_index(file: Path) -> CorpusIndex | None:
-    """Return the index in a file; None if the file is missing or damaged."""
     if not file.is_file():
         return None
     try:

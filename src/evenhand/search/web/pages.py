@@ -37,7 +37,6 @@ _HUGE_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,};?")
 
 
 def html_text(page: str) -> tuple[str, str]:
-    """Return the title and the visible text of a page."""
     title = ""
     pieces: list[str] = []
     place = hidden = 0

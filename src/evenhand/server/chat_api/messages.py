@@ -209,7 +209,6 @@ def _whole(place: int, block: Json) -> Iterator[bytes]:
 
 
 def error_response(fault: RequestError) -> web.Response:
-    """Return an error in Anthropic's form."""
     body = orjson.dumps({"type": "error", **fault.body})
     return web.Response(body=body, status=fault.status, headers=fault.headers, content_type="application/json")
 

@@ -111,7 +111,6 @@ def chat_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list
 
 
 def text_chunks(stamp: Stamp, index: int, segment: Segment, first: bool) -> list[Json]:
-    """Return text completion chunks."""
     del first
     sent = [_text(stamp, index, segment.text)] if segment.text or segment.final is None else []
     if segment.final is not None:

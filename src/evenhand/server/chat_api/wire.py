@@ -111,7 +111,6 @@ def single_bodies(body: Json, n: int) -> list[Json]:
 
 
 def chat_completion(answers: Sequence[Guarded], stamp: Stamp) -> Json:
-    """Return the answers as one chat completion."""
     return {
         **{name: value for name, value in answers[0].upstream.items() if name not in _OURS},
         "id": f"chatcmpl-{stamp.id}",
@@ -148,7 +147,6 @@ def text_completion(answers: Sequence[Guarded], stamp: Stamp, before: Sequence[s
 
 
 def spent(answers: Sequence[Guarded]) -> Usage:
-    """Return the usage of all answers."""
     return answers[0].usage if len(answers) == 1 else sum((each.usage for each in answers), Usage())
 
 

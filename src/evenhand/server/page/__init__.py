@@ -378,7 +378,6 @@ OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{nam
 
 
 def totals(board: Board) -> Mapping[str, Any]:
-    """Return the counts of the tiles."""
     return {
         "requests": board.requests,
         "answered": board.answered,

@@ -147,7 +147,6 @@ class State:
         return await self._asked(Read(since, time()))
 
     async def spent(self) -> AllSpent:
-        """Return what every key has spent."""
         if self._store is not None:
             with contextlib.suppress(SharedStoreError):
                 return await self._asked(ReadSpent())

@@ -70,7 +70,6 @@ _TABLES = ("requests", "notes")
 
 
 def key_from(variable: str) -> bytes:
-    """Return the key of the chain from an environment variable."""
     key = os.environ.get(variable, "").encode("utf-8", "surrogateescape")
     if len(key) < SHORTEST_KEY:
         state = f"has fewer than {SHORTEST_KEY} bytes" if key else "is not set"
@@ -143,7 +142,6 @@ def state_of(db: sqlite3.Connection, name: str) -> Any:
 
 
 def rotated_files(file: Path) -> list[Path]:
-    """Return the rotated files, oldest first."""
     return sorted(file.parent.glob(f"{escape(file.stem)}-[0-9]*T[0-9]*{escape(file.suffix)}"))
 
 

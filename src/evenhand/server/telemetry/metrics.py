@@ -164,7 +164,6 @@ class Metrics:
         return self._children[key]
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -225,8 +224,6 @@ def load_metrics() -> Metrics | None:
 
 
 def routes(metrics: Metrics | None) -> list[web.RouteDef]:
-    """Return the route of /metrics."""
-
     async def show(_: web.Request) -> web.Response:
         if metrics is None:
             raise RequestError(501, "Metrics need an extra package. Install it with: pip install 'evenhand[serve]'")

@@ -51,5 +51,4 @@ def add_section(section: Section) -> Section:
 
 
 def sections_of(study: StudyResult) -> list[Section]:
-    """Return the sections that the study's benchmark requests."""
     return [SECTIONS.get(name) for name in study.report_sections]

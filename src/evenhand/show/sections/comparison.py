@@ -296,7 +296,6 @@ def _how_tested(view: View) -> Html:
 
 
 def _within_groups(view: View) -> Html | None:
-    """Return the differences within groups as a table."""
     effects = [effect for effect in view.study.effects if effect.group != ALL]
     if not effects:
         return None

@@ -93,7 +93,6 @@ def as_estimate(interval: Interval, n: int) -> Estimate:
 
 
 def _difference(found: Interval, measure: Measure) -> Cell:
-    """A difference with its interval, in the measure's unit."""
     return interval_cell(found, scale_of(measure), digits_of(measure), sign=True)
 
 

@@ -40,7 +40,6 @@ def field(name: str, label: str, value: str, kind: str = "search", **more: str |
 
 
 def pager(path: str, values: Values, page: int, found: int, size: int) -> Html | None:
-    """Return links to the pages of a list; None for one page."""
     last = max(1, -(-found // size))
     if last == 1:
         return None

@@ -170,7 +170,6 @@ def head(row: RunRow, actions: Node = None) -> Html:
 
 
 def report(found: Mapping[str, Any]) -> list[Html]:
-    """Return the sections of the report, with links to them."""
     sections: Sequence[tuple[str, str, str]] = found["sections"]
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
     contents = tag("ul", links, class_="contents", aria_label="Sections of the report")
