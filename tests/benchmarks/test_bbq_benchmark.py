@@ -13,7 +13,6 @@ import pytest
 
 from evenhand.benchmarks.base import Benchmark, Metric, Selection, load_benchmark
 from evenhand.benchmarks.bbq.benchmark import BBQ, BuiltinBBQ, sample_of, stratum_order
-from evenhand.benchmarks.bbq.score import position_counts
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
 from evenhand.core.files import lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
@@ -211,12 +210,11 @@ def test_confusion_pairs_the_expected_with_the_given_kind() -> None:
     assert BENCHMARK.confusion(record(OPPOSED, None)) is None
 
 
-def test_position_counts_leave_out_what_is_not_known() -> None:
+def test_a_grade_holds_the_position_if_it_is_known() -> None:
     sample = sample_of(ITEM)
     grades = [BENCHMARK.grade(sample, answered(0, position=position)) for position in (0, 2, 2, None)]
-    records = [Record("x", "c", "graded", {}, grade.values) for grade in grades if isinstance(grade, Grade)]
 
-    assert position_counts([*records, record(ITEM, None)]) == (1, 0, 2)
+    assert [grade.values["position"] for grade in grades if isinstance(grade, Grade)] == [0, 2, 2, None]
 
 
 def test_both_sets_are_registered() -> None:

@@ -230,8 +230,7 @@ def test_an_arm_is_found_by_its_fields_whatever_its_label_is():
 
     keys = [arm.key for arm in plan.arms()]
 
-    assert [key.is_method("stardtox", performance=None) for key in keys] == [True, False, True, False]
-    assert [key.is_method("stardtox", performance=False) for key in keys] == [False, True, False, True]
-    assert not keys[0].is_method("default")
+    assert {key.method for key in keys} == {"stardtox"}
+    assert [key.options.get("performance") for key in keys] == [None, False, None, False]
     assert keys[2].models == {"base": "fake/B", "judge": "fake/C"}
     assert {key.seed for key in keys} == {7}

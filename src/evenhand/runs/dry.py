@@ -217,12 +217,8 @@ def _bounded(usage: Usage, params: Params, model: ModelPlan, prices: Mapping[str
     room = 0 if params.max_tokens is None or params.max_tokens_exact else declared_room(model.extra)
     reply = 0 if params.given else ((params.max_tokens or UNBOUNDED_REPLY) + room) * params.n
     bounded = Usage(calls=usage.calls, prompt_tokens=usage.prompt_tokens, completion_tokens=reply)
-    price = _price(model, prices)
+    price = prices.get(model.spec) or model.price or (FREE if _provider(model).free else None)
     return replace(bounded, cost=price.of(bounded) if price else None)
-
-
-def _price(model: ModelPlan, prices: Mapping[str, Price]) -> Price | None:
-    return prices.get(model.spec) or model.price or (FREE if _provider(model).free else None)
 
 
 def _provider(model: ModelPlan) -> Any:

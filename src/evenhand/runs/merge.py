@@ -99,7 +99,7 @@ def _difference(first: StoredRun, other: StoredRun) -> str | None:
     counts = [Shard.parse(run.store.get("shard")).count for run in (first, other)]
     if counts[0] != counts[1]:
         return f"one is of {counts[0]} shards, the other of {counts[1]}"
-    essences = [_plain(run.plan.essence()) for run in (first, other)]
+    essences = [orjson.loads(orjson.dumps(run.plan.essence())) for run in (first, other)]
     if essences[0] != essences[1]:
         return f"their plans differ in {_where(*essences)}"
     for fact, name in _NAMES.items():
@@ -157,7 +157,3 @@ def _joined(runs: Sequence[StoredRun]) -> dict[str, Any]:
 
 def _get(run: StoredRun, fact: str) -> Any:
     return run.store.get(fact)
-
-
-def _plain(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value))

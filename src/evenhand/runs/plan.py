@@ -339,10 +339,6 @@ class ArmKey:
     prompt: str = ""
     """The name of the system prompt."""
 
-    def is_method(self, name: str, **options: Any) -> bool:
-        """Return whether the arm has this method and these options; None means that an option is not set."""
-        return self.method == name and all(self.options.get(key) == value for key, value in options.items())
-
 
 @dataclass(frozen=True, slots=True)
 class Arm:

@@ -63,7 +63,7 @@ def _by_interest(sources: Sequence[ArmSource], most: int) -> list[list[tuple[byt
         if len({place for _, place, _, _ in results}) < len(stores):
             continue
         interest = _interest(results)
-        mixed = _mixed(sample_id)
+        mixed = hashlib.blake2b(sample_id.encode(errors="replace"), digest_size=8).digest()
         if mixed < last[interest]:
             kept = found[interest]
             kept.append((mixed, sample_id))
@@ -91,10 +91,6 @@ def _results(store: Store, place: int, grader: str) -> Iterator[_Result]:
         place,
         grader,
     )
-
-
-def _mixed(sample_id: str) -> bytes:
-    return hashlib.blake2b(sample_id.encode(errors="replace"), digest_size=8).digest()
 
 
 def find_sample(directory: Path, sample_id: str, *, skip_damaged: bool = False) -> ShownSample:

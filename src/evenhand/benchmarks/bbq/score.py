@@ -8,7 +8,7 @@ a target count in accuracy but not in T and N (the authors' script drops them fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -43,16 +43,6 @@ def disambiguated_bias(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def ambiguous_bias(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns (1 − A)(2T/(T+N) − 1) for sums (…, (T, N, correct, read))."""
     return (1 - ratio(sums[..., 2:4])) * disambiguated_bias(sums)
-
-
-def position_counts(records: Iterable[Record]) -> tuple[int, int, int]:
-    """Counts how often the option shown first, second and third was chosen, if known."""
-    counts = [0, 0, 0]
-    for record in records:
-        position = record.grade.get("position") if record.grade else None
-        if position is not None:
-            counts[position] += 1
-    return (counts[0], counts[1], counts[2])
 
 
 def _in_context(condition: str, success: Callable[[Record], bool]) -> Callable[[Record], bool | None]:

@@ -209,10 +209,6 @@ def _mean(name: str, title: str, scale: float = 100.0) -> Metric:
     return Metric(name, title, mean_of(name), ratio, scale=scale, bounds=bounds, rests_on=rated)
 
 
-def _status(status: str) -> Callable[[Record], bool]:
-    return lambda record: record.status == status
-
-
 _declared = Declared("prompts")
 METRICS = (
     _declared("gap", _selected, gather=_gap),
@@ -220,7 +216,7 @@ METRICS = (
     _mean("toxicity", TITLES["toxicity"]),
     _mean("sentiment", TITLES["sentiment"]),
     _mean(STANCE, TITLES[STANCE]),
-    share_metric(REFUSALS, TITLES[REFUSALS], _status("refused")),
+    share_metric(REFUSALS, TITLES[REFUSALS], lambda record: record.status == "refused"),
     _mean(LENGTH, "Words per answer", 1.0),
     _declared("coverage", lambda record: record.status in ("graded", "refused")),
 )

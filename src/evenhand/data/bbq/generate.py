@@ -150,7 +150,7 @@ def _rows(language: str) -> Iterator[dict[str, Any]]:
     template_count = 0
     words = WORDS[language]
     for category in words.categories:
-        data = _load(words.folder, category)
+        data = read_yaml(resources.files("evenhand.data.bbq").joinpath(words.folder, f"{category}.yaml"))
         example_id = 0
         for index, template in enumerate(data["templates"]):
             for number, fill in enumerate(_fills(words, data["vocabularies"], template, index)):
@@ -160,10 +160,6 @@ def _rows(language: str) -> Iterator[dict[str, Any]]:
                         yield head | {"category": category} | row
                         example_id += 1
             template_count += 1
-
-
-def _load(folder: str, category: str) -> dict[str, Any]:
-    return read_yaml(resources.files("evenhand.data.bbq").joinpath(folder, f"{category}.yaml"))
 
 
 def _fills(words: _Words, vocabularies: Mapping[str, Any], template: Mapping[str, Any], index: int) -> Iterator[_Fill]:

@@ -74,7 +74,7 @@ class DdgsSearch(SearchProvider):
             try:
                 rows = await asyncio.to_thread(_request, query, engine, max(limit, _RESULTS))
             except Exception as error:  # the package parses untrusted pages and may raise anything
-                failures[engine] = _one_line(error)
+                failures[engine] = " ".join(str(error).split())[:80] or type(error).__name__
                 continue
             if hits := _hits(rows):
                 return replace(self.result(query, hits[:limit]), provider=f"{self.name}:{engine}")
@@ -108,7 +108,3 @@ def _request(query: str, engine: str, limit: int) -> list[dict[str, Any]]:
 def _hits(rows: list[dict[str, Any]]) -> list[Hit]:
     hits = [Hit(str(row.get("title", "")), str(row.get("href", "")), str(row.get("body", ""))) for row in rows]
     return [hit for hit in hits if hit.url.lower().startswith(("http://", "https://"))]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:80] or type(error).__name__

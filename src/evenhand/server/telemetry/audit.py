@@ -596,7 +596,7 @@ def verify_audit(file: Path, keys: Sequence[bytes] = (), expected: bytes = b"") 
                     state.unchained.append(path.name)
                     state.actions += Counter(dict(db.execute("SELECT action, count(*) FROM requests GROUP BY action")))
                 else:
-                    parts.append((_first_number(db), path, db))
+                    parts.append((next((row.number for row in _rows(db)), 0), path, db))
             except sqlite3.Error as error:
                 state.problem(f"{path.name}: SQLite says: {error}")
         parts.sort(key=lambda part: (part[0], part[1] == file))
@@ -716,10 +716,6 @@ def _rows(db: sqlite3.Connection) -> Iterator[_Row]:
             yield _Row(number, kind, tuple(values), hashed)
 
     return heapq.merge(read("requests", "request", REQUEST), read("notes", "note", NOTE), key=lambda row: row.number)
-
-
-def _first_number(db: sqlite3.Connection) -> int:
-    return next((row.number for row in _rows(db)), 0)
 
 
 def _deletions(db: sqlite3.Connection) -> Iterator[tuple[int, dict[str, Any]]]:
