@@ -81,8 +81,11 @@ class AdaptiveLimit(Gate):
 
     async def __aenter__(self) -> int:
         """Wait for a slot; pass the returned epoch to `push_back`."""
-        with holding():
-            await self.acquire()
+        if self.is_full:
+            with holding():
+                await self.acquire()
+        else:
+            self.in_flight += 1
         return self._epoch
 
     async def __aexit__(

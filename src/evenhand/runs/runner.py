@@ -92,6 +92,7 @@ class Runner:
         self._pool: ScorerPool | None = None
         self._searches = SearchPool(settings.cache)
         self._scorers: list[Scorer] = []
+        self._session_settings = session_settings(plan)
         self._replay = False
         self._judged: set[int] = set()
         """The arms in which a judge was asked."""
@@ -384,7 +385,7 @@ class Runner:
             look_up=look_up if made_already else None,
             scorers=self._pool.get if self._pool else load_scorer,
             searches=self._searches.get,
-            **session_settings(self.plan),
+            **self._session_settings,
         )
 
     def _about_judges(self, arms: Sequence[LoadedArm]) -> Iterator[str]:
