@@ -114,6 +114,13 @@ CASES = {
     ),
     "missing file of data": ((*RUN, "--model", "fake/A", "-b", "realtoxicity"), "realtoxicity/prompts.jsonl"),
     "nobody listens": (("doctor", "openai/x", "--base-url", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
+    "a plan without --config": (
+        ("run", "plan.yaml"),
+        "'plan.yaml'; give a file with --config plan.yaml.",
+    ),
+    "an address as a model": (("audit", "http://user:secret@127.0.0.1:9/v1"), "An address is not a model spec"),
+    "a model as a suite": (("suite", "fake/A"), "as in `evenhand suite quick --model local/builtin`"),
+    "a word as a limit": (("audit", "fake/A", "--limit", "x"), "'x' is not a valid integer."),
     "unknown data set": (("data", "pull", "bqb"), "bbq"),
     "unknown weights": (("models", "pull", "builtinn"), "builtin"),
     "predictions that are not there": (("metrics", "bbq", "none.jsonl", "--builtin"), "none.jsonl"),

@@ -149,6 +149,10 @@ class Group(_Sections, click.Group):
             click.echo(ctx.get_help())
             ctx.exit()
         if self.default is not None and args and not self._is_own(ctx, args[0]):
+            meant = self.get_command(ctx, self.default)
+            if args[0][:1] != "-" and meant and not any(isinstance(each, click.Argument) for each in meant.params):
+                where = f"; give a file with --config {args[0]}" if "." in args[0] else ""
+                ctx.fail(f"There is no command {args[0]!r}{where}.")
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

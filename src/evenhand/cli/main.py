@@ -147,7 +147,8 @@ def entry() -> NoReturn:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" Try '{context.command_path} --help'." if context is not None else ""
-        _fail(error.format_message() + hint)
+        message = error.format_message()
+        _fail(message + ("" if message.endswith((".", "?", ")")) else ".") + hint)
     except EvenhandError as error:
         error.names_arguments = False
         _fail(str(error), error.exit_code)

@@ -152,8 +152,11 @@ def _type(kind: Any, field: FieldInfo) -> Any:
         if not bounds:
             return kind
         least, most = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
-        made = click.IntRange if kind is int else click.FloatRange
-        return made(least, most, min_open="gt" in bounds, max_open="lt" in bounds)
+        made = (click.IntRange if kind is int else click.FloatRange)(
+            least, most, min_open="gt" in bounds, max_open="lt" in bounds
+        )
+        made.name = "integer" if kind is int else "float"  # not "integer range", in messages and help
+        return made
     return click.Path(path_type=Path) if kind is Path else str
 
 

@@ -62,7 +62,7 @@ def suite(request: SuiteCommand) -> int:
     if html is not None:
         raise UsageError(f"--out of a suite is a folder, for its runs, not {html}.")
     if not request.models:
-        raise UsageError("No model is named; pass --model SPEC, e.g. --model local/builtin.")
+        raise UsageError("No model is named; pass --model, as in `evenhand suite quick --model local/builtin`.")
     config = read_config()
     fields = request.plan_fields(config)
     plan = request.with_models({}, request.models, request.judge)

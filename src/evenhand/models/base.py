@@ -236,6 +236,8 @@ def split_spec(spec: str) -> tuple[str, str]:
     provider, slash, name = spec.partition("/")
     if provider == "fake" and not slash:
         return "fake", "echo"
+    if provider in ("http:", "https:"):  # not quoted, since it may hold a key
+        raise UsageError("An address is not a model spec; write openai/NAME, and the address with --base-url.")
     if not slash or not name:
         raise UsageError(
             f"{spec!r} is not a model spec; write provider/name, e.g. local/builtin or openai/gpt-4o-mini "
