@@ -18,7 +18,7 @@ class Gate:
 
     def __init__(self, size: float) -> None:
         self.size = size
-        self.in_flight = 0
+        self.in_flight: int = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
