@@ -17,6 +17,7 @@ NAMES = {
     "50 %, weight 3": 24,
     "default and its forerunner (green)": -30,
     "tried": 22,
+    "tried again": -18,
 }
 """Recipe → how far below its mark the name stands."""
 
@@ -34,9 +35,9 @@ def points(page: str) -> list[tuple[str, float, float]]:
     forms = [float(cell) for cell in row(page, "forms obeyed", tried)]
     found = [(name, form - forms[0], gain) for name, form, gain in zip(NAMES, forms, both, strict=False)]
     seeds = "| percent right | as it was | seeds 8"
-    change = [_change(cell) for cell in row(page, "forms obeyed", seeds)[1:4]]
-    gained = [_mean(cell) for cell in row(page, "BBQ, letters", seeds)[1:4]]
-    names = ([*NAMES][-2], "", [*NAMES][-1])
+    change = [_change(cell) for cell in row(page, "forms obeyed", seeds)[1:5]]
+    gained = [_mean(cell) for cell in row(page, "BBQ, letters", seeds)[1:5]]
+    names = ([*NAMES][-3], "", *[*NAMES][-2:])
     return [*found, *zip(names, change, gained, strict=True)]
 
 
@@ -74,7 +75,7 @@ def drawn(found: Sequence[tuple[str, float, float]]) -> str:
         lines += [f'<path d="M{x:.0f} 20V{BOTTOM}" stroke="{colour}"/>', text(x, BOTTOM + 16, f"{tick:+d}")]
     for place, (name, x, y) in enumerate(found):
         left, top = at(x, y)
-        colour = "#0b6b62" if place >= len(NAMES) - 2 else "#555"
+        colour = "#0b6b62" if place in (len(NAMES) - 3, len(NAMES) - 2) else "#555"
         lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="5" fill="{colour}"/>')
         if name:
             lines.append(text(left, top + NAMES[name], name, colour=colour))
