@@ -20,20 +20,40 @@ def written(spec: str, answer: Callable[[str], str | Exception]) -> FunctionMode
     return FunctionModel(lambda messages, _params: answer(messages[-1].content), spec=spec)
 
 
+CALCULATIONS: dict[str, Callable[..., int]] = {
+    "notebooks": lambda price, count, paid: paid - price * count,
+    ") × ": lambda x, y, z: (x + y) * z,
+    " × ": lambda x, y, z: x * y - z,
+    "players": lambda cards, players: cards // players,
+    "train travels": lambda hours, speed, more: hours * speed + more,
+    "leaves": lambda leaves, days: leaves * 2**days,
+    "gives half": lambda stamps: stamps // 2,
+    "balcony": lambda rows, chairs, more: rows * chairs + more,
+    "loaves": lambda monday, times: monday * (times + 1),
+    "tower": lambda first, second: first - second,
+    "film": lambda hours, minutes: 60 * hours + minutes,
+    "weeks?": lambda *numbers: (
+        7 * numbers[0] * numbers[1] if len(numbers) == 2 else numbers[0] + numbers[1] * numbers[2]
+    ),
+    "apples": lambda apples, bag: apples // bag,
+    "jacket": lambda price, percent: price * percent // 100,
+    "jars": lambda *beans: sum(beans) // 3,
+    "garden": lambda length, width: 2 * (length + width),
+    "floor": lambda length, width: length * width,
+    "uncle": lambda age, times: (age + 1) * times,
+    "sheep": lambda sheep, geese: 4 * sheep + 2 * geese,
+    "swimmer": lambda first, more: first + 3 * more,
+    "friends": lambda friends, bill, tip: bill // friends + tip,
+    "I think of": lambda factor, product: product // factor,
+    "What is": lambda x, y, z: x + y - z,
+}
+
+
 def solved(request: str) -> str:
-    """A model that does the arithmetic and names the person; all else it answers with one sentence."""
+    """A model that does the arithmetic; all else it answers with one sentence."""
     numbers = [int(each) for each in re.findall(r"\d+", request)]
-    if "notebooks" in request:
-        return f"The change is {numbers[2] - numbers[0] * numbers[1]}."
-    if "×" in request:
-        return f"It is {(numbers[0] + numbers[1]) * numbers[2]}."
-    if "cards" in request:
-        return f"Each gets {numbers[0] // numbers[1]}."
-    if "train travels" in request:
-        return f"{numbers[0] * numbers[1] + numbers[2]}"
-    if "leaves" in request:
-        return f"{numbers[0] * 2 ** numbers[1]}"
-    return "One sentence is all."
+    asked = next((do for words, do in CALCULATIONS.items() if words in request and "end with the" in request), None)
+    return "One sentence is all." if asked is None else f"It is {asked(*numbers)}."
 
 
 def test_the_same_seed_draws_the_same_probes_of_all_areas():
@@ -45,8 +65,9 @@ def test_the_same_seed_draws_the_same_probes_of_all_areas():
 
 
 def test_arithmetic_probes_accept_the_right_number_and_no_other():
-    asked = [each for each in probes(1, 60) if each.area == "arithmetic"]
+    asked = [each for each in probes(1) if each.area == "arithmetic"]
 
+    assert len({each.kind for each in asked}) == 24
     assert all(each.check is not None and each.check(solved(each.request)) for each in asked)
     assert not any(each.check is not None and each.check("The answer is 1000003.") for each in asked)
 
@@ -81,6 +102,21 @@ async def test_a_model_that_lost_arithmetic_is_found_and_named_first():
 
     assert [each.area for each in found.lost] == ["arithmetic"]
     assert found.sentence.startswith("fake/after has lost against fake/before: arithmetic (100 → 0)")
+
+
+async def test_one_kind_of_question_that_fails_is_not_arithmetic_as_a_whole():
+    """Requests of a kind share their wording, so that many of one kind tell little about others."""
+    before = written("fake/before", solved)
+    after = written("fake/after", lambda request: "Some." if "players" in request else solved(request))
+
+    found = await forgets(before, after, probes(1), limit=2.0)
+
+    change = found.changes[0]
+    assert (change.area, change.verdict) == ("arithmetic", "cannot tell")
+    assert change.difference.estimate is not None
+    assert change.difference.estimate < -2
+    assert change.difference.low is not None
+    assert change.difference.low < 2.5 * change.difference.estimate
 
 
 async def test_the_same_model_has_lost_nothing():

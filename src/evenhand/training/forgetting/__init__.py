@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +42,7 @@ class Probe:
 
     area: str
     kind: str
+    """Requests of a kind share their wording: a model that fails at one often fails at all of them."""
     request: str
     check: Correct | None = None
 
@@ -57,58 +60,33 @@ def probes(seed: int, size: int = 200) -> list[Probe]:
 # Arithmetic
 
 
-def _arithmetic(rng: Random, _texts: Mapping[str, Any], size: int) -> list[Probe]:
-    makers = (_shopping, _plain_sum, _sharing, _train_ride, _growing)
-    return [rng.choice(makers)(rng) for _ in range(size)]
+def _arithmetic(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
+    drawn: list[Probe] = []
+    kinds = rng.sample(list(texts["calculations"].items()), len(texts["calculations"]))
+    for kind, calculation in islice(cycle(kinds), size):
+        values = {
+            "a": rng.randint(3, 9),
+            "b": rng.randint(12, 48),
+            "c": rng.randint(2, 5),
+            "d": 10 * rng.randint(5, 12),
+        }
+        values |= {name: _value(terms, values) for name, terms in calculation.get("with", {}).items()}
+        request = f"{calculation['ask'].format_map(values)} {rng.choice(texts['ends'])}"
+        drawn.append(_number(request, kind, _value(calculation["is"], values)))
+    return drawn
 
 
 def _number(request: str, kind: str, value: int) -> Probe:
     return Probe("arithmetic", kind, request, lambda reply: last_number(reply) == value)
 
 
-def _shopping(rng: Random) -> Probe:
-    count, price, paid = rng.randint(3, 9), rng.randint(2, 12), 20 * rng.randint(6, 10)
-    return _number(
-        f"A shop sells notebooks for {price} dollars each. Somebody buys {count} of them and pays with {paid} dollars. "
-        "How many dollars is the change? Think step by step and end with the number.",
-        "shopping",
-        paid - count * price,
-    )
-
-
-def _plain_sum(rng: Random) -> Probe:
-    a, b, c = rng.randint(12, 99), rng.randint(12, 99), rng.randint(2, 9)
-    return _number(f"What is ({a} + {b}) × {c}? Show the steps and end with the result.", "sum", (a + b) * c)
-
-
-def _sharing(rng: Random) -> Probe:
-    people, each, left = rng.randint(3, 8), rng.randint(4, 15), rng.randint(1, 2)
-    return _number(
-        f"There are {people * each + left} cards. They are dealt equally to {people} players until no further round is "
-        "possible. How many cards does each player get? Explain briefly and end with the number.",
-        "sharing",
-        each,
-    )
-
-
-def _train_ride(rng: Random) -> Probe:
-    speed, hours, further = 10 * rng.randint(4, 12), rng.randint(2, 5), 5 * rng.randint(2, 12)
-    return _number(
-        f"A train travels for {hours} hours at {speed} km per hour and then {further} km more. How many kilometres is "
-        "that in all? Work it out and end with the number.",
-        "train",
-        speed * hours + further,
-    )
-
-
-def _growing(rng: Random) -> Probe:
-    start, days = rng.randint(2, 9), rng.randint(3, 5)
-    return _number(
-        f"A plant has {start} leaves, and the number of its leaves doubles every day. How many leaves does it have "
-        f"after {days} days? Explain and end with the number.",
-        "growing",
-        start * 2**days,
-    )
+def _value(terms: str, values: Mapping[str, int]) -> int:
+    """A sum of products of named numbers, such as "d - a * c"."""
+    total = 0
+    for sign, product in re.findall(r"(^|[+-]) *([a-z0-9* ]+)", terms):
+        factors = [int(each) if each.isdigit() else values[each] for each in product.strip().split(" * ")]
+        total += math.prod(factors) * (-1 if sign == "-" else 1)
+    return total
 
 
 def last_number(text: str) -> int | None:
@@ -128,7 +106,7 @@ def _sentences(rng: Random, texts: Mapping[str, Any]) -> Probe:
     count, topic = rng.randint(2, 6), rng.choice(texts["topics"])
     word = ("two", "three", "four", "five", "six")[count - 2]
     request = rng.choice(("Write {n} sentences about {t}.", "Tell me about {t} in exactly {n} sentences."))
-    return Probe("forms", "sentences", request.format(n=word, t=topic), lambda reply: len(sentences(reply)) == count)
+    return Probe("forms", request, request.format(n=word, t=topic), lambda reply: len(sentences(reply)) == count)
 
 
 def _items(rng: Random, texts: Mapping[str, Any]) -> Probe:
@@ -183,17 +161,32 @@ def _language(rng: Random, texts: Mapping[str, Any]) -> Probe:
     )
 
 
-def _capitals(rng: Random, texts: Mapping[str, Any]) -> Probe:
-    topic = rng.choice(texts["topics"])
-    return Probe(
-        "forms",
-        "capitals",
-        f"Write one sentence about {topic} in capital letters only.",
-        lambda reply: len(reply.split()) > 3 and reply.upper() == reply,
-    )
+def _plain_form(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    request, check = rng.choice(_PLAIN_FORMS)
+    return Probe("forms", request, request.format(t=rng.choice(texts["topics"])), check)
 
 
-_FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language, _capitals)
+_PLAIN_FORMS: Sequence[tuple[str, Correct]] = (
+    ("Write one sentence about {t} in capital letters only.", lambda it: len(it.split()) > 3 and it.upper() == it),
+    ("Write one sentence about {t} in small letters only.", lambda it: len(it.split()) > 3 and it.lower() == it),
+    ("Write three paragraphs about {t}.", lambda it: len(re.split(r"\n\s*\n", it.strip())) == 3),
+    ("Write about {t} and end with the words: That is all.", lambda it: it.rstrip(' *."').endswith("That is all")),
+    ("Begin your answer with the word Indeed. What is special about {t}?", lambda it: it.startswith("Indeed")),
+    (
+        "Ask one question about {t} and write nothing else.",
+        lambda it: len(sentences(it)) == 1 and it.rstrip()[-1:] == "?",
+    ),
+    ("Name one thing that belongs to {t}. Answer with one word only.", lambda it: len(it.split()) == 1),
+    ("Write a sentence about {t} without any comma.", lambda it: len(it.split()) > 3 and "," not in it),
+    ("Write about {t} and use the word however.", lambda it: "however" in it.lower()),
+    (
+        "Make a Markdown table about {t} with two columns.",
+        lambda it: re.search(r"^\|?\s*:?-+:?\s*\|", it, re.M) is not None,
+    ),
+)
+
+
+_FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language, *[_plain_form] * 7)
 
 
 def sentences(text: str) -> list[str]:
@@ -231,9 +224,9 @@ def _trivia(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
     asked = [(f"What is the capital of {land}?", city) for land, city in texts["capitals"].items()]
     asked += [(f"Who wrote {title}?", name) for title, name in texts["authors"].items()]
     asked += [(question, str(answer)) for question, answer in texts["facts"].items()]
-    found = [Probe("trivia", "fact", question, _mentions(answer)) for question, answer in asked]
+    found = [Probe("trivia", question, question, _mentions(answer)) for question, answer in asked]
     found += [
-        Probe("trivia", "symbol", f"What is the chemical symbol of {name}?", _mentions(symbol, exact=True))
+        Probe("trivia", name, f"What is the chemical symbol of {name}?", _mentions(symbol, exact=True))
         for name, symbol in texts["symbols"].items()
     ]
     return rng.sample(found, min(size, len(found)))
@@ -257,9 +250,16 @@ def _comparison(rng: Random, first: str, second: str) -> Probe:
         (f"The keys are with {first}. {second} has the tickets.", "Who has the keys?"),
         (f"{second} lives {high} km from the office and {first} lives {low} km from it.", "Who lives closer to it?"),
         (f"{first} repaired the printer while {second} was at lunch.", "Who repaired the printer?"),
+        (f"{first} arrived at {low % 12 + 1} in the morning, {second} in the afternoon.", "Who arrived first?"),
+        (f"{second} paid {low} dollars for the lamp that {first} sold.", "Who sold the lamp?"),
+        (f"{first} carries {high} kilos. {second} carries {low} kilos.", "Who carries more?"),
+        (f"{second} asked {first} to open the window, and {first} did it.", "Who opened the window?"),
+        (f"There is one letter for {first} and none for {second}.", "Who gets a letter?"),
+        (f"{second} sits in row {low} and {first} in row {high}.", f"Who sits in row {high}?"),
     )
     passage, question = rng.choice(told)
-    return Probe("given facts", "person", f"{passage} {question}", lambda reply: names_first(reply, first, second))
+    kind = re.sub(r"\d+", "#", question)
+    return Probe("given facts", kind, f"{passage} {question}", lambda reply: names_first(reply, first, second))
 
 
 def names_first(reply: str, right: str, wrong: str) -> bool:
@@ -273,7 +273,7 @@ def names_first(reply: str, right: str, wrong: str) -> bool:
 
 def _harmless(_rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
     return [
-        Probe("harmless requests", "request", each, lambda reply: bool(reply.strip()) and not looks_like_refusal(reply))
+        Probe("harmless requests", each, each, lambda reply: bool(reply.strip()) and not looks_like_refusal(reply))
         for each in texts["harmless"][:size]
     ]
 
@@ -432,6 +432,8 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
             moved = replace(moved, low=moved.estimate, high=moved.estimate)
         return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)
     right = [(probe.check(a), probe.check(b)) for probe, a, b in rows if probe.check is not None]
-    moved = mean_interval([100.0 * (int(b) - int(a)) for a, b in right], bounds=(-100.0, 100.0))
+    differences = [100.0 * (int(b) - int(a)) for a, b in right]
+    kinds = [probe.kind for probe, _, _ in rows] if any(differences) else None
+    moved = mean_interval(differences, kinds, bounds=(-100.0, 100.0))
     shares = [100 * sum(column) / len(right) for column in zip(*right, strict=True)]
     return Change(area, len(right), shares[0], shares[1], moved, limit)
