@@ -221,8 +221,8 @@ _OPENING = re.compile(r"\W*(certainly|absolutely|of course|thank you|thanks|sure
 def _differences(out: Path) -> Iterator[str]:
     table = [
         "| less SFT of the same seed | role prompt, B | neutral question, B | role, B, at equal length | "
-        "role, B, plain prose | role prompt, A | GSM8K, points |",
-        "|---|---|---|---|---|---|---|",
+        "neutral, B, at equal length | role, B, plain prose | role prompt, A | GSM8K, points |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for arm, label in ARMS.items():
         names = seeds(out, arm) if arm not in ("base", "sft") else []
@@ -232,6 +232,7 @@ def _differences(out: Path) -> Iterator[str]:
             difference(out, names, "role", "b"),
             difference(out, names, "neutral", "b"),
             difference(out, names, "role", "b", _at_equal_length),
+            difference(out, names, "neutral", "b", _at_equal_length),
             difference(out, names, "role", "b", lambda rows, _: [r for r in rows if is_plain(r["text"])]),
             difference(out, names, "role", "a"),
         ]
@@ -467,8 +468,9 @@ def blind(out: Path, folder: Path) -> None:
 
 
 def examples(out: Path, path: Path) -> None:
-    """Write the first rated answers of SFT, RLDF and the negative control to ten topics, to read side by side."""
-    arms = {"sft-1": "SFT, seed 1", "rloo-1": "RLDF, seed 1", "shuffled-1": "shuffled labels, seed 1"}
+    """Write the first rated answers of some models to ten topics, to read side by side."""
+    arms = {"sft-2": "SFT, seed 2", "rloo-2": "RLDF, seed 2", "noise-2": "second control, seed 2"}
+    arms |= {"shuffled-1": "first control, seed 1", "rlaif": "RLAIF, seed 1", "remax": "ReMax, seed 1"}
     answers = {
         name: {
             r["topic"]: r
