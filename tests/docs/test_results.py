@@ -44,6 +44,13 @@ def test_the_recipe_of_the_trainings_is_the_default(name: str, value: object):
 
 
 def test_withdrawn_pages_say_so_before_anything_else():
-    for name in ("rldf", "rldf-135m", "mabrf", "stardtox"):
+    for name in ("rldf", "rldf-135m"):
         page = (RESULTS / "pages" / f"{name}.html").read_text(encoding="utf-8")
         assert page.partition("<main>")[2].startswith('<p class="caveat"><b>Computed before judges were checked.</b>')
+
+
+def test_pages_of_checked_judges_say_what_the_judge_does_not_see():
+    for name in ("mabrf", "stardtox"):
+        page = (RESULTS / "pages" / f"{name}.html").read_text(encoding="utf-8")
+        assert "cannot be determined: the judge does not see it" in page
+        assert "Computed before judges were checked." not in page

@@ -300,7 +300,7 @@ def _base_rows(bases: StudyResult | None, band: str) -> list[PaperRow]:
         name = f"{STEERED_TITLE}, {size}"
         numbers, arm = published(NAME).row(band, name), by_size.get(size)
         cells = [PaperCell(arm.estimate(c.name, band) if arm else None, numbers.get(c.name)) for c in _TEXT_COLUMNS]
-        why = "" if arm else f"not run: --base-model hf/{_NAMES[size]}"
+        why = "" if arm else f"not run: needs its weights, --base-model hf/{_NAMES[size]}"
         rows.append(PaperRow(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, why, published_as=name))
     rows += [_base_row(STEERED_TITLE, arm, band) for spec, arm in ours.items() if not size_of(spec)]
     return [*rows, *(_base_row("Base model as it is", arm, band) for arm in _of(bases, DEFAULT))]
