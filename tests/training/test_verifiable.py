@@ -235,7 +235,7 @@ def test_rl_goes_on_with_the_adapter_and_stays_close_to_it(spelling: str, rows: 
     assert not [name for name in models.trainable(adapted) if "reference" in name]
 
 
-def test_a_new_start_takes_nothing_from_a_finished_stage(rows: Callable[..., Path], tmp_path: Path):
+def test_a_new_start_takes_nothing_from_a_finished_stage(spelling: str, rows: Callable[..., Path], tmp_path: Path):
     out = tmp_path / "out"
     (out / "sft").mkdir(parents=True)
     (out / "training.json").write_text('{"stage": "verifiable", "finished": false}')
@@ -243,7 +243,7 @@ def test_a_new_start_takes_nothing_from_a_finished_stage(rows: Callable[..., Pat
     (out / general.FILE).write_text("{}")
 
     with pytest.raises(PlanError, match="go on with --resume"):
-        train_verifiable(VerifiableOptions(model="m", out=out, data=rows()), announce=lambda _: ignore)
+        train_verifiable(VerifiableOptions(model=spelling, out=out, data=rows()), announce=lambda _: ignore)
 
     assert (out / general.FILE).is_file()
 
