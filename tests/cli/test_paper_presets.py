@@ -135,6 +135,17 @@ def test_every_preset_of_a_training_can_be_priced(cli, preset: str):
     assert result.code == 0, result
 
 
+def test_a_preset_of_rldf_alone_is_about_its_training(cli, tmp_path: Path):
+    asked = ("papers", "rldf", "--model", "hf/m", "--preset", "paper", "--builtin", "--limit", "1")
+
+    priced, made = cli(*asked, "--dry-run"), cli(*asked)
+
+    assert priced.code == 0, priced
+    assert "preset=paper" in priced.out
+    assert made.code == 2
+    assert "say where they go with --out" in made.err
+
+
 @pytest.mark.parametrize("paper", ["stardtox", "malibu"])
 def test_a_preset_that_a_paper_does_not_have_is_refused_in_one_sentence(cli, paper: str):
     result = cli("papers", paper, "--model", "rude/one", "--preset", "released", "--dry-run")

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.core.errors import UsageError
 from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
@@ -75,13 +74,11 @@ class RLDF(Paper[RLDFOptions]):
 
     def planned(self, options: RLDFOptions, out: Path | None) -> PlannedPaper | None:
         """Returns the trainings that are asked for; None to measure models that exist."""
-        if options.is_training:
-            from evenhand.papers.rldf.steps import plan_training
+        if not options.is_training and options.preset == BOTH:
+            return None
+        from evenhand.papers.rldf.steps import plan_training
 
-            return plan_training(options, out)
-        if options.preset != BOTH:
-            raise UsageError(f"The presets of {NAME} are about what is trained; add --train, or leave out --preset.")
-        return None
+        return plan_training(options, out)
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
         """Returns the page of the runs in `folders`; `scorers` are judges to use instead of those of the runs."""

@@ -134,8 +134,8 @@ class TrainingFields(PresetField):
     )
     preset: str = option(
         BOTH,
-        "With --train or --ablate: as printed (paper), as the authors' code does it (released), or ours (evenhand, "
-        "both and all).",
+        "What is trained, as --train or with --ablate: as printed (paper), as the authors' code does it (released), or "
+        "ours (evenhand, both and all).",
         metavar="PRESET",
     )
 

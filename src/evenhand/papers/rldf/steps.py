@@ -172,13 +172,13 @@ class PlannedTraining:
 
 
 def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
-    """Return what must be trained for the paper's tables (`train`), its ablation figures (`ablate`), or both.
+    """Return what must be trained for the paper's tables (`train`, or a preset alone), for `ablate`, or both.
 
     The presets `paper` and `released` have the settings that `presets.yaml` declares, as far as the other options do
     not say otherwise: a model writes the topics, each type of bias has trainings of its own, and there are three seeds.
     Otherwise they are ours.
     """
-    train, stages = options.train, options.stages
+    train, stages = options.train or not options.is_training, options.stages
     if not train and not options.ablate:
         raise UsageError(
             "--teacher, --generate, --train-seeds, --per-type and --set are about what is made; "
@@ -186,8 +186,9 @@ def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
         )
     if (options.train_seeds or options.per_type) and not train:
         raise UsageError("--train-seeds and --per-type are about the tables; an ablation trains once on each type.")
-    if out is None:
+    if out is None and not getattr(options, "dry_run", False):
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
+    out = out or Path(NAME)
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
     generate, seeds, per_type = options.generate, options.train_seeds, options.per_type
