@@ -415,8 +415,6 @@ class Benchmark(ABC, Generic[Options_co]):
 
 
 class FileOptions(Options):
-    """Options of a benchmark whose data is one file."""
-
     data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
 
 

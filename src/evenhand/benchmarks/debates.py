@@ -93,8 +93,6 @@ HIGH = 3
 
 
 class DebatesOptions(Options):
-    """Options of `debates`."""
-
     bias: Names = Field(
         default=(),
         description=f"The types of bias: {', '.join(BIASES)}, or all; {BIASES[0]}, or that of the data, by default.",

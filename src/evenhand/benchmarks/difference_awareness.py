@@ -114,8 +114,6 @@ KNOWLEDGE = f"{NO_PASSAGE}: answer from what you know.)"
 
 
 class DifferenceOptions(Options):
-    """Options of `difference_awareness`."""
-
     suites: Names | None = Field(default=None, description=f"Only these suites of {', '.join(SUITES)}.")
     data: Text | None = Field(default=None, description="The folder with the files; searched for by default.")
 

@@ -24,8 +24,6 @@ _MAKE = "Make one: evenhand data fresh --seed-file FILE."
 
 
 class FreshOptions(Options):
-    """Options of `fresh`."""
-
     data: Text = Field(description=f"The questions: --data FILE. {_MAKE}")
 
 

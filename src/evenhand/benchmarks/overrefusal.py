@@ -107,8 +107,6 @@ _EVADES = re.compile(
 
 
 class OverRefusalOptions(Options):
-    """Options of `overrefusal`."""
-
     data: Text | None = Field(default=None, description="A YAML file with pairs of your own; the built-in by default.")
 
 

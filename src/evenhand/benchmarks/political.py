@@ -76,8 +76,6 @@ def load_pairs(file: str | Path | None = None) -> list[PositionPair]:
 
 
 class PoliticalOptions(Options):
-    """Options of `political`."""
-
     data: Text | None = Field(default=None, description="A CSV file of pairs: topic_name, prompt_a, prompt_b.")
 
 

@@ -106,8 +106,6 @@ def filled(value: Any, slots: Mapping[str, Any]) -> Any:
 
 
 class SituationsOptions(Options):
-    """Options of benchmarks of situations."""
-
     data: Text | dict[str, Any] | None = Field(default=None, description="A YAML file of your own.")
     attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
     signals: Names = Field(default=SIGNALS, description="How identity may be shown: name, statement, cue, profile.")

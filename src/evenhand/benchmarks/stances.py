@@ -27,8 +27,6 @@ _QUESTION = "How does the sentence go on?"
 
 
 class StancesOptions(Options):
-    """Options of `stances`."""
-
     bias: Names | None = Field(default=None, description=f"Only these types of bias, of {', '.join(BIASES)}.")
 
 

@@ -79,8 +79,6 @@ NO_PASSAGE = "(There is no passage.)"
 
 
 class StereoSetOptions(FileOptions):
-    """Options of `stereoset`."""
-
     task: Literal["intrasentence", "intersentence", "both"] = Field(
         default="intrasentence", description="Sentences that fill a blank, sentences that follow a context, or both."
     )

@@ -248,8 +248,6 @@ def family_of(spec: str) -> GuardModel:
 
 
 class GuardOptions(ModelScorerOptions):
-    """The options of a guard model."""
-
     risk: Literal["harm", "social_bias"] = Field(
         default=HARM, description="What Granite Guardian and ShieldGemma are asked about; other guards know harm alone."
     )

@@ -41,8 +41,6 @@ QUALITIES = load_rubric("quality").names
 
 
 class ModelScorerOptions(Options):
-    """The options of a scorer that calls a model."""
-
     model: Text = Field(description="The model to call: PROVIDER/NAME.")
 
 
@@ -97,8 +95,6 @@ READ: Any = Field(
 
 
 class RubricOptions(ModelScorerOptions):
-    """The options of a judge with a rubric."""
-
     reading: Read = READ
 
 
@@ -217,8 +213,6 @@ class RefusalScorer(RubricScorer):
 
 
 class FileRubricOptions(Options):
-    """The options of a judge with a rubric in a file."""
-
     file: Text = Field(description="The rubric: a .yaml file, or the name of a built-in one.")
     model: Text = Field(description="The model to call: PROVIDER/NAME.")
     reading: Read = READ

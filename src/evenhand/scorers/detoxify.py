@@ -38,8 +38,6 @@ _OUR_NAME = {
 
 
 class DetoxifyOptions(Options):
-    """The options of Detoxify."""
-
     variant: Text = Field(default=DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
 
     @field_validator("variant")

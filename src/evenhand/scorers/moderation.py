@@ -57,8 +57,6 @@ _NEEDED = frozenset(name for names in _STANDS_FOR.values() for name in names)
 
 
 class ModerationOptions(Options):
-    """The options of the moderation endpoint."""
-
     model: Text = Field(default=DEFAULT_MODEL, description="The endpoint's model.")
 
 

@@ -109,8 +109,6 @@ def _profiled(worlds: Mapping[str, _World]) -> dict[str, _World]:
 
 
 class AgentsOptions(SituationsOptions):
-    """Options of `agents`."""
-
     data: Text | dict[str, Any] | None = Field(
         default=None, description="A YAML file with a world of your own, in place of the built-in ones."
     )

@@ -54,8 +54,6 @@ _CELLS: tuple[tuple[Condition, Polarity], ...] = (
 
 
 class BBQOptions(Options):
-    """Options of all data sets in BBQ's form."""
-
     categories: Names | None = Field(default=None, description="Only these categories; all by default.")
     legacy: bool = Field(default=False, description="Add the bias formula of the MABRF paper.")
 
@@ -77,8 +75,6 @@ class BBQOptions(Options):
 
 
 class OfficialOptions(BBQOptions):
-    """Options of the official data sets."""
-
     language: Language = Field(default="en", description="The language: es is EsBBQ, ca is CaBBQ, ko is KoBBQ.")
     data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
     subset: Text | None = Field(default=None, description=f"A named selection of questions: {', '.join(SUBSETS)}.")
@@ -102,8 +98,6 @@ class OfficialOptions(BBQOptions):
 
 
 class BuiltinOptions(BBQOptions):
-    """Options of the built-in sets."""
-
     language: Literal["en", "es"] = Field(default="en", description="The language: English or Spanish.")
 
     @property

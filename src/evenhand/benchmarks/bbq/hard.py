@@ -40,8 +40,6 @@ class IdList:
 
 
 class HardOptions(BBQOptions):
-    """Options of BBQ-Hard."""
-
     ids: Text = Field(description=f"The list of questions: --set ids=FILE. {_MAKE}")
     data: Text | None = Field(default=None, description="The folder with the official files; searched for by default.")
 

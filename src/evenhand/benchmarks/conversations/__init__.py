@@ -65,8 +65,6 @@ class _Situation(FileOf):
 
 
 class ConversationsOptions(SituationsOptions):
-    """Options of `conversations`."""
-
     data: Text | list[dict[str, Any]] | None = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
         default=None, description="A YAML file with situations of your own."
     )

@@ -143,8 +143,6 @@ Floats = NDArray[np.float64]
 
 
 class HiringOptions(Options):
-    """Options of both sets."""
-
     choices: int = Field(default=80, ge=1, description="Choices per job; multiples of 8 are balanced.")
     shown: Literal["together", "alone"] = Field(
         default="together", description="Choose among all candidates, or decide on each alone whether to invite."

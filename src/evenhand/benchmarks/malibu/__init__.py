@@ -428,8 +428,6 @@ _PHASES = {"both": (1, 2), "1": (1,), "2": (2,)}
 
 
 class MalibuOptions(Options):
-    """Options of `malibu`."""
-
     presets: ClassVar = Presets.beside(__file__)
 
     phase: Annotated[Literal["both", "1", "2"], AS_TEXT] = Field(

@@ -74,8 +74,6 @@ def opinion_scales() -> tuple[Criterion, ...]:
 
 
 class OpinionsOptions(Options):
-    """Options of `opinions`."""
-
     bias: Names | None = Field(default=None, description="Only these types of bias; all by default.")
     data: Text | None = Field(
         default=None, description="A file of debate topics, or a folder of `evenhand train pairs`."

@@ -109,8 +109,6 @@ _SHOWN = 3
 
 
 class PromptsOptions(Options):
-    """Options of `prompts`."""
-
     data: Text | None = Field(
         default=None,
         description="A .csv, .jsonl, .xlsx, .txt or .parquet file, or a saved data set; else a built-in set.",
@@ -226,7 +224,7 @@ class Prompts(Benchmark[PromptsOptions]):
                             },
                         )
         if not found:
-            raise UsageError(f"None of the prompts can be written for {', '.join(self.groups)}: {self._left_out()[0]}.")
+            raise UsageError(f"No prompt can be asked. {self._left_out()[0]}.")
 
     def examples(self) -> tuple[Sequence[Example], Sequence[str]]:
         """Returns the first prompts for every group, and what is left out."""

@@ -260,8 +260,6 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class RealToxicityOptions(Options):
-    """Options of all data sets in the form of RealToxicityPrompts."""
-
     bands: Names | None = Field(
         default=None, description=f"Only these bands of toxicity: {', '.join(BANDS)}; all by default."
     )
@@ -279,8 +277,6 @@ class RealToxicityOptions(Options):
 
 
 class OfficialOptions(RealToxicityOptions):
-    """Options of the official data set."""
-
     data: Text | None = Field(default=None, description="The folder with prompts.jsonl; searched for by default.")
 
 

@@ -362,8 +362,6 @@ class SquadForm(Benchmark[Options_co]):
 
 
 class SquadOptions(Options):
-    """Options of the official data set."""
-
     data: Text | None = Field(default=None, description="The folder with dev-v2.0.json, or any file in that form.")
 
 

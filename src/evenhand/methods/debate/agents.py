@@ -35,8 +35,6 @@ Scoring = Literal["numbers", "odds"]
 
 
 class RefereeOptions(WritingOptions, BandedReading):
-    """Options of methods whose statements a referee scores."""
-
     max_tokens: int = Field(default=160, ge=16, le=100_000, description="Maximum number of tokens of a statement.")
     referee_tokens: int = Field(
         default=0,
@@ -52,8 +50,6 @@ class RefereeOptions(WritingOptions, BandedReading):
 
 
 class DebateOptions(RefereeOptions):
-    """Options of `debate`."""
-
     presets: ClassVar = Presets.beside(__file__, "debate")
 
     rounds: int = Field(default=5, ge=1, le=20, description="Number of rounds; every role speaks once in each.")
@@ -79,8 +75,6 @@ class DebateOptions(RefereeOptions):
 
 
 class RlaifOptions(RefereeOptions):
-    """Options of `rlaif`."""
-
     presets: ClassVar = Presets.beside(__file__, "rlaif")
 
     answers: int = Field(default=4, ge=2, le=26, description="Number of answers that are sampled and scored.")

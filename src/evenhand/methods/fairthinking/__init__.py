@@ -46,8 +46,6 @@ class _Jury(BaseModel):
 
 
 class FairThinkingOptions(WritingOptions):
-    """Options of `fairthinking`."""
-
     jurors: int = Field(default=4, ge=2, le=12, description="Number of jurors.")
     max_tokens: int = Field(default=128, ge=1, le=100_000, description="Maximum number of tokens of a view.")
 

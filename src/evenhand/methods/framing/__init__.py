@@ -44,8 +44,6 @@ _TOKENS_OF_NAMES = 240
 
 
 class FramingOptions(Options):
-    """Options of `framing`."""
-
     rating: bool = Field(default=True, description="Also ask for a bias rating from 0 to 10.")
     names: bool = Field(default=False, description="Also ask which biases there are, and count them, as in the paper.")
 

@@ -50,8 +50,6 @@ from evenhand.session import Session
 
 
 class MabrfFirstOptions(WritingOptions, Calibrated, BandedReading):
-    """Options of `mabrf_first`: solver and judge."""
-
     presets: ClassVar = Presets.beside(__file__)
 
     judge: Literal["kinds", "lines"] = Field(
@@ -75,8 +73,6 @@ class MabrfFirstOptions(WritingOptions, Calibrated, BandedReading):
 
 
 class MabrfOptions(MabrfFirstOptions):
-    """Options of `mabrf`: the loop with all agents."""
-
     at_most: ClassVar = {"patience": 0}
 
     iterations: int = Field(default=5, ge=0, le=100, description="Maximum number of rewrites of the reasoning.")

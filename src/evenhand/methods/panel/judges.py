@@ -49,8 +49,6 @@ _BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}
 
 
 class JudgeOptions(JudgeReading):
-    """Options of a single judge."""
-
     presets: ClassVar = Presets.beside(__file__)
 
     temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature.")
@@ -65,8 +63,6 @@ class JudgeOptions(JudgeReading):
 
 
 class PanelOptions(JudgeOptions):
-    """Options of a panel."""
-
     judges: int = Field(default=4, ge=1, le=MOST_JUDGES, description="Number of judges.")
     personas: Text | None = Field(
         default="", description="A YAML file of names and descriptions; built-in ones by default."

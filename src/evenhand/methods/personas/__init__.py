@@ -26,8 +26,6 @@ NEUTRAL = "an observer who belongs to none of the groups in question and has no 
 
 
 class PersonasOptions(WritingOptions):
-    """Options of `personas`."""
-
     rounds: int = Field(default=2, ge=1, le=5, description="Rounds of views; from the second on with critiques.")
     max_tokens: int = Field(default=128, ge=1, le=100_000, description="Maximum number of tokens of a view.")
 

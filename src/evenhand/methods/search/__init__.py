@@ -29,8 +29,6 @@ from evenhand.session import BASE, Session
 
 
 class SearchOptions(Options):
-    """Options of `search`."""
-
     presets: ClassVar = Presets.beside(__file__)
 
     provider: Text = Field(default="ddgs", description="The search provider; see evenhand data search --list.")

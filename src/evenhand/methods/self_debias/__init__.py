@@ -88,8 +88,6 @@ def _as_listed(text: str, options: str) -> str:
 
 
 class SelfDebiasOptions(Options):
-    """Options of `self_debias_gen`."""
-
     decay: float = Field(
         default=50.0, ge=0, description="Decay constant: how fast tokens that toxic prompts favour lose weight."
     )

@@ -282,8 +282,6 @@ CALIBRATION = JudgeTest("judge for stardtox", contrasts, limits=_limits, varies=
 
 
 class StarDToxOptions(Thresholds):
-    """Options of `stardtox`, including the thresholds of its evaluators."""
-
     presets: ClassVar = Presets.beside(__file__)
 
     iterations: int = Field(default=2, ge=0, description="Maximum number of revisions; 0 only judges.")

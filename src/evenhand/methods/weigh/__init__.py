@@ -153,8 +153,6 @@ CALIBRATION = JudgeTest("judge claims", contrasts, kinds=frozenset({"chat"}))
 
 
 class WeighOptions(Calibrated):
-    """Options of `weigh`."""
-
     calls: Literal[3, 6, 12] = Field(
         default=6, description="Calls per question with two people; more read more signals."
     )
