@@ -404,6 +404,14 @@ async def test_the_confusion_of_kinds_is_counted(workshop: Workshop):
     }
 
 
+async def test_a_run_is_not_compared_with_itself(workshop: Workshop):
+    workshop.model(answering(by_stereotype))
+    await workshop.run(**TOY)
+
+    with pytest.raises(PlanError, match="run is named twice; a run is not compared with itself"):
+        study([workshop.directory / "run", workshop.directory / "." / "run"])
+
+
 def test_a_directory_without_a_plan_is_told(tmp_path: Path):
     Store(tmp_path, create=True).close()
 

@@ -344,6 +344,8 @@ def open_sources(
     with contextlib.ExitStack() as stack, _readable(directories):
         runs: list[StoredRun] = []
         for directory in directories:
+            if any(directory.resolve() == run.directory.resolve() for run in runs):
+                raise PlanError(f"{directory} is named twice; a run is not compared with itself.")
             run = StoredRun.open(directory, skip_damaged=skip_damaged)
             stack.callback(run.store.close)
             runs.append(run)
