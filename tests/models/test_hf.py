@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,57 @@ async def test_rows_that_end_early_change_nothing_for_the_others(model: HFModel)
     limits = [3, 12, 5, 9]
     alone = [(await model.generate(QUESTIONS[1], Params(max_tokens=each))).text for each in limits]
     together = await asyncio.gather(*(model.generate(QUESTIONS[1], Params(max_tokens=each)) for each in limits))
+    assert [each.text for each in together] == alone
+
+
+@pytest.mark.parametrize("params", [Params(), Params(temperature=1.3, top_p=0.9, seed=5)])
+async def test_those_that_wait_join_a_running_batch_with_the_same_answers(
+    folder: Path, params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenhand.models.hf._JOIN_EVERY", 2)
+    limits = [30, 4, 9, 5, 12, 6, 1, 3, 20, 7, 11, 2]  # more than the batch takes, prompts of three lengths
+    asked = [(QUESTIONS[i % 3], replace(params, max_tokens=limit)) for i, limit in enumerate(limits)]
+    async with HFModel(str(folder), ModelOptions(extra={"batch": 4})) as model:
+        alone = [(await model.generate(*each)).text for each in asked]
+        started: list[int] = []
+        widths: list[int] = []
+        compute, forward = model._compute, model._forward
+
+        def counted(rows: list[Any]) -> None:
+            started.append(len(rows))
+            compute(rows)
+
+        def read(ids: Any, *rest: Any) -> Any:
+            widths.append(len(ids))
+            return forward(ids, *rest)
+
+        monkeypatch.setattr(model, "_compute", counted)
+        monkeypatch.setattr(model, "_forward", read)
+        together = await asyncio.gather(*(model.generate(*each) for each in asked))
+    assert [each.text for each in together] == alone
+    assert started == [4]  # the first has 30 tokens, and the others came and went beside it
+    assert len(widths) > 3
+    assert max(widths) <= 4
+
+
+async def test_what_joins_and_does_not_fit_is_computed_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.models.hf._JOIN_EVERY", 2)
+    asked = [(QUESTIONS[i % 3], Params(max_tokens=limit)) for i, limit in enumerate([20, 3, 20, 3, 8, 9])]
+    async with HFModel(str(folder), ModelOptions(extra={"batch": 4})) as model:
+        alone = [(await model.generate(*each)).text for each in asked]
+        joined = model._joined
+        refused: list[int] = []
+
+        def full(decoder: Any, kept: Any, rows: Any) -> Any:
+            if rows and not refused:
+                refused.append(len(rows))
+                raise OutOfMemoryError
+            return joined(decoder, kept, rows)
+
+        monkeypatch.setattr(model, "_joined", full)
+        together = await asyncio.gather(*(model.generate(*each) for each in asked))
+        assert refused == [2]
+        assert model.batch == 2
     assert [each.text for each in together] == alone
 
 

@@ -97,6 +97,33 @@ def test_steps_of_other_models_grow(model: Any) -> None:
     assert not supports_static_cache(model, sliding)
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["longer than the batch", "shorter than the batch"])
+def test_what_joins_continues_as_if_it_were_alone(model: Any, early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StaticDecoder, "_capture", StaticDecoder._step)  # counts are rounded as for graphs
+    mask, cache = read(model)
+    lines = torch.tensor([0, 1, 2] * 6)
+    batch = StaticDecoder(model, cache, mask, positions(mask), max_length=64, max_new_tokens=40, use_graphs=True)
+    batch.keep(lines)
+    alone = [fixed(model, cache, mask) for mask, cache in (read(model), read(model))]
+    tokens = torch.tensor([[9], [3], [1]])
+    for _ in range(1 if early else 8):
+        batch.next(tokens[lines])
+        tokens = alone[0].next(tokens).argmax(-1, keepdim=True)
+    left, own = torch.tensor([2]), torch.tensor([1, 0])  # the first of all is the shortest: columns move
+    batch.keep(left)
+    mask, cache = read(model)
+    batch.join(cache, mask, positions(mask), own, max_new_tokens=40)
+    assert batch.count == 16
+    others = torch.tensor([[9], [3], [1]])
+    for _ in range(4):
+        given = torch.zeros(batch.count, 1, dtype=torch.long)
+        given[:3] = torch.cat([tokens[left], others[own]])
+        found = batch.next(given)[:3]
+        first, second = alone[0].next(tokens), alone[1].next(others)
+        assert torch.allclose(found, torch.cat([first[left], second[own]]), atol=1e-5)
+        tokens, others = first.argmax(-1, keepdim=True), second.argmax(-1, keepdim=True)
+
+
 def written(model: Any, begin: Any) -> Any:
     """The logits of ten steps, after four of which a line ends and another is doubled."""
     mask, cache = read(model)

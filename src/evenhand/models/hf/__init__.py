@@ -1,6 +1,7 @@
 """Models run by Hugging Face transformers: slower than `local` on a CPU, but with full logits and on GPUs.
 
-Waiting requests are computed as one left-padded batch in a single worker thread. Each completion has its own sampling
+Waiting requests are computed as one left-padded batch in a single worker thread; those that come later take the places
+of completions that have ended, so that one long answer does not hold up the rest. Each completion has its own sampling
 parameters and random generator, so its text depends on its seed and not on the rest of the batch. A steered completion
 takes several sequences of the batch: its own, and one for each conversation to steer away from.
 """
@@ -40,6 +41,10 @@ DEFAULT_BATCH, GPU_BATCH = 16, 128
 """Sequences per batch; halved when memory runs out."""
 _BATCH_DELAY = 0.005
 """Seconds to wait for more requests before a batch starts."""
+_JOIN_EVERY = 16
+"""Tokens after which waiting requests may join a batch: reading their prompts takes as long as several tokens."""
+_JOIN_SHARE = 8
+"""They join if there are at least this part of the running ones, an eighth."""
 _PREFILL_TOKENS = 1 << 16
 """The maximum number of prompt tokens, padding included, in one forward pass."""
 _TOP_TOKENS = 1024
@@ -197,25 +202,25 @@ class HFModel(Model):
         """Compute the waiting completions batch by batch; runs in the worker thread."""
         time.sleep(_BATCH_DELAY)
         while self._pending:
-            rows = self._next_rows()
             with self._computing, torch.inference_mode():
-                ready = [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
+                ready = self._next_rows(self.batch, alone=True)
                 if not self._attempt(ready, lambda ready=ready: self._compute(ready), retry=True):
                     self._free_memory()
 
-    def _next_rows(self) -> list[_Row]:
-        """Take the completions that fit into one batch; one that is larger than a batch is computed alone.
+    def _next_rows(self, free: int, *, alone: bool) -> list[_Row]:
+        """Take the completions that fit into so many sequences; one that is larger than a batch is computed alone.
 
         Those with the oldest one's token limit come first: a batch runs until its longest answer ends.
         """
         waiting = [self._pending.popleft() for _ in range(len(self._pending))]
-        limit, free, taken = waiting[0].params.max_tokens, self.batch, set[int]()
+        limit, taken = waiting[0].params.max_tokens if waiting else None, set[int]()
         for i in sorted(range(len(waiting)), key=lambda i: waiting[i].params.max_tokens != limit):
-            if not taken or waiting[i].sequences <= free:
+            if (alone and not taken) or waiting[i].sequences <= free:
                 taken.add(i)
                 free -= waiting[i].sequences
         self._pending.extendleft(row for i, row in reversed([*enumerate(waiting)]) if i not in taken)
-        return [waiting[i] for i in sorted(taken)]
+        rows = [waiting[i] for i in sorted(taken)]
+        return [row for row in rows if self._attempt([row], lambda row=row: self._prepare(row))]
 
     def _attempt(self, rows: Sequence[_Row], step: Callable[[], None], *, retry: bool = False) -> bool:
         """Run a step and return whether it succeeded.
@@ -269,33 +274,61 @@ class HFModel(Model):
         )
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _compute(self, rows: list[_Row]) -> None:
-        """Generate all rows to their end; a finished or cancelled row gets no more tokens."""
-        if not rows:
+    def _compute(self, everyone: list[_Row]) -> None:
+        """Generate all rows to their end; a finished or cancelled row gets no more tokens.
+
+        Rows that join are added to `everyone`, and those that have ended are removed.
+        """
+        if not everyone:
             return
-        index: dict[tuple[int, ...], int] = {}  # several completions of one prompt share its prefill
-        sequences = [[index.setdefault(tuple(prompt), len(index)) for prompt in row.prompts] for row in rows]
-        ids, mask = self._padded(list(index))
-        positions = _positions(mask)
-        logits, cache = self._prefill(ids, mask, positions)
-        most, count = max(row.limit for row in rows), len(mask)
+        rows, (sequences, logits, *start) = everyone, self._begun(everyone)
+        most, count = max(row.limit for row in rows), len(logits)
         decoder: decoding.Decoder | None = None
+        steps = 0
         while running := self._extend(rows, sequences, logits):
-            decoder = decoder or decoding.decoder(
-                self.model, cache, mask, positions, max_length=self._max_length, max_new_tokens=most
-            )
+            decoder = decoder or decoding.decoder(self.model, *start, max_length=self._max_length, max_new_tokens=most)
             rows, sequences = [rows[i] for i in running], [sequences[i] for i in running]
             kept = [i for own in sequences for i in own]
-            if len(kept) <= decoder.full * count or len(set(kept)) < len(kept):
-                decoder.keep(torch.tensor(kept, device=mask.device))
-                count = len(kept)
-                numbers = iter(range(count))
-                sequences = [list(islice(numbers, len(row.prompts))) for row in rows]
+            steps += 1
+            more = list[_Row]()
+            free = self.batch - len(kept)
+            some = _JOIN_SHARE * min(len(self._pending), free) >= len(kept)
+            if decoder.joins and steps % _JOIN_EVERY == 0 and some:
+                more = self._next_rows(free, alone=False)
+                everyone[:] = [*rows, *more]
+                more = self._joined(decoder, kept, more)
+                rows = [*rows, *more]
+            leave = not more and (len(kept) <= decoder.full * count or len(set(kept)) < len(kept))
+            if leave:
+                decoder.keep(torch.tensor(kept, device=self.device))
+            if leave or more:
+                sequences, count = _numbered(rows), decoder.count
             latest = [0] * count  # finished sequences get a dummy token until it pays to remove them
             for row, own in zip(rows, sequences, strict=True):
                 for i in own:
                     latest[i] = row.tokens[-1]
-            logits = decoder.next(torch.tensor(latest, device=mask.device)[:, None])
+            logits = decoder.next(torch.tensor(latest, device=self.device)[:, None])
+
+    def _begun(self, rows: Sequence[_Row]) -> tuple[list[list[int]], Tensor, Any, Tensor, Tensor]:
+        """Read the prompts; return the sequences of each row, their next logits, cache, mask and positions."""
+        index: dict[tuple[int, ...], int] = {}  # several completions of one prompt share its prefill
+        sequences = [[index.setdefault(tuple(prompt), len(index)) for prompt in row.prompts] for row in rows]
+        ids, mask = self._padded(list(index))
+        positions = _positions(mask)
+        return sequences, *self._prefill(ids, mask, positions), mask, positions
+
+    def _joined(self, decoder: decoding.Decoder, kept: Sequence[int], rows: Sequence[_Row]) -> list[_Row]:
+        """Begin more rows in a running batch, after its sequences `kept`; return those that need more tokens."""
+        if not rows:
+            return []
+        sequences, logits, *start = self._begun(rows)
+        running = self._extend(rows, sequences, logits)
+        if running:
+            chosen = [i for number in running for i in sequences[number]]
+            most = max(rows[i].limit for i in running)
+            decoder.keep(torch.tensor(kept, device=self.device))
+            decoder.join(*start, torch.tensor(chosen, device=self.device), max_new_tokens=most)
+        return [rows[i] for i in running]
 
     def _prefill(self, ids: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Any]:
         """Read the prompts; large batches in chunks, since a forward pass takes more memory than its cache."""
@@ -379,6 +412,12 @@ class HFModel(Model):
     @cached_property
     def _eos_ids(self) -> frozenset[int]:
         return end_tokens(self.model, self.tokenizer)
+
+
+def _numbered(rows: Sequence[_Row]) -> list[list[int]]:
+    """Return the sequences of rows that lie one after another."""
+    numbers = iter(range(sum(len(row.prompts) for row in rows)))
+    return [list(islice(numbers, len(row.prompts))) for row in rows]
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -33,6 +33,13 @@ class Decoder(Protocol):
 
     full: float
     """Finished sequences are removed once the share of running ones is at most this."""
+    joins: bool
+    """Whether sequences can be added to a running batch."""
+
+    @property
+    def count(self) -> int:
+        """How many sequences it has, those included that make up a round number."""
+        ...
 
     def next(self, ids: Tensor) -> Tensor:
         """Append one token to each sequence (sequences × 1); return the logits (sequences × vocabulary, float32).
@@ -43,6 +50,10 @@ class Decoder(Protocol):
 
     def keep(self, sequences: Tensor) -> None:
         """Continue with these sequences only, in this order; an index may be repeated."""
+        ...
+
+    def join(self, cache: Any, mask: Tensor, positions: Tensor, sequences: Tensor, *, max_new_tokens: int) -> None:
+        """Add `sequences` of other prompts, which are in their cache, after those that are there."""
         ...
 
 
@@ -85,6 +96,7 @@ class DynamicDecoder:
     """Decodes with transformers' own cache, which is copied to a longer one at every token."""
 
     full = 0.75
+    joins = False
 
     def __init__(
         self,
@@ -114,6 +126,13 @@ class DynamicDecoder:
         self._cache = output.past_key_values
         return self._then(output.logits[:, -1])
 
+    @property
+    def count(self) -> int:
+        return len(self._mask)
+
+    def join(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError("transformers' own cache takes no more sequences")
+
     def keep(self, sequences: Tensor) -> None:
         self._cache.batch_select_indices(sequences)
         self._mask, self._positions = self._mask[sequences], self._positions[sequences]
@@ -127,6 +146,7 @@ class StaticDecoder:
     """
 
     full = 0.5
+    joins = True
 
     def __init__(
         self,
@@ -162,6 +182,41 @@ class StaticDecoder:
         self._mask[: self._count, ..., : self._length] = mask.bool()[sequences, None, None, :]
         self._positions[: self._count] = positions[sequences, -1:]
         self._slot.fill_(self._length)
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def join(self, cache: Any, mask: Tensor, positions: Tensor, sequences: Tensor, *, max_new_tokens: int) -> None:
+        # All sequences end at the same place, so those that run move to where the longest of all needs to end.
+        seen = self._mask[: self._count, 0, 0, : self._length].any(0)
+        first, read = int(seen.int().argmax()), mask.shape[1]
+        length = max(self._length - first, read)
+        count = self._count + len(sequences)
+        # A graph for each multiple of 16 sequences; those that nobody asked for compute something that is not read.
+        rounded = -(-count // _ALIGNMENT) * _ALIGNMENT if self._use_graphs else count
+        rounded = max(count, min(rounded, len(self._mask)))
+        rows, width = max(count, len(self._mask)), max(length, self._mask.shape[-1])
+        if (rows, width) != (len(self._mask), self._mask.shape[-1]):
+            self._mask = _widened(_widened(self._mask, 0, rows), -1, width)
+            self._positions, self._ids = (_widened(each, 0, rows) for each in (self._positions, self._ids))
+            for layer in self._cache.layers:
+                layer.widen(width, rows)
+            self._drop_graphs()
+        old, new = slice(0, self._count), slice(self._count, count)
+        run, end = slice(first, self._length), slice(length - (self._length - first), length)
+        running = self._mask[old, ..., run].clone()
+        self._mask.zero_()
+        self._mask[old, ..., end] = running
+        self._mask[new, ..., length - read : length] = mask.bool()[sequences, None, None, :]
+        for own, layer in zip(self._cache.layers, cache.layers, strict=True):
+            for values, more in ((own.keys, layer.keys), (own.values, layer.values)):
+                values[old, :, end] = values[old, :, run].clone()
+                values[new, :, length - read : length] = more[sequences]
+        self._positions[new] = positions[sequences, -1:]
+        self._slot.fill_(length)
+        self._count, self._length = rounded, length
+        self._tokens_left = max(self._tokens_left, max_new_tokens)
 
     def next(self, ids: Tensor) -> Tensor:
         if self._length == self._mask.shape[-1]:
@@ -259,9 +314,10 @@ class StaticLayer:
         self.keys[: len(sequences), :, :length] = dynamic.keys[sequences]
         self.values[: len(sequences), :, :length] = dynamic.values[sequences]
 
-    def widen(self, width: int) -> None:
-        self.keys = _widened(self.keys, 2, width)
-        self.values = _widened(self.values, 2, width)
+    def widen(self, width: int, rows: int | None = None) -> None:
+        rows = rows or len(self.keys)
+        self.keys = _widened(_widened(self.keys, 2, width), 0, rows)
+        self.values = _widened(_widened(self.values, 2, width), 0, rows)
 
     def keep(self, sequences: Tensor) -> None:
         self.keys = _kept(self.keys, sequences)
@@ -283,6 +339,8 @@ def supports_static_cache(model: Any, cache: Any) -> bool:
 def _widened(values: Tensor, dimension: int, width: int) -> Tensor:
     shape = list(values.shape)
     old, shape[dimension] = shape[dimension], width
+    if old == width:
+        return values
     wider = values.new_zeros(shape)
     wider.narrow(dimension, 0, old).copy_(values)
     return wider
