@@ -184,6 +184,27 @@ async def test_a_cancelled_request_leaves_the_batch(model: HFModel) -> None:
     assert (await model.generate(QUESTIONS[0], Params(max_tokens=2))).text
 
 
+async def test_a_cancelled_request_that_waits_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with HFModel(str(folder), ModelOptions(extra={"batch": 1})) as model:
+        read: list[int] = []
+        forward = model._forward
+
+        def noted(ids: Any, *rest: Any) -> Any:
+            read.append(ids.shape[1])
+            return forward(ids, *rest)
+
+        monkeypatch.setattr(model, "_forward", noted)
+        first = asyncio.create_task(model.generate(QUESTIONS[0], Params(max_tokens=40)))
+        others = [asyncio.create_task(model.generate(QUESTIONS[1], Params(max_tokens=2))) for _ in range(3)]
+        with model._computing:  # nothing is read before the others are cancelled
+            await asyncio.sleep(0.05)
+            for each in others:
+                each.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        await first
+        assert read == [len(model._encode(QUESTIONS[0]))]
+
+
 async def test_a_base_model_needs_to_be_told(tmp_path: Path) -> None:
     make_model(tmp_path, template=None)
     async with HFModel(str(tmp_path), ModelOptions()) as base:

@@ -212,7 +212,8 @@ class HFModel(Model):
 
         Those with the oldest one's token limit come first: a batch runs until its longest answer ends.
         """
-        waiting = [self._pending.popleft() for _ in range(len(self._pending))]
+        found = [self._pending.popleft() for _ in range(len(self._pending))]
+        waiting = [row for row in found if not row.done.done()]  # cancelled ones are not read
         limit, taken = waiting[0].params.max_tokens if waiting else None, set[int]()
         for i in sorted(range(len(waiting)), key=lambda i: waiting[i].params.max_tokens != limit):
             if (alone and not taken) or waiting[i].sequences <= free:
