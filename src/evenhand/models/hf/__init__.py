@@ -322,13 +322,14 @@ class HFModel(Model):
         """Begin more rows in a running batch, after its sequences `kept`; return those that need more tokens."""
         if not rows:
             return []
-        sequences, logits, *start = self._begun(rows)
+        sequences, logits, cache, mask, positions = self._begun(rows)
         running = self._extend(rows, sequences, logits)
         if running:
             chosen = [i for number in running for i in sequences[number]]
             most = max(rows[i].limit for i in running)
             decoder.keep(torch.tensor(kept, device=self.device))
-            decoder.join(*start, torch.tensor(chosen, device=self.device), max_new_tokens=most)
+            own = torch.tensor(chosen, device=self.device)
+            decoder.join(cache, mask, positions, own, max_new_tokens=most)
         return [rows[i] for i in running]
 
     def _prefill(self, ids: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Any]:
