@@ -93,6 +93,7 @@ def test_forms_are_read_by_code():
     assert not has_keys('Here: {"title": 1, "text": 2}', ("title", "text"))
     assert last_number("It is 1,250 in all.") == 1250
     assert last_number("none") is None
+    assert last_number(r"The plant has \(\boxed{40}\) leaves after 3 days.") == 40
 
 
 async def test_a_model_that_lost_arithmetic_is_found_and_named_first():

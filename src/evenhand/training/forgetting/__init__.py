@@ -90,8 +90,9 @@ def _value(terms: str, values: Mapping[str, int]) -> int:
 
 
 def last_number(text: str) -> int | None:
-    """The last whole number in a text, without thousands separators and markup, or None."""
-    found = re.findall(r"\d[\d,]*(?:\.\d+)?", text.replace("\\,", ""))
+    """The last whole number in a text, or in its last box (`\\boxed{…}`), without separators and markup, or None."""
+    boxes = re.findall(r"\\boxed\{([^{}]*\d[^{}]*)\}", text)
+    found = re.findall(r"\d[\d,]*(?:\.\d+)?", (boxes[-1] if boxes else text).replace("\\,", ""))
     return None if not found else int(float(found[-1].replace(",", "").rstrip(".")))
 
 
