@@ -126,9 +126,9 @@ CASES = {
     "an option that is none": (asked("hf/x", "--train", "--set", "ppo.speed=1"), "ppo has algorithm"),
     "a text for a number": (asked("hf/x", "--train", "--set", "pairs.per_topic=a"), "takes a value like 8, not 'a'"),
     "too many topics": (asked("hf/x", "--train", "--set", "debate.topics=5000"), "There are topics for 2 to"),
-    "a preset of what is not trained": (
+    "a preset alone, without a folder": (
         ("papers", "rldf", "--model", "hf/x", "--preset", "paper"),
-        "is trained; add --train",
+        "say where they go with --out",
     ),
     "topics without a number": (asked("hf/x", "--train", "--generate"), "say how many with --set debate.topics=N"),
     "seeds that are none": (asked("hf/x", "--train", "--train-seeds", "1,b"), "whole numbers with commas"),
