@@ -64,6 +64,13 @@ def test_the_same_seed_draws_the_same_probes_of_all_areas():
     assert {each.area for each in drawn} == set(AREAS)
 
 
+def test_areas_that_are_judged_have_200_requests():
+    drawn = probes(1)
+
+    assert len({each.request for each in drawn if each.area == "trivia"}) == 200
+    assert all(sum(each.area == area for each in drawn) == 200 for area in ("arithmetic", "forms", "given facts"))
+
+
 def test_arithmetic_probes_accept_the_right_number_and_no_other():
     asked = [each for each in probes(1) if each.area == "arithmetic"]
 
