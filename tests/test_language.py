@@ -53,6 +53,23 @@ def test_a_sentence_in_another_language_is_not(code: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "individueel en in assosiasie met",
+        "nationer, rasgrupper och socialt skydd",
+        "exercendae operae vel faciendi facinoris",
+        "de counget regulié e paga.",
+    ],
+)
+def test_five_words_near_to_english_are_enough(text: str) -> None:
+    assert (unsupported(text, ("en",)) or "").startswith("language ")
+
+
+def test_letters_with_their_accents_apart_are_words() -> None:
+    assert language_of("va\u0300 mo\u0323i tô\u0309 chư\u0301c trong") == "vi"
+
+
+@pytest.mark.parametrize(
     ("text", "code"),
     [("Привет, как дела?", "ru"), ("你好，世界", "zh"), ("שלום hi", "he"), ("아니요", "ko")],
     ids=ascii,

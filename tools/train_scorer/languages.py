@@ -34,7 +34,7 @@ def main() -> None:
         print(f"  {title}: {_share(texts):.2f} of {len(texts)}")
     others = read_udhr(options.udhr)
     groups = {"near to English": NEAR, "frequent": FREQUENT}
-    for words in (6, 12, 25):
+    for words in (5, 12, 25):
         for title, codes in groups.items():
             parts = [part for code, text in others if code in codes for part in _parts(text, words)]
             print(f"  {words} words, languages {title}: {_share(parts):.1f} of {len(parts)}")
@@ -61,13 +61,15 @@ def read_udhr(archive: Path) -> list[tuple[str, str]]:
 
 
 def _english(data: Path) -> dict[str, list[str]]:
-    return {
+    found = {
         "RealToxicityPrompts, test side": corpora.read_rtp(data)["test"].texts,
         "surge": corpora.read_surge(data).texts,
         "Davidson's tweets": corpora.read_davidson(data).texts,
         "BBQ contexts": [text for texts in corpora.read_bbq(data).values() for text in texts][::5],
         "SQuAD paragraphs": [text for texts in corpora.read_squad(data) for text in texts],
     }
+    short = {f"{title}, 5 words": [" ".join(text.split()[2:7]) for text in texts] for title, texts in found.items()}
+    return {**found, **short}
 
 
 def _parts(text: str, size: int) -> list[str]:

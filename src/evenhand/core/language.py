@@ -32,6 +32,7 @@ _SIGNS = "\"'.,;:!?()[]{}*_~…“”‘’«»-–—"
 _SHORT = 25  # words of a text in which small words are counted
 _SURE, _SURE_SHARE = 3, 5  # English small words, and one in so many words, from which no other language is looked for
 _LIKELY = 0.5  # probability of a language of which one small word is enough
+_DOUBT, _ENOUGH = 0.01, 4  # a probability of English, and words, at which a text without its small words is not English
 _ENGLISH, _SHARED = "en", "shared"
 _loading = threading.Lock()
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -75,7 +76,7 @@ def other_script(text: str) -> bool:
 
 def _chances(text: str, languages: Sequence[str]) -> Mapping[str, float]:
     """Return language → probability; nothing if the text is too short to tell, or may be in one of the languages."""
-    start = text[:_SHOWN]
+    start = text[:_SHOWN] if text.isascii() else unicodedata.normalize("NFC", text[:_SHOWN])
     if _ENGLISH in languages and _is_surely_english(start):
         return {}
     if not other_script(start):
@@ -114,6 +115,10 @@ def _by_small_words(text: str, chances: Mapping[str, float]) -> Mapping[str, flo
         return {}
     known = _small_words()
     english = sum(word in known[_ENGLISH] for word in words)
+    if chances[_ENGLISH] < _DOUBT and len(_words(text)) >= _ENOUGH:
+        bare = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()  # accents may disguise
+        if known[_ENGLISH].isdisjoint(word.strip(_SIGNS) for word in bare.split()):
+            return chances
     likeliest = max(chances, key=chances.__getitem__)
     if not english and chances[likeliest] >= _LIKELY and any(word in known.get(likeliest, ()) for word in words):
         return {likeliest: 1.0}
