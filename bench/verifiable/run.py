@@ -149,20 +149,37 @@ def squad(asker: Asker, rows: Sequence[Mapping[str, Any]]) -> Found:
     told = [(row, text) for row, text in zip(rows, replies, strict=True) if row["answers"]]
     not_told = [text for row, text in zip(rows, replies, strict=True) if not row["answers"]]
     scores = [f1(text, row["answers"]) for row, text in told]
-    contained = [any(answer.lower() in text.lower() for answer in row["answers"]) for row, text in told]
+    contained = [_extracted(row, text) for row, text in told]
     return {
         "answerable: f1": 100 * sum(scores) / len(scores),
         "answerable: the reply contains the answer": share(contained),
         "answerable: abstained": share(abstains(text, "en") for _, text in told),
         "unanswerable: abstained": share(abstains(text, "en") for text in not_told),
-        "texts": [{"question": row["question"], "reply": text} for row, text in zip(rows, replies, strict=True)],
+        "answers": [
+            _answered("squad", "told" if row["answers"] else "not told", row["question"], text, _extracted(row, text))
+            for row, text in zip(rows, replies, strict=True)
+        ],
     }
+
+
+def _extracted(row: Mapping[str, Any], text: str) -> bool:
+    """Whether the reply contains the answer, or abstains where there is none."""
+    return any(answer.lower() in text.lower() for answer in row["answers"]) if row["answers"] else abstains(text, "en")
 
 
 def sums(asker: Asker, rows: Sequence[tuple[str, int]]) -> Found:
     replies = asker.replies([(_user(SUM, question=question),) for question, _ in rows], 400)
     right = [last_number(text) == number for (_, number), text in zip(rows, replies, strict=True)]
-    return {"right": share(right), "texts": replies}
+    answers = zip(rows, replies, right, strict=True)
+    return {
+        "right": share(right),
+        "answers": [_answered("gsm8k", "sums", question, text, good) for (question, _), text, good in answers],
+    }
+
+
+def _answered(category: str, condition: str, question: str, reply: str, right: bool) -> Found:
+    about = {"category": category, "condition": condition, "question": question, "context": "", "reply": reply}
+    return {**about, "verdict": "right" if right else "wrong"}
 
 
 def loss(asker: Asker, texts: Sequence[str]) -> Found:
