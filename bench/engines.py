@@ -336,7 +336,7 @@ class Lab:
             **({"reward_funcs": [reward_function]} if stage in SAMPLING else {}),
         )
         # The schedule of our loop.
-        schedule = Schedule(self._steps(stage), decays=stage not in SAMPLING)
+        schedule = Schedule(self._steps(stage), decay="constant" if stage in SAMPLING else "linear")
         trainer.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(trainer.create_optimizer(), schedule.factor)
         try:
             trainer.train()

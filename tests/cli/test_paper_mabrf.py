@@ -270,6 +270,7 @@ CASES = {
     "two searches": ((*SMALL, "--model", "fake/A", "--search", "ddgs,wikipedia"), "one provider"),
     "the same model twice": ((*SMALL, "--model", "fake/A", "--model", "fake/A"), "same arm twice"),
     "data missing": (("papers", "mabrf", "--model", "fake/A"), "evenhand data pull bbq"),
+    "data missing, built-in": (("papers", "mabrf", "--model", "fake/A"), "(for a paper: --builtin)"),
     "nothing to show": (("papers", "mabrf", "--out", "none"), "holds no runs of a paper"),
     "a role that nobody has": ((*SMALL, "--model", "fake/A", "--model", "critic=fake/B"), "critic"),
 }

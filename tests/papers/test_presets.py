@@ -79,6 +79,9 @@ def test_the_stages_of_rldf_have_the_declared_options(preset: str):
     assert stages["ppo"]["algorithm"] == {"paper": "ppo", "released": "remax"}[preset]
     assert stages["pairs"]["policy"] == {"paper": "threshold", "released": "rounds"}[preset]
     assert stages["debate"]["held_out"] == 100
+    assert stages.get("train", {}).get("lora_layers") == {"paper": None, "released": "q_proj,v_proj"}[preset]
+    assert stages["ppo"]["weight_decay"] == {"paper": 0, "released": 0.1}[preset]
+    assert stages["ppo"]["lr_decay"] == {"paper": "constant", "released": "cosine"}[preset]
 
 
 def test_what_rldf_declares_of_ours_is_the_default_of_each_stage():

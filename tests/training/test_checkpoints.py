@@ -11,7 +11,7 @@ from evenhand.training.options import SFTOptions
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 
 from evenhand.training import checkpoints, stage  # noqa: E402 - they need torch
-from evenhand.training.loop import Schedule  # noqa: E402
+from evenhand.training.loop import Optimizer, Schedule  # noqa: E402
 
 
 def tensors(value: float) -> dict[str, Any]:
@@ -72,7 +72,19 @@ def test_the_learning_rate_rises_and_falls():
     shares = [Schedule(10, warmup=0.2).factor(step) for step in range(10)]
 
     assert shares == pytest.approx([0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert Schedule(10, warmup=0.2, decays=False).factor(9) == 1
+    assert Schedule(10, warmup=0.2, decay="constant").factor(9) == 1
+    cosine = [Schedule(10, warmup=0.2, decay="cosine").factor(step) for step in (2, 4, 6, 8)]
+    assert cosine == pytest.approx([1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])
+
+
+def test_weight_decay_shrinks_weights_that_nothing_moves():
+    weight = torch.nn.Parameter(torch.tensor([2.0]))
+    weight.grad = torch.zeros(1)
+    optimizer = Optimizer([({"a": weight}, 0.5)], Schedule(4, decay="constant"), weight_decay=0.1)
+    optimizer.begin(0)
+    optimizer.update()
+
+    assert float(weight.detach()) == pytest.approx(2 * (1 - 0.5 * 0.1))
 
 
 def options(out: Path, **changed: Any) -> SFTOptions:

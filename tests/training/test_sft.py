@@ -49,6 +49,19 @@ def test_the_first_loss_is_that_of_answer_tokens_alone(tiny: str, pairs: Path, t
     assert read_metrics(tmp_path / "out")[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_adapters_are_on_the_layers_that_are_named(tiny: str, tmp_path: Path):
+    at = models.Machine("cpu", "float32")
+    asked = options(tiny, tmp_path, tmp_path / "out", lora=4, lora_layers="q_proj,v_proj")
+    trained = models.trainable(models.load_policy(asked, at))
+
+    assert trained
+    assert all("q_proj.lora_" in name or "v_proj.lora_" in name for name in trained)
+    with pytest.raises(UsageError, match="no layers called other"):
+        models.load_policy(options(tiny, tmp_path, tmp_path / "out", lora=4, lora_layers="other"), at)
+    with pytest.raises(UsageError, match="--lora-layers works only with --lora"):
+        options(tiny, tmp_path, tmp_path / "out", lora_layers="q_proj")
+
+
 @pytest.mark.parametrize("lora", [None, 4])
 def test_kept_answers_hold_the_model_to_its_untrained_self(tiny: str, tmp_path: Path, lora: int | None):
     at = models.Machine("cpu", "float32")

@@ -116,12 +116,12 @@ def make(request: PaperCommand) -> int:
         return 0
     config = read_config()
     options = request.changed(**request.configured(config))
-    planned = plan_paper(wanted.name, options, out)
+    planned = plan_paper(wanted.name, options, out, priced=request.dry_run)
     if isinstance(planned, PlannedRuns):
         models = with_judge(options.assigned, [run.plan for run in planned.runs], config, tell)
         if models != options.assigned:
             options = options.changed(models=tuple(models))
-            planned = plan_paper(wanted.name, options, out)
+            planned = plan_paper(wanted.name, options, out, priced=request.dry_run)
     if isinstance(planned, PlannedRuns):
         request.check_prices([model for run in planned.runs for model in run.plan.every_model()])
         if out is None:

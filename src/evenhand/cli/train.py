@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import click
-from pydantic import model_validator
 
 from evenhand.cli.groups import Group, hint
 from evenhand.cli.options import command
@@ -118,11 +117,9 @@ class TrainCommand(ClusterFields, SharedOptions):
     lora_rank: int = option(_RANK, "With --lora: rank of the adapters.", gt=0)
     resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
 
-    @model_validator(mode="after")
-    def _has_an_adapter(self) -> Self:
-        if self.keep_adapter and not self.with_lora:
-            raise UsageError("--keep-adapter works only with --lora.")
-        return self
+    @property
+    def has_adapters(self) -> bool:
+        return self.with_lora
 
     @property
     def asked(self) -> dict[str, Any]:

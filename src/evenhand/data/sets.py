@@ -96,7 +96,7 @@ def find_set(name: str, explicit: str | Path | None = None) -> Path:
     raise DataError(
         f"The data set {name} is not in {looked}: there is no {roots[0] / name / needed[0]}. Download it with "
         f"`evenhand data pull {name}`, or give its folder with --data FOLDER (or EVENHAND_DATA)"
-        + (f", or use the built-in set {wanted.builtin}." if wanted.builtin else ".")
+        + (f", or use the built-in set {wanted.builtin} (for a paper: --builtin)." if wanted.builtin else ".")
     )
 
 

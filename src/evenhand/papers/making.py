@@ -159,11 +159,11 @@ def is_of_another(paper: Paper[Any], word: str) -> bool:
     return any(word in (name, each.face(name).flag) for each in others for name in each.offered())
 
 
-def plan_paper(name: str, options: PaperOptions, out: Path | None = None) -> PlannedPaper:
-    """Return what is to be done for the paper, without reading or calling anything."""
+def plan_paper(name: str, options: PaperOptions, out: Path | None = None, *, priced: bool = False) -> PlannedPaper:
+    """Return what is to be done for the paper, without reading or calling anything; if only `priced`, anywhere."""
     paper = PAPERS.get(name)
     check_models(options)
-    if (more := paper.planned(options, out)) is not None:
+    if (more := paper.planned(options, out or (Path(name) if priced else None))) is not None:
         return more
     runs = paper.runs(options)
     check_roles(runs, options)

@@ -21,7 +21,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.training import checkpoints, parallel
-from evenhand.training.options import batch_count
+from evenhand.training.options import Decay, batch_count
 from evenhand.training.parallel import Team
 
 if TYPE_CHECKING:
@@ -32,18 +32,19 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The learning-rate schedule: linear warm-up, then constant or (by default) linear decay to zero."""
+    """The learning-rate schedule: linear warm-up, then constant or falling to zero."""
 
     steps: int
     warmup: float = 0.03
-    decays: bool = True
+    decay: Decay = "linear"
 
     def factor(self, step: int) -> float:
         """Return the factor of the learning rate at a step."""
         warmup_steps = max(1, round(self.warmup * self.steps))
         if step < warmup_steps:
             return (step + 1) / warmup_steps
-        return (self.steps - step) / max(1, self.steps - warmup_steps) if self.decays else 1.0
+        left = (self.steps - step) / max(1, self.steps - warmup_steps)
+        return {"constant": 1.0, "linear": left, "cosine": (1 - math.cos(math.pi * left)) / 2}[self.decay]
 
 
 class Optimizer:
@@ -58,6 +59,7 @@ class Optimizer:
         schedule: Schedule,
         *,
         max_norm: float = 1.0,
+        weight_decay: float = 0.0,
         team: Team | None = None,
     ) -> None:
         self.team = team or Team()
@@ -68,7 +70,7 @@ class Optimizer:
         self.kept: dict[str, Tensor] = {}
         """Other tensors, by name, that belong to the state of the training."""
         self._adam = torch.optim.AdamW(
-            [{"params": list(named.values()), "lr": lr} for named, lr in groups], weight_decay=0.0
+            [{"params": list(named.values()), "lr": lr} for named, lr in groups], weight_decay=weight_decay
         )
 
     def begin(self, step: int) -> None:

@@ -121,7 +121,7 @@ def load_policy(options: StageOptions, at: Machine) -> Any:
     model = load_causal(options.model, at, trained=options.lora is None)
     if options.lora is None:
         return model
-    adapted = with_adapters(model, options.lora)
+    adapted = with_adapters(model, options.lora, options.lora_layers)
     if (source := _files(options.model).path) is not None and source.is_file():
         # transformers does not remember GGUF files; `local/builtin` also names the file on other machines.
         name = options.model if options.model.startswith("local/") else str(source)
@@ -214,11 +214,17 @@ def load_classifier(name: str, at: Machine) -> Any:
     return model.to(at.load_device).eval()
 
 
-def with_adapters(model: Any, rank: int, *, head: str | None = None) -> Any:
-    """Add LoRA adapters to a model; only they, and the head if given, are trained."""
+def with_adapters(model: Any, rank: int, layers: str | None = None, *, head: str | None = None) -> Any:
+    """Add LoRA adapters to the linear layers of a model, or to some; only they, and a head if given, are trained."""
     task = {"task_type": "SEQ_CLS", "modules_to_save": [head]} if head else {"task_type": "CAUSAL_LM"}
-    settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", **task)
-    adapted = peft.get_peft_model(model, settings)
+    target = layers.split(",") if layers else "all-linear"
+    settings = peft.LoraConfig(target_modules=target, r=rank, lora_alpha=2 * rank, **task)
+    try:
+        adapted = peft.get_peft_model(model, settings)
+    except ValueError:
+        if layers is None:
+            raise
+        raise UsageError(f"The model has no layers called {layers}; see --lora-layers.") from None
     for weight in trainable(adapted).values():
         weight.data = weight.data.float()  # small updates would be lost in bfloat16
     return adapted

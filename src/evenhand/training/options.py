@@ -19,6 +19,7 @@ from evenhand.training.chat import MAX_LENGTH
 Precision = Literal["float32", "bfloat16"]
 Algorithm = Literal["ppo", "rloo", "grpo", "remax"]
 KLPlace = Literal["loss", "reward"]
+Decay = Literal["constant", "linear", "cosine"]
 GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
 _RENAMED: Mapping[str, str] = {"rate": "lr"}
@@ -97,6 +98,9 @@ class SharedOptions(CheckedOptions):
         MAX_LENGTH, "Tokens of a conversation; prompts are truncated on the left.", gt=0, common=True
     )
     lora: int | None = option(None, "Rank of LoRA adapters (default: all weights are trained).", gt=0, common=True)
+    lora_layers: str | None = option(
+        None, "With --lora: only these layers, e.g. q_proj,v_proj (default: all linear ones).", metavar="NAMES"
+    )
     keep_adapter: bool = option(False, "With --lora: save the adapter alone, not merged.")
     dtype: Precision | None = option(
         None, "Precision of the computation; weights stay float32 (default: bfloat16 on a GPU, else float32)."
@@ -107,10 +111,15 @@ class SharedOptions(CheckedOptions):
     chat_template: Path | None = option(None, "A Jinja file, for a model without a chat template.")
     pad_token: str | None = option(None, "A token of the tokenizer, if it has no padding token.")
 
+    @property
+    def has_adapters(self) -> bool:
+        return self.lora is not None
+
     @model_validator(mode="after")
     def _has_an_adapter(self) -> Self:
-        if self.keep_adapter and self.lora is None:
-            raise UsageError("--keep-adapter works only with --lora.")
+        for name in ("keep_adapter", "lora_layers"):
+            if getattr(self, name) and not self.has_adapters:
+                raise UsageError(f"--{name.replace('_', '-')} works only with --lora.")
         return self
 
 
@@ -175,6 +184,8 @@ class PPOOptions(StageOptions):
     batch: int = option(32, "Prompts per step, that is, per roll-out.", gt=0, common=True)
     mini_batch: int | None = option(4, "Prompts per update.", gt=0)
     lr: float = option(5e-6, "Learning rate.", gt=0, common=True)
+    lr_decay: Decay = option("constant", "Learning rates after their warm-up: constant, or falling to 0.")
+    weight_decay: float = option(0.0, "AdamW's weight decay.", ge=0)
     critic_lr: float = option(3e-5, "Learning rate of the critic.", gt=0)
     critic_warmup: int | None = option(
         None, "First steps, which train only the critic (default: a tenth, at most 20).", ge=0

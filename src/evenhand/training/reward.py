@@ -187,7 +187,9 @@ def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
     causal = models.load_causal(options.model, machine, trained=options.lora is None)
     chat = models.chat_of(options, causal)
     model = models.classifier_of(causal, chat, options.seed, heads=options.ensemble)
-    return (model if options.lora is None else models.with_adapters(model, options.lora, head=models.HEAD)), chat
+    if options.lora is not None:
+        model = models.with_adapters(model, options.lora, options.lora_layers, head=models.HEAD)
+    return model, chat
 
 
 @dataclass(frozen=True, slots=True)

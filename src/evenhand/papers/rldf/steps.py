@@ -186,9 +186,8 @@ def plan_training(options: RLDFOptions, out: Path | None) -> PlannedTraining:
         )
     if (options.train_seeds or options.per_type) and not train:
         raise UsageError("--train-seeds and --per-type are about the tables; an ablation trains once on each type.")
-    if out is None and not getattr(options, "dry_run", False):
+    if out is None:
         raise UsageError("Training makes debates, pairs and models; say where they go with --out FOLDER.")
-    out = out or Path(NAME)
     if options.pairs:
         raise UsageError("--pairs is of models that were trained before; with --train or --ablate remove it.")
     generate, seeds, per_type = options.generate, options.train_seeds, options.per_type

@@ -130,7 +130,7 @@ def load_actor(options: PPOOptions, machine: Machine) -> tuple[Any, Chat]:
 def load_models(options: PPOOptions, machine: Machine) -> tuple[PPOModels, Chat]:
     """Load all models that the options name, and the actor's tokenizer."""
     reward = RewardModel.load(options.reward, machine, max_length=options.max_length, batch=options.answers_at_once)
-    critic = _critic_of(reward, options.lora) if options.algorithm == "ppo" else None
+    critic = _critic_of(reward, options) if options.algorithm == "ppo" else None
     actor, chat = load_actor(options, machine)
     if critic is not None and chat.tokenizer.get_vocab() != reward.chat.tokenizer.get_vocab():
         # The critic reads the actor's tokens.
@@ -141,10 +141,10 @@ def load_models(options: PPOOptions, machine: Machine) -> tuple[PPOModels, Chat]
     return loaded, chat
 
 
-def _critic_of(reward: RewardModel, lora: int | None) -> Any:
+def _critic_of(reward: RewardModel, options: PPOOptions) -> Any:
     critic = copy.deepcopy(reward.model)
-    if lora is not None:
-        return models.with_adapters(critic, lora, head=models.HEAD)
+    if options.lora is not None:
+        return models.with_adapters(critic, options.lora, options.lora_layers, head=models.HEAD)
     return critic.float().requires_grad_(True)
 
 
@@ -432,7 +432,8 @@ class PPOTrainer:
         groups = [(models.trainable(loaded.actor, "actor."), options.lr)]
         if loaded.critic is not None:
             groups.append((models.trainable(loaded.critic, "critic."), options.critic_lr))
-        self.optimizer = Optimizer(groups, Schedule(self._steps, decays=False), team=machine.team)
+        schedule = Schedule(self._steps, decay=options.lr_decay)
+        self.optimizer = Optimizer(groups, schedule, weight_decay=options.weight_decay, team=machine.team)
         self.optimizer.kept["kl_coefficient"] = torch.tensor(options.kl_coefficient, dtype=torch.float64)
 
     def train(self, run: stage.StageRun, *, resume: bool, observe: Count) -> tuple[Ended, dict[str, object]]:
