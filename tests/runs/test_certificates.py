@@ -139,18 +139,37 @@ async def test_controls_are_in_the_forecast_and_in_the_budget(plan: Any, tmp_pat
 
 async def test_a_resumed_run_does_not_check_again_and_a_later_scorer_is_checked(plan: Any, tmp_path: Path):
     await run_plan(plan("sees"), tmp_path / "r", Settings())
-    before = StoredRun.open(tmp_path / "r")
-    used = before.store.scoring()
-    before.store.close()
+    used = _scoring(tmp_path / "r")
 
     await run_plan(plan("sees"), tmp_path / "r", Settings(resume=True))
     await rescore(tmp_path / "r", ["opinion:rating/blind"])
 
-    after = StoredRun.open(tmp_path / "r")
-    assert after.store.scoring().calls == used.calls + 60 + _controls_of()
-    after.store.close()
+    assert _scoring(tmp_path / "r") == used + 60 + _controls_of()
     assert study([tmp_path / "r"]).arms[0].estimate("bias").value is not None
     assert study([tmp_path / "r"], scorers=["opinion:rating/blind"]).arms[0].estimate("bias").value is None
+
+
+@pytest.mark.parametrize("calls", [20, 230])
+async def test_a_run_that_stops_at_its_controls_or_scores_repeats_none_of_their_calls(
+    plan: Any, tmp_path: Path, calls: int
+):
+    await run_plan(plan("sees"), tmp_path / "whole", Settings())
+    stopped = await run_plan(plan("sees"), tmp_path / "r", Settings(budget=Limits(calls=calls)))
+
+    completed = await run_plan(plan("sees"), tmp_path / "r", Settings(resume=True))
+
+    assert stopped.stopped
+    assert completed.done == 60
+    used = [_scoring(tmp_path / name) for name in ("whole", "r")]
+    assert used == [60 + _controls_of()] * 2
+
+
+def _scoring(directory: Path) -> int:
+    """The calls of scorers and controls that a run has recorded."""
+    run = StoredRun.open(directory)
+    calls = run.store.scoring().calls
+    run.store.close()
+    return calls
 
 
 def _controls_of() -> int:
@@ -191,3 +210,5 @@ async def test_a_method_whose_judge_never_crosses_its_threshold_says_that_what_i
     assert crosses or "never crosses the threshold of 80 (it rates 58 to 73)" in said[0]
     fault = steering_fault(tmp_path / "r", lambda key: key.method == "stardtox")
     assert bool(fault) is not crosses
+    told = {each.label: each.usage.calls for each in await forecast(plan, {})}
+    assert told["controls"] < _scoring(tmp_path / "r") <= told["controls"] + told["scoring"]

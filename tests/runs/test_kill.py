@@ -79,7 +79,8 @@ def rows(out: Path) -> bytes:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("plan", "replies", "outcomes", "last"), [(QUESTIONS, answer, 2 * SAMPLES, 130), (TEXTS, revising, 40, 70)]
+    ("plan", "replies", "outcomes", "last"),
+    [(QUESTIONS, answer, 2 * SAMPLES, 130), (TEXTS, revising, 40, 70), (TEXTS, revising, 40, 350)],
 )
 async def test_a_killed_run_repeats_only_what_was_in_flight(
     serve: Serve, tmp_path: Path, plan: list[str], replies: Callable[[Body], Reply], outcomes: int, last: int

@@ -16,7 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -34,10 +34,10 @@ from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.runner import Runner
 from evenhand.runs.shards import code_hash, dealt
-from evenhand.runs.store import FILE_NAME, Rows, Store
+from evenhand.runs.store import FILE_NAME, NO_SAMPLE, Rows, Store
 from evenhand.runs.stored import check_directory, opened
 
-_SHARED = ("learned", "caveats", "notes", "scoring")
+_SHARED = ("learned", "caveats", "notes")
 """Facts of a shard that belong to the run."""
 
 
@@ -189,7 +189,6 @@ class _Place:
     """Since its last row."""
     spent: Usage = Usage()
     """In this session."""
-    scoring: Usage = Usage()
     activity: tuple[int, int, int] = (0, 0, 0)
     stopped: str | None = None
 
@@ -280,8 +279,7 @@ class ClusterRun:
         self.progress.already = self.progress.done = sum(sum(each.values()) for each in before)
         for each in before:
             self.progress.statuses.update(each)
-        scoring = store.scoring()
-        spent = sum(store.usage().values(), scoring)
+        spent = sum(store.usage().values(), store.scoring())
         self.progress.spent = spent
         places = self._places(store, arms, self.settings.budget.less(spent))
         started = time.perf_counter()
@@ -294,10 +292,7 @@ class ClusterRun:
         except BaseExceptionGroup as errors:
             raise next((each for each in errors.exceptions if isinstance(each, EvenhandError)), errors.exceptions[0])  # noqa: B904 - the group says no more
         finally:
-            store.put(
-                seconds=(store.get("seconds") or 0.0) + time.perf_counter() - started,
-                scoring=asdict(sum((place.scoring for place in places), scoring)),
-            )
+            store.put(seconds=(store.get("seconds") or 0.0) + time.perf_counter() - started)
         if any(place.stopped for place in places):
             self.progress.stopped = "the workers have used up their shares of the budget"
 
@@ -350,12 +345,12 @@ class ClusterRun:
                         "SELECT sample FROM outcomes GROUP BY sample HAVING COUNT(*) >= ?", len(self.plan.arms())
                     )
                 }
-                seed.copy_rows(store, [number for number in place.samples if number not in done])
+                seed.copy_rows(store, [NO_SAMPLE, *(number for number in place.samples if number not in done)])
                 kept = ("identity", "plan", "options", "scorer", "arms", "learned", "scope")
                 samples = next(seed.select("SELECT COUNT(*) FROM samples"))[0]
                 facts = {name: store.get(name) for name in kept}
                 seed.put(**{name: value for name, value in facts.items() if value is not None}, samples=samples)
-                used = sum(seed.usage().values(), Usage())
+                used = sum(seed.usage().values(), seed.scoring())
                 next(seed.select("PRAGMA wal_checkpoint(TRUNCATE)"))
             with (folder / FILE_NAME).open("rb") as file:
                 while piece := file.read(_PIECE):
@@ -379,7 +374,7 @@ class ClusterRun:
             if rows.turns or rows.outcomes:
                 await store.record_rows(rows)
                 place.deaths = 0
-            self._keep(store, place, facts)
+            self._keep(store, facts)
             self._count(place, places, rows, news)
             if news.failure is not None and news.ended:
                 raise news.failure.error()
@@ -387,10 +382,8 @@ class ClusterRun:
                 place.stopped = news.stopped
                 return
 
-    def _keep(self, store: Store, place: _Place, facts: dict[str, Any]) -> None:
+    def _keep(self, store: Store, facts: dict[str, Any]) -> None:
         """Store what a shard has found out for the whole run."""
-        if scoring := facts.pop("scoring", None):
-            place.scoring = Usage(**scoring)
         for name in ("caveats", "notes"):
             if name in facts:
                 facts[name] = sorted({*facts[name], *(store.get(name) or ())})

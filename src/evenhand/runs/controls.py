@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -313,11 +313,16 @@ def due_before(
     scorers: Sequence[Scorer],
     arms: Sequence[LoadedArm] = (),
     known: Sequence[str] = (),
+    recorded: Callable[[Model], Model] | None = None,
 ) -> list[Due]:
-    """Return the checks that a run needs and does not have yet; none if its controls are off."""
+    """Return the checks that a run needs and does not have yet; none if its controls are off.
+
+    `recorded` makes the models of judges record their calls; those of scorers do already.
+    """
     if plan.controls != ON:
         return []
-    return [each for each in due_checks(benchmark, scorers, arms) if each.source not in known]
+    found = [each for each in due_checks(benchmark, scorers, arms) if each.source not in known]
+    return [replace(each, model=recorded(each.model)) if recorded and each.model else each for each in found]
 
 
 def off_caveat(plan: Plan, benchmark: Benchmark) -> list[str]:

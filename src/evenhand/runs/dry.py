@@ -259,11 +259,12 @@ def _reply(messages: Sequence[Message], params: Params) -> Completion:
         return Completion(orjson.dumps(_instance(params.schema, " ".join(["text"] * max(1, words)))).decode())
     if AGAIN_IN_FORM in messages[-1].content:
         return Completion(_in_form(messages[-1].content.partition(AGAIN_IN_FORM)[2]))
-    # No two answers are alike, so that none counts as judged before; each is long enough to look like one, and begins
-    # with a letter for those who read letters.
+    # No two answers are alike, so that none counts as judged before; each is long enough to look like one, does not
+    # repeat itself, since a judge would leave it out, and begins with a letter for those who read letters.
     mark = crc32(orjson.dumps([message.content for message in messages] + [params.seed]))
     letter = "AB"[mark % 2]
-    text = letter if params.max_tokens == 1 else f"{letter}) {mark} " + "step " * min(64, params.max_tokens or 64)
+    steps = "".join(f"w{number:03} " for number in range(min(64, params.max_tokens or 64)))
+    text = letter if params.max_tokens == 1 else f"{letter}) {mark} {steps}"
     # "No" answers yes-or-no questions.
     logprobs = (TokenLogprob(letter, 0.0, ((letter, 0.0), ("No", -1.0))),) if params.logprobs else None
     return Completion(text, logprobs=logprobs)

@@ -146,7 +146,7 @@ def _joined(runs: Sequence[StoredRun]) -> dict[str, Any]:
         "seconds": sum(_get(run, "seconds") or 0.0 for run in runs),
         "caveats": sorted({each for run in runs for each in _get(run, "caveats") or ()} - own),
         "notes": sorted({each for run in runs for each in _get(run, "notes") or ()}),
-        "scoring": asdict(sum((run.store.scoring() for run in runs), Usage())),
+        "scoring": asdict(sum((Usage(**found) for run in runs if (found := _get(run, "scoring"))), Usage())),
         "scorers": scorers,
         "certificates": next((found for run in runs if (found := _get(run, "certificates")) is not None), None),
         "settings": {**(_get(runs[0], "settings") or {}), "shard": None, "origin": {}},

@@ -306,6 +306,9 @@ def side_by_side(arms: Sequence[LoadedArm], concurrency: int) -> int:
     if len(own) == len(slots):
         # One sample per slot, so that its next call finds the cached prefix of its last one.
         return min(concurrency, max(own))
-    # More samples than calls, so that calls go on while results are stored, and so that long samples that start
-    # late do not run alone at the end.
-    return concurrency + max(4, concurrency // 2)
+    return more_than(concurrency)
+
+
+def more_than(calls: int) -> int:
+    """More than the calls, so that calls go on while results are stored, and no long sample runs alone at the end."""
+    return calls + max(4, calls // 2)

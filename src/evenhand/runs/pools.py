@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +27,17 @@ from evenhand.core.types import (
     Refusal,
     Result,
     Sample,
+    Turn,
     Unscored,
-    Usage,
 )
 from evenhand.judging.judge import JUDGE
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import METHODS
-from evenhand.models.base import Model, WrappedModel, close_all
+from evenhand.models.base import BorrowedModel, Model, close_all
+from evenhand.models.request import model_identity, request_key
 from evenhand.runs.parts import model_key, scorer_id
 from evenhand.runs.plan import ModelPlan, Plan
-from evenhand.runs.store import FINAL, Scored
+from evenhand.runs.store import FINAL, NO_SAMPLE, Scored, Store
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
 
@@ -83,22 +85,23 @@ class SearchPool:
 MILD = "which may be too mild with its own answers; "
 
 
-class _Counted(WrappedModel):
-    """A model of the run that scorers share. Their usage is counted separately, and they do not close it."""
+class _Recorded(BorrowedModel):
+    """A model of the run as scorers and controls ask it: a call belongs to no sample, and is recorded all the same."""
 
     def __init__(self, inner: Model, pool: ScorerPool) -> None:
         super().__init__(inner)
+        self.preamble = inner.preamble
         self._pool = pool
+        self._identity = model_identity(inner.fingerprint())
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        generation = await self.inner.generate(messages, params)
-        self._pool.used += generation.usage
-        if generation.recorded is not None:
-            self._pool.earlier[time.strftime("%Y-%m-%d", time.gmtime(generation.recorded))] += 1
+        key = request_key(self._identity, messages, params)
+        if (made := self._pool.made(key)) is not None:
+            return made
+        async with self._pool.at_once:
+            generation = await self.inner.generate(messages, params)
+            await self._pool.record(key, Turn("scorer", "scorer", "", "", tuple(messages), params, generation))
         return generation
-
-    async def aclose(self) -> None:
-        pass
 
 
 def steered(plan: Plan) -> list[str]:
@@ -133,10 +136,42 @@ class ScorerPool:
         """Scorer → the model that it asks."""
         self._scorers: dict[str, Scorer] = {}
         self._own: list[Model] = []
-        self.used = Usage()
-        """The usage of the scorers' own calls."""
+        self.at_once: AbstractAsyncContextManager[None] = nullcontext()
+        self._store: Store | None = None
+        self._remember: Callable[[], None] | None = None
+        self._made: dict[bytes, list[int]] = {}
+        """The calls that an interrupted run already made."""
         self.earlier: Counter[str] = Counter()
         """Day → how many answers to these calls were recorded then, in earlier runs."""
+
+    def record_in(
+        self, store: Store, at_once: int, remember: Callable[[], None] | None = None, *, resume: bool = False
+    ) -> None:
+        """Record all calls in a run; if it is resumed, those that it has are not repeated.
+
+        `at_once` calls are under way or being stored; `remember` is called before each one is stored.
+        """
+        self._store = store
+        self._remember = remember
+        self.at_once = asyncio.Semaphore(at_once)
+        self._made = store.calls_of_scorers() if resume else {}
+
+    def made(self, key: bytes) -> Generation | None:
+        """The stored answer to a call, once for each time that it was made."""
+        turn = self._store.turn(self._made[key].pop()) if self._store and self._made.get(key) else None
+        return turn and turn.generation
+
+    async def record(self, key: bytes, turn: Turn) -> None:
+        if turn.generation and turn.generation.recorded is not None:
+            self.earlier[time.strftime("%Y-%m-%d", time.gmtime(turn.generation.recorded))] += 1
+        if self._remember is not None:
+            self._remember()
+        if self._store is not None:
+            await self._store.record_turn(NO_SAMPLE, NO_SAMPLE, key, turn)
+
+    def recorded(self, model: Model) -> Model:
+        """The model with its calls recorded outside of samples."""
+        return _Recorded(model, self)
 
     def get(self, spec: str) -> Scorer:
         """Return the scorer named by `spec`; load it on first use."""
@@ -176,7 +211,7 @@ class ScorerPool:
             self._shared[key] = self._load(plan)
             self._own.append(self._shared[key])
         self.judges[scorer] = plan
-        return _Counted(self._shared[key], self)
+        return self.recorded(self._shared[key])
 
     async def aclose(self) -> None:
         await asyncio.gather(*(scorer.aclose() for scorer in self._scorers.values()), return_exceptions=True)

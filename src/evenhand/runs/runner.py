@@ -33,7 +33,6 @@ from evenhand.core.types import (
     Sample,
     Status,
     Turn,
-    Usage,
 )
 from evenhand.core.version import versions
 from evenhand.judging.card import card_caveats
@@ -56,6 +55,7 @@ from evenhand.runs.parts import (
     load_arm,
     load_models,
     loaded_model,
+    more_than,
     opened_cache,
     scorer_id,
     session_settings,
@@ -134,6 +134,7 @@ class Runner:
                         model.recall(learned)
                     budget.spent = sum(store.usage().values(), store.scoring())
                     loaded = [load_arm(arm, method, options, models) for arm, method, options in arms]
+                    self._scores_in(store)
                     if await self._checked(store, loaded):
                         await self._work(store, loaded, budget)
                     if self._fatal is not None:
@@ -149,7 +150,7 @@ class Runner:
         """
         if self._make_store is not Store or store.get("certificates") is not None:
             return True
-        due = due_before(self.plan, self._benchmark, self._scorers, arms)
+        due = due_before(self.plan, self._benchmark, self._scorers, arms, recorded=self._pool and self._pool.recorded)
         if not due:
             return True
         self._begin("checking judges and scorers with controls")
@@ -158,10 +159,7 @@ class Runner:
         except BudgetExhausted as error:
             self.progress.stopped = str(error)
             return False
-        used = asdict(store.scoring() + (self._pool.used if self._pool else Usage()))
-        store.put(certificates=[each.note() for each in found], scoring=used)
-        if self._pool is not None:
-            self._pool.used = Usage()
+        store.put(certificates=[each.note() for each in found])
         return True
 
     @contextlib.asynccontextmanager
@@ -260,12 +258,10 @@ class Runner:
                 notes.update(f"{spec} reported the fingerprint {name}" for spec, name in self._reported)
                 notes.update(store.get("notes") or ())
                 caveats.update(filter(None, [store.damage()]))
-                scoring = store.scoring() + (self._pool.used if self._pool else Usage())
                 store.put(
                     seconds=earlier + time.perf_counter() - started,
                     caveats=sorted(caveats),
                     notes=sorted(notes),
-                    scoring=asdict(scoring),
                 )
 
     async def _worker(
@@ -286,7 +282,6 @@ class Runner:
                     finished = await self._one(store, arms[number], sample_number, sample)
                     told(traced, self.plan.benchmark, finished)
                 finished = await _stored(store, finished)
-                self._remember(store)
             except BudgetExhausted as error:
                 self.progress.stopped = str(error)
                 event("stop", f"the run stops: {error}", reason=str(error))
@@ -304,8 +299,15 @@ class Runner:
             self.progress.statuses[finished.status] += 1
             self._tell(budget)
 
+    def _scores_in(self, store: Store) -> None:
+        """Have the calls of scorers and controls recorded; as many are under way at once as calls of samples."""
+        assert self._pool is not None
+        calls = self.settings.concurrency * max(model.endpoints for model in self._models)
+        at_once = WAVE if self.settings.in_batches else more_than(calls)
+        self._pool.record_in(store, at_once, lambda: self._remember(store), resume=self._replay)
+
     def _remember(self, store: Store) -> None:
-        """Store what calls have shown about the models, so that a resumed run asks as this one did."""
+        """Store what calls have shown about the models before any of them, so that a resumed run asks as this one."""
         learned = [model.learned() for model in self._models]
         if any(learned) and learned != self._learned:
             self._learned = learned
@@ -374,6 +376,7 @@ class Runner:
             self.progress.spent = self._budget.spent
             log_call(turn)
             key = key_of(turn.role, turn.messages, turn.params)
+            self._remember(store)
             await store.record_turn(number, arm.arm.number, key, turn)
 
         return Session(

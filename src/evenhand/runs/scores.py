@@ -11,7 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from evenhand.core.types import Sample, Unscored
 from evenhand.models.budget import Budget
 from evenhand.runs.controls import certify, due_before
 from evenhand.runs.file import locked
-from evenhand.runs.parts import Settings, loaded_model, opened_cache
+from evenhand.runs.parts import Settings, loaded_model, more_than, opened_cache
 from evenhand.runs.pools import ScorerPool, about_scorer
 from evenhand.runs.store import FINAL, Scored, Store, json_list, unreadable
 from evenhand.runs.stored import StoredRun
@@ -217,6 +217,7 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, cou
         cache.scope = run.store.get("scope") or cache.scope
     budget = Budget(settings.budget)
     pool = ScorerPool(run.plan_here(), {}, lambda model: loaded_model(model, settings, cache, budget))
+    pool.record_in(run.store, more_than(settings.concurrency))  # texts without a score are asked about again
     try:
         # Load all of them first, so that a wrong name is reported at once and not after an hour.
         works = [_Work(run, pool.get(spec)) for spec in specs]
@@ -233,7 +234,7 @@ async def _rescore(run: StoredRun, specs: Sequence[str], settings: Settings, cou
         return [work.result for work in works]
     finally:
         caveats = sorted({*(run.store.get("caveats") or ()), *pool.caveats()})
-        run.store.put(scoring=asdict(run.store.scoring() + pool.used), caveats=caveats)
+        run.store.put(caveats=caveats)
         await pool.aclose()
         if cache is not None:
             cache.close()

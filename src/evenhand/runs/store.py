@@ -29,6 +29,8 @@ from evenhand.runs.file import FILE_NAME, LOG_NAME, OPEN, RunFile, no_plan, stor
 
 FINAL = -1
 """The iteration under which scores of the final result are stored."""
+NO_SAMPLE = 0
+"""The sample and the arm of calls that belong to none: those of scorers, and of the controls of judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,19 @@ class RunReader(RunFile):
         found = [(key, self._decoded(_turn_in, body, "a call of", sample, arm)) for key, body in rows]
         return [(key, turn) for key, turn in found if turn is not None]
 
+    def calls_of_scorers(self) -> dict[bytes, list[int]]:
+        """Request → the ids of the turns that recorded it outside of samples, the latest first."""
+        found: dict[bytes, list[int]] = {}
+        rows = self._read.execute("SELECT key, id FROM turns WHERE sample = ? ORDER BY id DESC", (NO_SAMPLE,))
+        for key, turn in rows:
+            found.setdefault(key, []).append(turn)
+        return found
+
+    def turn(self, number: int) -> Turn | None:
+        """A recorded turn by its id; None if it is damaged and left out."""
+        body, sample, arm = self._read.execute("SELECT body, sample, arm FROM turns WHERE id = ?", (number,)).fetchone()
+        return self._decoded(_turn_in, body, "a call of", sample, arm)
+
     def has_answers(self) -> bool:
         return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
 
@@ -362,9 +377,9 @@ class RunReader(RunFile):
         return (self.get("seconds") or 0.0) * part / whole if whole else 0.0
 
     def scoring(self) -> Usage:
-        """What the calls of scorers took."""
+        """What the calls of scorers and of controls took; runs of older versions have the sum as a fact."""
         stored: dict[str, Any] = self.get("scoring") or {}
-        return Usage(**stored)
+        return sum(self.usage(NO_SAMPLE).values(), Usage(**stored))
 
     def recorded(self) -> dict[str, int]:
         """How many answers were recorded on which day (UTC) in earlier runs, and under an empty name those of this run.
@@ -373,15 +388,16 @@ class RunReader(RunFile):
         """
         rows = self._read.execute(
             "SELECT COALESCE(date(recorded, 'unixepoch'), '') AS day, COUNT(*) FROM turns WHERE calls + cached > 0"
-            " GROUP BY day ORDER BY day"
+            " AND arm > 0 GROUP BY day ORDER BY day"
         )
         return dict(rows.fetchall())
 
     def usage(self, arm: int | None = None, samples: Sequence[int] | None = None) -> dict[str, Usage]:
-        """What was consumed, by model role; of one arm or of the whole run, of all samples or of some."""
+        """What was consumed, by model role; of one arm or of all of them, of all samples or of some."""
         rows = self._read.execute(
             "SELECT role, SUM(calls), SUM(prompt_tokens), SUM(completion_tokens), SUM(cached), SUM(retries),"
-            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns WHERE (:arm IS NULL OR arm = :arm)"
+            " SUM(cost), SUM(cost IS NULL), SUM(thought_tokens) FROM turns"
+            " WHERE (arm = :arm OR :arm IS NULL AND arm > 0)"
             " AND (:samples IS NULL OR sample IN (SELECT value FROM json_each(:samples)))"
             " GROUP BY role ORDER BY role",
             {"arm": arm, "samples": json_list(samples)},

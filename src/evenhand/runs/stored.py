@@ -506,7 +506,7 @@ def common_answers(sources: Sequence[ArmSource]) -> tuple[dict[str, tuple[Sample
 
 def prompts_used(store: Store) -> dict[str, str]:
     """Return the hash of every prompt that was used, by id."""
-    turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns ORDER BY id"))
+    turns = (unpack(body) for (body,) in store.select("SELECT body FROM turns WHERE arm > 0 ORDER BY id"))
     return dict(sorted({(turn["prompt_id"], turn["prompt_hash"]) for turn in turns}))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -335,11 +335,14 @@ def _provenance(runs: Sequence[StoredRun]) -> Mapping[str, Any]:
         "caveats",
         "notes",
         "scorers",
-        "scoring",
         "certificates",
     )
     return {
-        name: {**{key: run.store.get(key) for key in facts}, "recorded": run.store.recorded()}
+        name: {
+            **{key: run.store.get(key) for key in facts},
+            "scoring": asdict(run.store.scoring()),
+            "recorded": run.store.recorded(),
+        }
         for name, run in zip(names_of(runs), runs, strict=True)
     }
 

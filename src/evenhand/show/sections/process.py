@@ -42,7 +42,7 @@ def cost(view: View) -> Html | None:
     scoring, scorer_note = view.study.scoring, ""
     if scoring.calls or scoring.cached_calls:
         rows.append(["Scorers", "all arms", *_amounts(scoring, sum(map(finished, view.whole_arms))), ""])
-        scorer_note = " Scorers: calls made to score the answers, including later rescoring."
+        scorer_note = " Scorers: calls that check judges by controls and score the answers, later rescoring too."
     lead = "Cached: requests answered from the cache; they are not counted as calls and cost nothing. "
     lead += "Time: the arm's share of the run's wall time." + scorer_note
     heads = columns("Arm", "Role", *_AMOUNTS, words=2)
