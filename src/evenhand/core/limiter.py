@@ -18,7 +18,7 @@ class Gate:
 
     def __init__(self, size: float) -> None:
         self.size = size
-        self.in_flight: int = 0
+        self.in_flight = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
@@ -81,11 +81,8 @@ class AdaptiveLimit(Gate):
 
     async def __aenter__(self) -> int:
         """Wait for a slot; pass the returned epoch to `push_back`."""
-        if self.is_full:
-            with holding():
-                await self.acquire()
-        else:
-            self.in_flight += 1
+        with holding():
+            await self.acquire()
         return self._epoch
 
     async def __aexit__(

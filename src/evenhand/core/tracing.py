@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Literal, Protocol, TypeVar
 
@@ -43,7 +43,6 @@ class Span(Protocol):
 
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
-_UNTRACED = nullcontext()
 
 
 def active(span: Span | None) -> held[Span | None]:
@@ -51,13 +50,13 @@ def active(span: Span | None) -> held[Span | None]:
     return held(_current, span)
 
 
-def span(name: str, attributes: Mapping[str, Value]) -> AbstractContextManager[Span | None]:
-    """Trace a piece of work; yields None if the request is not traced."""
-    return _UNTRACED if (parent := _current.get()) is None else _traced(parent.child(name, "internal", attributes))
-
-
 @contextmanager
-def _traced(made: Span) -> Generator[Span]:
+def span(name: str, attributes: Mapping[str, Value]) -> Generator[Span | None]:
+    """Trace a piece of work; yields None if the request is not traced."""
+    if (parent := _current.get()) is None:
+        yield None
+        return
+    made = parent.child(name, "internal", attributes)
     with _ended(made), active(made):
         yield made
 
@@ -98,13 +97,13 @@ class ModelCall:
             if finishes:
                 self.span.set({"gen_ai.response.finish_reasons": list(finishes)})
 
-    def running(self) -> AbstractContextManager[None]:
-        """The call itself; an exception with a `generation` is an answer in a form that the caller did not expect."""
-        return _UNTRACED if self.span is None else self._running(self.span)
-
     @contextmanager
-    def _running(self, made: Span) -> Generator[None]:
-        with _ended(made), active(made):
+    def running(self) -> Generator[None]:
+        """The call itself; an exception with a `generation` is an answer in a form that the caller did not expect."""
+        if self.span is None:
+            yield
+            return
+        with _ended(self.span), active(self.span):
             try:
                 yield
             except Exception as error:

@@ -92,7 +92,6 @@ class Runner:
         self._pool: ScorerPool | None = None
         self._searches = SearchPool(settings.cache)
         self._scorers: list[Scorer] = []
-        self._session_settings = session_settings(plan)
         self._replay = False
         self._judged: set[int] = set()
         """The arms in which a judge was asked."""
@@ -388,7 +387,7 @@ class Runner:
             look_up=look_up if made_already else None,
             scorers=self._pool.get if self._pool else load_scorer,
             searches=self._searches.get,
-            **self._session_settings,
+            **session_settings(self.plan),
         )
 
     def _about_judges(self, arms: Sequence[LoadedArm]) -> Iterator[str]:
