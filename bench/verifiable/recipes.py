@@ -4,50 +4,49 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 640, 320, 54, 280
 X, Y = (-16.0, 8.0), (30.0, 100.0)
-NAMES = {
-    "as it was": -14,
-    "20 % own answers": -12,
-    "30 %, with forms": -12,
-    "the same, held to probabilities": 24,
-    "50 %, weight 3": 24,
-    "default and its forerunner (green)": -30,
-    "tried": 22,
-    "tried again": -18,
-}
-"""Recipe → how far below its mark the name stands."""
+GAIN, FORGOTTEN, UNTRAINED, GOAL = "BBQ, letters", "forms obeyed", "as it was", "goal"
+"""The rows that are drawn, and the columns that are no recipe."""
+Point = tuple[str, float, float]
 
 
-def row(page: str, begin: str, after: str) -> list[str]:
-    """The cells of the first row that begins so, in the table after a word of the page."""
-    line = next(each for each in page[page.index(after) :].splitlines() if each.startswith(f"| {begin}"))
-    return [cell.strip(" *") for cell in line.strip("|").split("|")][1:]
+def tables(page: str) -> Iterator[list[list[str]]]:
+    """Each table that has both rows, as its lines of cells."""
+    for block in re.split(r"\n\n+", page):
+        lines = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|")]
+        rows = [[cell.strip(" *") for cell in line] for line in lines]
+        if all(any(row[0].startswith(name) for row in rows) for name in (GAIN, FORGOTTEN)):
+            yield rows
 
 
-def points(page: str) -> list[tuple[str, float, float]]:
-    """Name, change of the forms obeyed, and the mean of BBQ's two accuracies."""
-    tried = "Four recipes beside the untrained model"
-    both = [_mean(cell) for cell in row(page, "BBQ, letters", tried)]
-    forms = [float(cell) for cell in row(page, "forms obeyed", tried)]
-    found = [(name, form - forms[0], gain) for name, form, gain in zip(NAMES, forms, both, strict=False)]
-    seeds = "| percent right | as it was | seeds 8"
-    change = [_change(cell) for cell in row(page, "forms obeyed", seeds)[1:5]]
-    gained = [_mean(cell) for cell in row(page, "BBQ, letters", seeds)[1:5]]
-    names = ([*NAMES][-3], "", *[*NAMES][-2:])
-    return [*found, *zip(names, change, gained, strict=True)]
+def points(page: str) -> list[Point]:
+    """Each recipe's name, the change of the forms obeyed, and the mean of BBQ's two accuracies; the untrained first."""
+    found: list[Point] = []
+    for heads, *rows in tables(page):
+        gain, forms = (next(row for row in rows if row[0].startswith(name)) for name in (GAIN, FORGOTTEN))
+        for place, head in enumerate(heads[1:], 1):
+            if head == GOAL or (head == UNTRAINED and found):
+                continue
+            before, now = (_first(forms[at]) for at in (heads.index(UNTRAINED), place))
+            is_change = forms[place][:1] in "+−"
+            change = 0.0 if head == UNTRAINED else now if is_change else now - before
+            found.append((re.split(r", mean|:", head)[0], change, _mean(gain[place])))
+    return found
 
 
 def _mean(cell: str) -> float:
-    numbers = [float(each) for each in re.sub(r"\[[^]]*\]|\*|± [\d.]+", "", cell).split("/")]
+    numbers = [_first(each) for each in cell.split("/")]
     return sum(numbers) / len(numbers)
 
 
-def _change(cell: str) -> float:
-    return float(cell.split(maxsplit=1)[0].strip("*").replace("−", "-"))
+def _first(cell: str) -> float:
+    number = re.search(r"[−-]?\d+(?:\.\d+)?", cell)
+    assert number is not None, cell
+    return float(number.group().replace("−", "-"))
 
 
 def at(x: float, y: float) -> tuple[float, float]:
@@ -59,7 +58,8 @@ def text(x: float, y: float, words: str, anchor: str = "middle", colour: str = "
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
 
 
-def drawn(found: Sequence[tuple[str, float, float]]) -> str:
+def drawn(found: Sequence[Point], default: str) -> str:
+    """The picture; the recipe whose name begins with `default` is green."""
     label = "Recipes: right answers on BBQ against forms obeyed"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
     lines = [
@@ -73,16 +73,19 @@ def drawn(found: Sequence[tuple[str, float, float]]) -> str:
         x, _ = at(tick, 0)
         colour = "#888" if tick == 0 else "#ddd"
         lines += [f'<path d="M{x:.0f} 20V{BOTTOM}" stroke="{colour}"/>', text(x, BOTTOM + 16, f"{tick:+d}")]
-    for place, (name, x, y) in enumerate(found):
+    # Recipes stand close together, so each has a number; the names are listed where no recipe is.
+    for number, (name, x, y) in enumerate(found):
         left, top = at(x, y)
-        colour = "#0b6b62" if place in (len(NAMES) - 3, len(NAMES) - 2) else "#555"
-        lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="5" fill="{colour}"/>')
-        if name:
-            lines.append(text(left, top + NAMES[name], name, colour=colour))
+        colour = "#0b6b62" if name.startswith(default) else "#555"
+        lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="9" fill="{colour}" fill-opacity="0.8"/>')
+        lines.append(text(left, top + 4, str(number), colour="#fff"))
+        lines.append(text(LEFT + 20, 118 + 15 * number, f"{number}  {name}", "start", colour))
     lines.append(text(WIDTH / 2, HEIGHT - 6, "forms obeyed, change in points (right: nothing forgotten)"))
     lines.append(text(LEFT, 13, "BBQ, percent right (mean of ambiguous and disambiguated)", "start"))
     return "\n".join([*lines, "</svg>", ""])
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(drawn(points(Path(sys.argv[1]).read_text(encoding="utf-8"))), encoding="utf-8")
+    page = Path(sys.argv[1]).read_text(encoding="utf-8")
+    bold = re.search(r"\| \*\*(seeds? [^*|,]+)", page)
+    Path(sys.argv[2]).write_text(drawn(points(page), bold[1] if bold else "-"), encoding="utf-8")
