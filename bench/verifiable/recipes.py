@@ -34,7 +34,7 @@ def points(page: str) -> list[Point]:
             before, now = (_first(forms[at]) for at in (heads.index(UNTRAINED), place))
             is_change = forms[place][:1] in "+−"
             change = 0.0 if head == UNTRAINED else now if is_change else now - before
-            found.append((re.split(r", mean|:", head)[0], change, _mean(gain[place])))
+            found.append((head.split(", mean")[0], change, _mean(gain[place])))
     return found
 
 
@@ -87,5 +87,5 @@ def drawn(found: Sequence[Point], default: str) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1]).read_text(encoding="utf-8")
-    bold = re.search(r"\| \*\*(seeds? [^*|,]+)", page)
+    bold = re.search(r"\| \*\*(seeds? \d+)", page)
     Path(sys.argv[2]).write_text(drawn(points(page), bold[1] if bold else "-"), encoding="utf-8")

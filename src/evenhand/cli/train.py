@@ -262,7 +262,7 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         None, "Rows of your own instead of generated questions.", metavar="ROWS", common=True
     )
     rows: int | None = option(
-        None, "Questions, held-out ones included (default 10000; of --data: all).", gt=0, common=True
+        None, "Questions, held-out ones included (default 21000; of --data: all).", gt=0, common=True
     )
     forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
     languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")

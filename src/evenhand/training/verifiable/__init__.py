@@ -296,7 +296,7 @@ def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 NAME = "verifiable"
 _RANK = 16
-_ROWS = 10000
+_ROWS = 21000
 _GENERAL_BATCH = 128
 _LOSS_ROWS = 64
 """Held-out answers whose loss is measured before and after."""
@@ -315,7 +315,7 @@ class VerifiableOptions:
     data: Path | None = None
     """The user's rows: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
     rows: int | None = None
-    """Generated questions, held-out ones included (None: 10000), or the first rows of one's own (None: all)."""
+    """Generated questions, held-out ones included (None: 21000), or the first rows of one's own (None: all)."""
     forms: tuple[str, ...] = ()
     """Answer forms; none means all."""
     languages: tuple[str, ...] = ()
