@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import subprocess
+import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import evenhand.judging
 from evenhand.scorers.base import SCORERS
 from evenhand.training.verifiable import VerifiableOptions
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS, BENCH = ROOT / "docs" / "results", ROOT / "bench"
 JUDGING = Path(evenhand.judging.__file__).parent
 AGAIN = (
     "The numbers of docs/results/{} were made with other {}; run its command again, or say on the page what changed."
@@ -54,3 +57,11 @@ def test_pages_of_checked_judges_say_what_the_judge_does_not_see():
         page = (RESULTS / "pages" / f"{name}.html").read_text(encoding="utf-8")
         assert "cannot be determined: the judge does not see it" in page
         assert "Computed before judges were checked." not in page
+
+
+def test_the_picture_of_recipes_is_drawn_from_the_tables_of_its_page(tmp_path: Path):
+    drawn = tmp_path / "recipes.svg"
+
+    subprocess.run([sys.executable, BENCH / "verifiable" / "recipes.py", RESULTS / "verifiable.md", drawn], check=True)
+
+    assert drawn.read_text() == (RESULTS.parent / "images" / "verifiable-recipes.svg").read_text()
