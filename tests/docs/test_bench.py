@@ -33,8 +33,11 @@ def test_a_quoted_benchmark_exists_with_its_options(command: str):
     script = ROOT / path
 
     assert script.is_file()
-    for option in filter(_OPTION.fullmatch, words):
+    own = words[: words.index("--")] if "--" in words else words  # what follows is for `evenhand`
+    for option in filter(_OPTION.fullmatch, own):
         assert f'"{option}"' in script.read_text(encoding="utf-8"), f"{path} has no {option}"
+    for option in filter(_OPTION.fullmatch, words[len(own) + 1 :]):
+        assert f"`{option}`" in (ROOT / "docs/reference/options.md").read_text(encoding="utf-8")
     if names := names_of(script):
         given = {word for word in words if re.fullmatch(r"[a-z_]+", word)}
         assert given <= names, f"{path} takes {', '.join(sorted(names))}"
