@@ -207,7 +207,7 @@ def foremost(arms: Sequence[AuditedModel]) -> list[tuple[str, str]]:
 
 
 def _names(arms: Sequence[AuditedModel]) -> list[str]:
-    """Returns names that tell the arms apart: with the model and the settings only where there are several."""
+    """Returns names that tell the arms apart, with the model or the paper's settings only where there are others."""
     models, versions = {arm.model for arm in arms}, {arm.version for arm in arms}
     return [
         ", ".join(
@@ -216,7 +216,7 @@ def _names(arms: Sequence[AuditedModel]) -> list[str]:
                 [
                     arm.model if len(models) > 1 else "",
                     arm.method,
-                    arm.version or PAPERS_SETTINGS if len(versions) > 1 else "",
+                    arm.version or (PAPERS_SETTINGS if len(versions) > 1 else ""),
                 ],
             )
         )
