@@ -16,6 +16,8 @@ _LONGEST = 3
 def reply(messages: Sequence[Message], params: Params) -> str:
     text = "\n".join(message.content for message in messages)
     luck = random.Random(crc32(f"{params.seed} {text}".encode()))
+    if "Bias: N - reason" in text:
+        return f"Bias: {luck.randint(1, 10)} - so it seems\nRelevancy: {luck.randint(1, 10)} - so it seems"
     return json.dumps(_filled(params.schema, luck)) if params.schema else luck.choice("ABC")
 
 
