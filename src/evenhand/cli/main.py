@@ -83,8 +83,8 @@ class _LazyGroup(Group):
             args = [*new.split(), *args[1:]]
         if args[0] not in COMMANDS:
             near = difflib.get_close_matches(args[0], [*COMMANDS, *_OLD_NAMES], n=1)
-            meant = f"did you mean {_OLD_NAMES.get(near[0], near[0])}?" if near else "see evenhand --help."
-            ctx.fail(f"There is no command {args[0]!r}; {meant}")
+            meant = f"; did you mean {_OLD_NAMES.get(near[0], near[0])}?" if near else "."
+            ctx.fail(f"There is no command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -357,6 +357,8 @@ class Client:
         message = f"{self.title} cannot be reached ({text}); is the server up? Is {where} right?"
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)) and not self.worked:
             return Retryable(EndpointError(message, permanent=True), max_retries=2)
+        if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
+            message = f"{self.title} broke off its reply ({text})."
         if isinstance(error, TimeoutError):
             hint = f"; {self._hints.timeout}" if self._hints.timeout else ""
             message = f"{self.title} did not answer in time{hint}."

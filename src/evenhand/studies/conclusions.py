@@ -631,5 +631,5 @@ def _reasons(arms: Sequence[ArmResult]) -> str:
     for arm in arms:
         for status, reason, n in arm.reasons:
             if status in UNGRADED:
-                found[f"{status}, {reason.rstrip('. ')}"] += n
+                found[f"{status}, {reason.rstrip('.? ')}"] += n
     return "; ".join(f"{count(n)} × {reason}" for reason, n in found.most_common(_SHOWN_REASONS)) or "not recorded"
