@@ -96,6 +96,9 @@ def test_a_criterion_is_a_metric_of_any_benchmark_on_free_text(cli: Any, judge: 
     assert 20 <= value.value <= 100
     assert value.low <= value.value <= value.high
     assert [each.title for each in found.metrics if each.name == "politeness"] == ["Politeness"]
+    answers = sum(usage.calls for usage in found.arms[0].usage.values())
+    said = f"On top of these: {len(judge.requests) - answers:,} calls, "
+    assert said in cli("report", "r").out
 
 
 @pytest.mark.controls

@@ -16,6 +16,7 @@ from evenhand.cli.progress import FAILED
 from evenhand.cli.request import LogToOption, SkipDamagedOption, check_file
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.fields import ComparisonFields
+from evenhand.core.format import count, money
 from evenhand.core.options import Several, argument, option
 from evenhand.runs.store import Store
 from evenhand.show.markup import clean
@@ -147,6 +148,9 @@ def print_study(result: StudyResult, target: Path) -> None:
         click.echo(f"Report: {target}")
         return
     print_table(arm_table(result))
+    if (used := result.scoring).calls:
+        paid = f"{count(used.calls)} calls, {count(used.tokens)} tokens, {money(used.cost, 'price unknown')}"
+        click.echo(f"On top of these: {paid} for controls of judges and for scorers.")
     if result.effects:
         print_table(effect_table(result))
     sections = sections_of(result)
