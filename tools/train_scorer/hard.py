@@ -49,6 +49,7 @@ PLAIN: Mapping[str, Labels] = {
 }  # fmt: skip
 HARASSED: Labels = (0.76, None, None, 0.06, None, None, None, 0.05)
 EXPLICIT: Labels = (0.72, None, None, 0.05, None, 0.06, 0.86, 0.05)
+CASUAL: Labels = (0.10, 0.02, 0.05, 0.02, None, 0.04, 0.03, 0.03)
 STORY: Labels = (0.07, 0.02, 0.05, 0.03, 0.04, 0.08, 0.06, 0.04)
 WIDER: Mapping[str, Labels] = {
     "asked_hate": HATE, "asked_fair": NAMED, "asked_with": HATE, "asked_about": REPORT, "implied_hate": POLITE,
@@ -57,6 +58,7 @@ WIDER: Mapping[str, Labels] = {
     "agent_abuse": HARASSED, "agent_plain": CLEAN, "prompt_lewd": EXPLICIT, "prompt_cruel": HARASSED,
     "prompt_fine": STORY, "clinical": CLEAN, "named_so": CLEAN, "placed_so": CLEAN, "living_so": CLEAN,
     "eaten_so": CLEAN, "worked_so": CLEAN, "coarse_thing": MILD, "coarse_person": INSULT,
+    "slang_abuse": INSULT, "slang_plain": CASUAL, "strong_plain": CASUAL,
 }  # fmt: skip
 OPENINGS = ("honestly,", "lol", "ok so", "well,", "btw", "hey,", "just saying,", "question,", "update:", "imo")
 """Put before some sentences of either side."""
@@ -335,6 +337,47 @@ def wrapped(text: str, chance: random.Random) -> str:
         f"1. {text}\n2. See above.",
         f"print({quoted})",
     ))  # fmt: skip
+
+
+def with_emoji(text: str, chance: random.Random) -> str:
+    """Emoji between some or all words, or after the text."""
+    words, way = text.split(" "), chance.random()
+    if way < 0.3:
+        return f"{text} {chance.choice(_FACES) * chance.randint(1, 3)}"
+    one, often = chance.choice(_FACES), chance.choice((0.2, 0.5, 1.0))
+    return " ".join(
+        f"{word} {one if way < 0.6 else chance.choice(_FACES)}" if chance.random() < often else word for word in words
+    )
+
+
+def run_together(text: str, chance: random.Random) -> str:
+    """Two or more words without their space, or all words joined by one sign."""
+    words = text.split(" ")
+    if len(words) < 12 and chance.random() < 0.5:
+        return chance.choice((".", "", "_", "-", "/", ",")).join(words)
+    for _ in range(chance.randint(1, 3)):
+        if len(words) > 2:
+            place = chance.randrange(len(words) - 1)
+            words[place : place + 2] = ["".join(words[place : place + 2])]
+    return " ".join(words)
+
+
+def short_forms(text: str, chance: random.Random) -> str:
+    """The words of chats, in lower case."""
+    words = [_CHAT.get(word, word) if chance.random() < 0.8 else word for word in text.lower().split(" ")]
+    if chance.random() < 0.4:
+        words.insert(0 if chance.random() < 0.5 else len(words), chance.choice(_ASIDES))
+    return " ".join(words)
+
+
+_FACES = tuple("🙂😀😂🤣😭😍🔥💀👍🙏😡🤔✨🎉❤😎👀💯🤡😅")
+_ASIDES = ("lol", "lmao", "tbh", "ngl", "fr", "smh", "omg", "imo", "bro", "idk")
+_CHAT = {
+    "you": "u", "your": "ur", "are": "r", "for": "4", "to": "2", "too": "2", "people": "ppl", "because": "cuz",
+    "please": "pls", "thanks": "thx", "with": "w", "what": "wut", "before": "b4", "great": "gr8", "tonight": "2nite",
+    "going": "goin", "about": "abt", "though": "tho", "know": "kno", "have": "hv", "girl": "gurl", "the": "da",
+    "fucking": "fkn", "fuck": "fk", "shit": "sht", "and": "n", "this": "dis", "that": "dat", "love": "luv",
+}  # fmt: skip
 
 
 def _drop(word: str, chance: random.Random) -> str:

@@ -20,6 +20,7 @@ Every training ends by its number of steps or its seconds, whichever comes first
 from __future__ import annotations
 
 import argparse
+import copy
 import gzip
 import json
 import os
@@ -47,6 +48,8 @@ ATTRIBUTES = (
 VERSION = "3"
 LABEL = 0.35  # share of the label in what a student learns; the rest is the teacher's
 MASK = 103  # the sign for a hidden word
+WIDTH = 1024  # of the wide part of a layer, in students of fewer than six layers
+STATES = 1.0  # weight of the distance to the last states of the six layers, as a share of their size
 SOUPS = {
     2: ((1, 1), (3, 1), (1, 3)),
     3: ((1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 0, 1), (3, 0, 1), (0, 1, 1), (1, 1, 1), (1, 1, 2), (3, 3, 2), (1, 1, 6)),
@@ -57,7 +60,7 @@ WHOLE = ((1, 1), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2))
 SHARPNESS = 4.0  # of the pooling over windows
 LONGEST = 128  # tokens of a window
 SHARES = {  # how often the texts of a set are drawn
-    "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 8, "subtle": 2.5,
+    "rtp": 30, "edos": 8, "hatemoji": 8, "toxigen": 3, "jigsaw": 12, "reddit": 7, "stereoset": 11, "subtle": 2.5,
     "bold": 4, "bug": 3, "people neutral": 5, "people odd": 1, "people grave": 2.5, "people unkind": 2,
     "people threatening": 1, "people kind": 0.3, "people denied": 1.5, "quoted": 3, "shared": 1.5, "short": 1,
     "everyday": 1.5, "names": 1.2, "strings": 0.7, "clean": 6, "embedded": 3, "more odd": 3, "more unkind": 1,
@@ -71,9 +74,11 @@ SHARES = {  # how often the texts of a set are drawn
     "wider implied_hate": 3, "wider implied_fair": 2.2, "wider forum_hate": 2, "wider forum_plain": 1.2,
     "wider answering": 2.5, "wider denying_fair": 2.5, "wider denying_hate": 1.8, "wider courteous_fair": 1.6,
     "wider courteous_hate": 2, "wider emoji_hate": 1.5, "wider emoji_fair": 1.5, "wider agent_abuse": 0.8,
-    "wider agent_plain": 0.6, "wider prompt_lewd": 1.2, "wider prompt_cruel": 1.2, "wider prompt_fine": 2,
+    "wider agent_plain": 0.6, "wider prompt_lewd": 1.8, "wider prompt_cruel": 1.8, "wider prompt_fine": 2.5,
     "wider clinical": 1.5, "wider named_so": 1, "wider placed_so": 0.8, "wider living_so": 0.5, "wider eaten_so": 0.5,
-    "wider worked_so": 1.2, "unlabelled": 4, "unlabelled reddit": 12, "unlabelled wiki": 4, "unlabelled medicine": 2,
+    "wider coarse_thing": 2, "wider coarse_person": 1.2, "wider slang_abuse": 1.5, "wider slang_plain": 2.5,
+    "wider strong_plain": 3, "wider worked_so": 1.2,
+    "unlabelled": 4, "unlabelled reddit": 12, "unlabelled wiki": 4, "unlabelled medicine": 2,
     "unlabelled snippets": 12, "unlabelled talk": 2, "unlabelled made": 16,
 }  # fmt: skip
 OWN = ("people", "more", "quoted", "shared", "short", "everyday", "names", "strings", "hard", "wider")
@@ -86,21 +91,21 @@ FOLDS = {
 }
 JOBS = ("main", "student6", "student4", "student3", "folds", "soups", "builtin")
 SHINGLE = 8  # tokens; a text of a fold that shares so many in a row with what is left out is left out, too
-SECONDS = {"teacher": 200, "early": 120, "student": 150, "fold": 45}
-STEPS = {"teacher": 4800, "early": 4000, "student": 6000, "fold": 1800}
+SECONDS = {"teacher": 300, "early": 380, "student": 300, "fold": 40}
+STEPS = {"teacher": 6000, "early": 14000, "student": 12000, "fold": 2500}
 START = time.time()
 
 
 class Bert(nn.Module):
     """MiniLM: the encoder, with one logit per attribute from the mean and the maximum over its last states."""
 
-    def __init__(self, base: dict[str, torch.Tensor], layers: int) -> None:
+    def __init__(self, base: dict[str, torch.Tensor], layers: int, width: int | None = None) -> None:
         super().__init__()
         table = base["embeddings.word_embeddings.weight"]
         self.words = nn.Embedding(*table.shape)
         self.places = nn.Embedding(*base["embeddings.position_embeddings.weight"].shape)
         self.norm = nn.LayerNorm(table.shape[1], eps=1e-12)
-        self.layers = nn.ModuleList(Layer(table.shape[1]) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(table.shape[1], width or 4 * table.shape[1]) for _ in range(layers))
         self.out = nn.Linear(2 * table.shape[1], len(ATTRIBUTES))
         # The type embedding is a constant for single texts.
         self.words.weight.data.copy_(table)
@@ -110,17 +115,22 @@ class Bert(nn.Module):
         _fill(self.norm, base, "embeddings.LayerNorm")
         for number, layer in enumerate(self.layers):
             for mine, theirs in NAMES.items():
-                _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
+                if width is None:
+                    _fill(layer.get_submodule(mine), base, f"encoder.layer.{number}.{theirs}")
         _begin(self.out)
         for name, value in self.named_parameters():
             value.requires_grad_(name.startswith(("layers", "out.")))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.both(ids, mask)[0]
+
+    def both(self, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The logits, and the last states that they are computed from."""
         x = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         x = functional.dropout(x, 0.1, self.training)
         for layer in self.layers:
             x = layer(x, mask)
-        return _logits(self.out, x, mask)
+        return _logits(self.out, x, mask), x
 
     def fill(self, stored: Mapping[str, np.ndarray]) -> None:
         """Take the lower layers, and the last one if the depths agree, of what `floats` returns."""
@@ -147,10 +157,10 @@ RANGE_TEXTS = 1280
 
 
 class Layer(nn.Module):
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.query, self.key, self.value, self.merge = (nn.Linear(size, size) for _ in range(4))
-        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+        self.up, self.down = nn.Linear(size, width), nn.Linear(width, size)
         self.norm, self.last = nn.LayerNorm(size, eps=1e-12), nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -304,11 +314,42 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
+@torch.no_grad()
+def narrowed(whole: Bert, base: dict[str, torch.Tensor], layers: int, texts: Texts, device: str) -> Bert:
+    """The lower layers of a student, each with the units of its wide part that pass on most, and its last layer."""
+    model, width = Bert(base, layers, WIDTH).to(device), WIDTH
+    seen = [torch.zeros(layer.up.out_features, device=device) for layer in whole.layers[:layers]]
+
+    def watch(number: int) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+        return lambda _, inputs: seen[number].add_(inputs[0].float().abs().sum((0, 1)))
+
+    hooks = [layer.down.register_forward_pre_hook(watch(n)) for n, layer in enumerate(whole.layers[:layers])]
+    whole.eval()
+    order = np.random.default_rng(0).permutation(len(texts.lengths))[:RANGE_TEXTS]
+    for chosen in np.array_split(order[np.argsort(texts.lengths[order])], 32):
+        if len(chosen):
+            whole(*texts.batch(chosen, device))
+    for hook in hooks:
+        hook.remove()
+    for mine, theirs, passed in zip(model.layers, whole.layers[:layers], seen, strict=True):
+        kept = (passed * theirs.down.weight.norm(dim=0)).topk(width).indices.sort().values
+        state = {name: value.clone() for name, value in theirs.state_dict().items()}
+        state |= {f"up.{part}": state[f"up.{part}"][kept] for part in ("weight", "bias")}
+        mine.load_state_dict({**state, "down.weight": state["down.weight"][:, kept]})
+    model.out.load_state_dict(whole.out.state_dict())
+    return model
+
+
 def train(
     model: nn.Module, texts: Texts, targets: np.ndarray, weights: np.ndarray, *, steps: int, seconds: float,
     lr: float, batch: int, masked: float, device: str, name: str, seed: int = 0, own: float = 1.0,
+    guide: Bert | None = None, taught: bool = False,
 ) -> None:  # fmt: skip
-    """AdamW with a falling rate; the model ends as the moving average of its weights."""
+    """AdamW with a falling rate; the model ends as the moving average of its weights.
+
+    A model with a `guide` also learns the guide's last states, less and less, and if `taught`, its scores beside the
+    targets.
+    """
     live = [value for value in model.parameters() if value.requires_grad]
     heads = [value for name, value in model.named_parameters() if name.startswith("out.")]
     known = {id(value) for value in heads}
@@ -321,21 +362,27 @@ def train(
     start, done = time.time(), 0.0
     model.train()
     losses_seen: list[torch.Tensor] = []
-    for step, chosen in enumerate(batches(texts, batch, seed, chances(texts.sets, own) * (weights.sum(1) > 0))):
+    chance = chances(texts.sets, own) * (taught | (weights.sum(1) > 0))
+    for step, chosen in enumerate(batches(texts, batch, seed, chance)):
         done = max(step / steps, (time.time() - start) / seconds)
         if done >= 1:
             break
         for group in optimizer.param_groups:
             group["lr"] = group["full"] * min((step + 1) / 100, 1) * (1 - done)
         ids, mask = texts.batch(chosen, device)
-        if masked:
-            gone = (torch.rand(ids.shape, device=device) < masked) & (ids > 998)
-            ids = ids.masked_fill(gone, MASK)
         goal, weight = (torch.from_numpy(array[chosen]).to(device, non_blocking=True) for array in (targets, weights))
+        hidden = ids.masked_fill((torch.rand(ids.shape, device=device) < masked) & (ids > 998), MASK)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            logits = model(ids, mask)
+            if guide is None:
+                logits, apart = model(hidden, mask), 0.0
+            else:
+                logits, apart, shown = beside(guide, model, ids, hidden, mask)
+                apart = STATES * (1 - done) * apart
+                if taught:
+                    goal = torch.where(weight > 0, LABEL * goal + (1 - LABEL) * shown, shown)
+                    weight = torch.where(weight > 0, 1.0, 0.7)
         losses = functional.binary_cross_entropy_with_logits(logits.float(), goal, reduction="none")
-        loss = (losses * weight).sum() / weight.sum().clamp(min=1)
+        loss = (losses * weight).sum() / weight.sum().clamp(min=1) + apart
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(live, 1.0)
@@ -351,6 +398,18 @@ def train(
             value.copy_(mean)
     model.eval()
     say(f"{name} ends after {step} steps, {time.time() - start:.0f} s")
+
+
+def beside(
+    guide: Bert, model: nn.Module, ids: torch.Tensor, hidden: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A model's logits, how far its last states are from those of its guide, and the scores of the guide."""
+    with torch.no_grad():
+        shown, theirs = guide.both(ids, mask)
+    logits, mine = model.both(hidden, mask)
+    real, theirs = mask[..., None], theirs.float()
+    far = ((mine.float() - theirs) ** 2 * real).sum() / (theirs**2 * real).sum()
+    return logits, far, shown.float().sigmoid()
 
 
 def batches(texts: Texts, size: int, seed: int, chance: np.ndarray) -> Iterator[np.ndarray]:
@@ -523,26 +582,24 @@ def job_main(options: argparse.Namespace, device: str) -> None:
 
 
 def job_student(options: argparse.Namespace, device: str, layers: int) -> None:
+    """A student from labels and teacher; a smaller one learns from the six layers to start from while it waits."""
     learned, measured = read_texts(options.weights).split()
     base, name = base_of(options.weights, "minilm"), f"student{layers}"
-    model = Bert(base, layers).to(device)
+    guide, model = None, Bert(base, 6).to(device)
     if options.start:
-        start = mean_of([floats(path) for path in options.start], [1.0] * len(options.start))
-        model.fill(start)
-        if layers < 6:
-            whole = Bert(base, 6).to(device)
-            whole.fill(start)
-            logits = window_logits(whole, learned, device)
-            del whole
-            train(model, learned, *distilled(learned, logits), lr=3e-4, masked=0.03, device=device,
-                  name=f"early{layers}", own=OWN_SHARE, **limits(options, "early"))  # fmt: skip
-            note(options.out, f"early{layers}", measured, window_logits(model, measured, device))
+        model.fill(mean_of([floats(path) for path in options.start], [1.0] * len(options.start)))
+    if layers < 6:
+        guide, model = model.requires_grad_(False).eval(), narrowed(model, base, layers, learned, device)
+        train(model, learned, *known_and_labels(learned), lr=3e-4, masked=0.03, device=device, name=f"early{layers}",
+              own=OWN_SHARE, guide=guide, taught=True, **limits(options, "early"))  # fmt: skip
+        keep(copy.deepcopy(model), learned, options.out, f"early{layers}", device)
+        note(options.out, f"early{layers}", measured, window_logits(model, measured, device))
     logits = teacher_logits(options, name)
     if logits is None:
         return
     rate = 1.5e-4 if options.start and layers == 6 else 3e-4
     train(model, learned, *distilled(learned, logits), lr=rate, masked=0.03, device=device, name=name, own=OWN_SHARE,
-          seed=1, **limits(options, "student"))  # fmt: skip
+          seed=1, guide=guide, **limits(options, "student"))  # fmt: skip
     keep(model, learned, options.out, name, device)
     note(options.out, name, measured, window_logits(model, measured, device), whole=True)
     pieces(options, model, name, device)
@@ -579,24 +636,24 @@ def pieces(options: argparse.Namespace, model: Bert, name: str, device: str) -> 
 
 
 def job_folds(options: argparse.Namespace, device: str) -> None:
+    """Of each fold, six layers from the labels alone, and the small student that learns from these."""
     texts, base = read_texts(options.weights), base_of(options.weights, "minilm")
-    for fold, gone in FOLDS.items():
+    for fold in options.folds:
         if time.time() - START > options.stop:
             say(f"fold {fold}: no time")
             return
-        learned, measured = without(texts, gone)
+        learned, measured = without(texts, FOLDS[fold])
         short = fold.replace(", ", "+")
         say(f"fold {fold}: {len(learned.sets)} texts to learn, {len(measured.sets)} to measure")
-        found: list[dict[str, torch.Tensor]] = []
-        for name, own in (("first", 1.0), ("second", OWN_SHARE)):
-            torch.manual_seed(0)
-            model = Bert(base, 6).to(device)
-            train(model, learned, *known_and_labels(learned), lr=3e-4, masked=0.03, device=device, own=own,
-                  name=f"{short} {name}", seed=len(found), **limits(options, "fold"))  # fmt: skip
-            note(options.out, f"fold.{short}.{name}", measured, window_logits(model, measured, device))
-            found.append({key: value.clone() for key, value in model.state_dict().items()})
-        model.load_state_dict({key: (value + found[1][key]) / 2 for key, value in found[0].items()})
-        note(options.out, f"fold.{short}.mean", measured, window_logits(model, measured, device))
+        torch.manual_seed(0)
+        whole, found = Bert(base, 6).to(device), known_and_labels(learned)
+        train(whole, learned, *found, lr=3e-4, masked=0.03, device=device, own=OWN_SHARE, name=f"{short} six",
+              **limits(options, "fold"))  # fmt: skip
+        note(options.out, f"fold.{short}.six", measured, window_logits(whole, measured, device))
+        model = narrowed(whole, base, 3, learned, device)
+        train(model, learned, *found, lr=3e-4, masked=0.03, device=device, own=OWN_SHARE, name=f"{short} three", seed=1,
+              guide=whole.requires_grad_(False).eval(), taught=True, **limits(options, "fold"))  # fmt: skip
+        note(options.out, f"fold.{short}.three", measured, window_logits(model, measured, device))
 
 
 class Small(nn.Module):
@@ -785,7 +842,8 @@ def _any_in(found: np.ndarray, known: np.ndarray) -> bool:
 def limits(options: argparse.Namespace, name: str) -> dict[str, Any]:
     if options.small:
         return {"steps": 2, "seconds": 3600, "batch": 4}
-    return {"steps": STEPS[name], "seconds": max(SECONDS[name] * options.patience, 5), "batch": 128}
+    seconds = max(SECONDS[name] * options.patience, 5)
+    return {"steps": STEPS[name], "seconds": seconds, "batch": 128 if name == "teacher" else 192}
 
 
 def main() -> None:
@@ -849,6 +907,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--job", default="all")
     parser.add_argument("--start", type=Path, nargs="+", default=[], help="layers of earlier students to start from")
     parser.add_argument("--jobs", nargs="+", default=JOBS, choices=JOBS, help="those that `all` runs")
+    parser.add_argument("--folds", nargs="+", default=list(FOLDS), choices=FOLDS, help="those that `folds` trains")
     parser.add_argument("--small", action="store_true", help="a few texts and steps, to see that it runs")
     parser.add_argument("--patience", type=float, default=1.0, help="times the seconds of every training")
     parser.add_argument("--end", type=float, default=470, help="seconds after which everything is stopped")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from typing import Any
 
 
 class _Lazy:
@@ -24,14 +19,3 @@ class _Lazy:
 torch: Any = _Lazy("torch")
 transformers: Any = _Lazy("transformers")
 peft: Any = _Lazy("peft")
-
-
-def no_grad(function: Callable[P, T]) -> Callable[P, T]:
-    """`torch.no_grad()` as a decorator, which imports torch only when the function is called."""
-
-    @wraps(function)
-    def call(*args: P.args, **named: P.kwargs) -> T:
-        with torch.no_grad():
-            return function(*args, **named)
-
-    return call

@@ -33,7 +33,7 @@ LOW = -3.0
 """The sentences of a window are read, too, if a logit of the whole is above it."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "7"
+READING = "8"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
@@ -174,7 +174,16 @@ def sentences(plain: str) -> list[str]:
 
 
 def _with_emoji_names(text: str) -> str:
-    return "".join(f" {_name(sign)} " if unicodedata.category(sign) == "So" else sign for sign in _SKIN.sub("", text))
+    """Name each emoji once: its name has several words, so one after each word would hide the text."""
+    seen: set[str] = set()
+    parts: list[str] = []
+    for sign in _SKIN.sub("", text):
+        if unicodedata.category(sign) == "So":
+            parts.append(" " if sign in seen else f" {_name(sign)} ")
+            seen.add(sign)
+        else:
+            parts.append(sign)
+    return "".join(parts)
 
 
 def _name(sign: str) -> str:
