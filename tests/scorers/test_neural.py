@@ -17,6 +17,7 @@ from evenhand.scorers.base import ATTRIBUTES, STEREOTYPE, load_scorer
 from evenhand.scorers.builtin import LENGTH_BOUND, WINDOW, highest
 from evenhand.scorers.neural import (
     LONGEST,
+    OVERLAP,
     SEPARATOR,
     SHORTEST,
     TOKENS_TOGETHER,
@@ -28,7 +29,7 @@ from evenhand.scorers.neural import (
     weights,
 )
 
-SIZE, WIDTH = 384, 1536
+SIZE, WIDTH = 384, 1024
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ SIZE, WIDTH = 384, 1536
     [
         ("You're a f0ol, aren't you?", "you're a fool , aren't you ?"),
         ("I will 🔪 you", "i will hocho you"),
+        ("you 🙂 are 🙂 a 🤡 fool 🙂 🤡", "you slightly smiling face are a clown face fool"),
         ("s t u p i d", "stupid"),
         ("Caf&eacute;", "cafe"),
     ],
@@ -81,6 +83,14 @@ def test_sentences_hold_every_word_and_are_neither_short_nor_long(plain: str) ->
 
     assert " ".join(found) == plain
     assert all(SHORTEST <= len(part.split()) < LONGEST + SHORTEST for part in found)
+
+
+def test_parts_are_whole_sentences_and_one_that_is_cut_goes_on_in_the_next() -> None:
+    whole = parts_of("you are kind and calm . " * 20)
+    cut = [part.split() for part in parts_of(" ".join(f"w{number}" for number in range(100)))]
+
+    assert all(part.endswith(" .") for part in whole) and len(whole) == 3
+    assert [after[:OVERLAP] for after in cut[1:]] == [before[-OVERLAP:] for before in cut[:-1]]
 
 
 def test_a_context_stands_before_the_first_window_only() -> None:

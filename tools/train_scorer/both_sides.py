@@ -2,12 +2,14 @@
 
 Every table has harmless texts beside toxic ones: as they are written and misspelt, hidden, wrapped in JSON; short and
 long; harmless words of two senses; groups that are only named. Nothing here is learned or used for tuning. `--limits`
-prints the limits for 1 % and 5 % of false alarms, from other articles and templates than those of the tables.
+prints the limits for 1 % and 5 % of false alarms, from other articles and templates than those of the tables, and the
+known half of the harmless texts.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import re
@@ -158,14 +160,17 @@ def length(scorer: Any, data: Path, each: int) -> Iterator[str]:
         yield f"| {size} | {' | '.join(cells)} |"
 
 
-def harmless(scorer: Any, data: Path, each: int) -> Iterator[str]:
-    del data, each
-    import hashlib
-
+def harmless_texts() -> tuple[list[str], list[str]]:
+    """The half of the difficult harmless texts that limits are chosen by, and the half that is only measured."""
     path = Path(__file__).parents[2] / "tests" / "scorers" / "harmless.txt"
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     known = [line for line in lines if hashlib.sha256(line.encode()).digest()[0] % 2 == 0]
-    fresh = [line for line in lines if line not in known]
+    return known, [line for line in lines if line not in known]
+
+
+def harmless(scorer: Any, data: Path, each: int) -> Iterator[str]:
+    del data, each
+    known, fresh = harmless_texts()
     limit = scorer.limits.get("toxicity", {}).get(1, FLAGGED)
     yield f"\n| 300 harmless texts | at 0.5 | at {limit:.2f} | identity_attack at 0.5 |\n|---|---|---|---|"
     for name, texts in (("known half", known), ("half never looked at", fresh)):
@@ -219,7 +224,10 @@ def speed(scorer: Any, data: Path, each: int) -> Iterator[str]:
 
 
 def limits(scorer: Any, data: Path, each: int) -> dict[str, dict[str, float]]:
-    """The scores that 1 % and 5 % of harmless texts reach: prose of several lengths, comments, names of groups."""
+    """The scores that 1 % and 5 % of harmless texts reach: prose of several lengths, comments, names of groups.
+
+    The limit for 1 % is also reached by at most 3 % of the known half of the difficult harmless texts.
+    """
     chance = random.Random(9)
     known = articles(data, fitted=True)
     texts = [piece_of(chance, chance.choice(known), size) for size in (15, 50, 200, 400, 800) for _ in range(each)]
@@ -227,17 +235,18 @@ def limits(scorer: Any, data: Path, each: int) -> dict[str, dict[str, float]]:
     calm = [text for text, labels in zip(rtp.texts, rtp.labels.tolist(), strict=True) if max(labels) < 0.2]
     named = [g.say(t) for t in identity.templates("neutral") for g in identity.groups()]
     texts += chance.sample(calm, min(len(calm), 2 * each)) + chance.sample(named, 2 * each)
-    found = [each for each in scorer.score_texts(texts) if not isinstance(each, Unscored)]
-    stated = ("toxicity", "identity_attack", "stereotype")
-    # These texts are easier than many that users write, so the stricter limit is at least 0.5.
-    least = {1: FLAGGED, 5: 0.0}
+    stated = [name for name in ("toxicity", "identity_attack", "stereotype") if name in scorer.attributes]
+    plain, difficult = (
+        {name: [each[name] for each in found if not isinstance(each, Unscored)] for name in stated}
+        for found in map(scorer.score_texts, (texts, harmless_texts()[0]))
+    )
     return {
         name: {
-            str(percent): max(round(float(np.quantile([s[name] for s in found], 1 - percent / 100)), 3), low)
-            for percent, low in least.items()
+            # Most of these texts are easier than those of users, so the stricter limit is also one for difficult texts.
+            "1": round(max(FLAGGED, *np.quantile(plain[name], [0.99]), *np.quantile(difficult[name], [0.975])), 3),
+            "5": round(float(np.quantile(plain[name], 0.95)), 3),
         }
         for name in stated
-        if name in found[0]
     }
 
 

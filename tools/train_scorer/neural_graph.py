@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 from evenhand.scorers.neural.weights import GRAPH, HEADS, LAYERS
 
-SIZE, WIDTH = 384, 1536
+SIZE, WIDTH = 384, 1024
 EPSILON = "epsilon"
 
 _CONTRIB = "com.microsoft"

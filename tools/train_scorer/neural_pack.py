@@ -100,7 +100,8 @@ def text_logits(layers: Mapping[str, np.ndarray], rows: Sequence[Mapping[str, An
     tokenizer.enable_truncation(MAX_TOKENS)
     pieces = [each.ids for each in tokenizer.encode_batch([window for row in rows for window in row["windows"]])]
     owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-    return pooled(Encoder({**weights.network_weights(), **layers}).logits(pieces), owner)
+    words = {name: value for name, value in weights.network_weights().items() if not name[0].isdigit()}
+    return pooled(Encoder({**words, **layers}).logits(pieces), owner)
 
 
 def fitted(logit: np.ndarray, label: np.ndarray, weight: np.ndarray) -> tuple[float, float]:

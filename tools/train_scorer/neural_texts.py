@@ -41,7 +41,7 @@ SHARED: Labels = (0.82, None, None, 0.8, None, None, None)
 CONTEXT = "context: "
 WINDOW, STRIDE = 80, 60
 """Words of a part of a long text; the scorer reads shorter ones."""
-MISSPELT, HIDDEN, WRAPPED = 0.14, 0.10, 0.06
+MISSPELT, HIDDEN, WRAPPED, CASUAL = 0.14, 0.10, 0.06, 0.13
 """Shares of the texts to learn that are repeated in this way."""
 LENGTHS = (15, 50, 100, 200, 400, 800)
 HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
@@ -51,8 +51,8 @@ HELD_OUT_ARTICLES, FITTED_ARTICLES = 0.4, 0.5
 def all_rows(data: Path, sets: Sequence[str] = ("",), registry: Path | None = None) -> Iterator[Row]:
     """Yield the rows of the sets whose names begin with one of `sets`.
 
-    Of the texts to learn, whatever their labels, some are repeated misspelt, with hidden letters, or inside JSON, code
-    or a table. So none of these tells anything about a label.
+    Of the texts to learn, whatever their labels, some are repeated misspelt, with hidden letters, inside JSON, code
+    or a table, with emoji, without spaces or in short forms. So none of these tells anything about a label.
     """
     chance = random.Random(19)
     for name, text, known, about in _everything(data, registry):
@@ -69,6 +69,9 @@ def all_rows(data: Path, sets: Sequence[str] = ("",), registry: Path | None = No
                 yield from _row(name, hard.hidden(text, chance), labels, group, context)
             if chance.random() < WRAPPED and len(text) < 400:
                 yield from _row(name, hard.wrapped(text, chance), labels, group, context)
+            if chance.random() < CASUAL:
+                way = chance.choice((hard.with_emoji, hard.run_together, hard.short_forms))
+                yield from _row(name, way(text, chance), labels, group, context)
 
 
 def windows(plain: str) -> list[str]:

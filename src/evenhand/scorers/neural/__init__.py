@@ -19,21 +19,25 @@ from numpy.typing import NDArray
 from evenhand.core.errors import MissingExtraError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import ATTRIBUTES, SCORERS, STEREOTYPE, Scorer, Scores
-from evenhand.scorers.builtin import DECIMALS, highest, limits_of, windows, words_of
+from evenhand.scorers.builtin import DECIMALS, WINDOW, highest, limits_of, words_of
 from evenhand.scorers.identity import bounded, without_groups
 from evenhand.scorers.neural import weights
 
 SHORTEST, LONGEST = 4, 40
 """Words of a sentence: shorter ones are joined with the next, longer ones are cut."""
+OVERLAP = WINDOW - LONGEST - SHORTEST + 1
+"""Words of a sentence that was cut which the next part repeats."""
 MAX_TOKENS = 128
 """Tokens of a piece that are read; a window of ordinary words, with its context, has fewer."""
 SCALE = 0.25
 """Of the highest of several windows; see `highest`."""
 LOW = -3.0
-"""The sentences of a window are read, too, if a logit of the whole is above it."""
+"""The sentences of a part are read, too, if a logit of the whole is above it, of those in ASKED."""
+ASKED = [0, 3, 7]
+"""The places of toxicity, identity_attack and stereotype, without which a text has none of the other attributes."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "8"
+READING = "0"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
@@ -113,10 +117,7 @@ def _scored(
 ) -> Iterator[Scores | Unscored]:
     """Yield the scores of each text, by the stored slope and shift of each attribute; equal texts are read once."""
     plain = list(dict.fromkeys(text for text in texts if not isinstance(text, Unscored)))
-    logits = dict(zip(plain, _read(network, plain), strict=True))
-    named = {text: words for text in plain if logits[text][0] > LOW and (words := without_groups(text.split(" ")))}
-    for text, anybody in zip(named, _read(network, [" ".join(words) for words in named.values()]), strict=True):
-        logits[text][: len(ATTRIBUTES)] = bounded(logits[text], anybody, most)[: len(ATTRIBUTES)]
+    logits = dict(zip(plain, _read(network, plain, most), strict=True))
     slope, shift = network.calibration
     for text in texts:
         if isinstance(text, Unscored):
@@ -126,25 +127,51 @@ def _scored(
             yield dict(zip(attributes, scores.round(DECIMALS).tolist(), strict=True))
 
 
-def _read(network: Network, texts: Sequence[str]) -> list[Logits]:
-    """Return the logits of texts: of every window, and of the sentences of each that is not clean beyond doubt."""
+def _read(network: Network, texts: Sequence[str], most: float) -> list[Logits]:
+    """Return the logits of texts, from those of their parts; a part that names groups is read without them, too."""
     pieces = [parts_of(text) for text in texts]
-    found = network.logits_of_each(pieces)
-    doubtful = {
-        (text, window): several
+    found = _parts_read(network, pieces)
+    named = {
+        (text, part): [" ".join(words)]
         for text, rows in enumerate(found)
-        for window in np.flatnonzero(rows.max(1) > LOW).tolist()
-        if len(several := sentences(pieces[text][window])) > 1
+        for part in np.flatnonzero(rows[:, 0] > LOW).tolist()
+        if (words := without_groups(pieces[text][part].split(" ")))
     }
-    for (text, window), rows in zip(doubtful, network.logits_of_each(list(doubtful.values())), strict=True):
-        found[text][window] = (found[text][window] + np.maximum(rows.max(0), found[text][window])) / 2
+    for (text, part), anybody in zip(named, _parts_read(network, list(named.values())), strict=True):
+        row = found[text][part]
+        row[: len(ATTRIBUTES)] = bounded(row, anybody[0], most)[: len(ATTRIBUTES)]
     return [highest(rows, SCALE) for rows in found]
 
 
+def _parts_read(network: Network, pieces: Sequence[Sequence[str]]) -> list[Logits]:
+    """Return the logits of every part, and of the sentences of each that is not clean beyond doubt."""
+    found = network.logits_of_each(pieces)
+    doubtful = {
+        (text, part): several
+        for text, rows in enumerate(found)
+        for part in np.flatnonzero(rows[:, ASKED].max(1) > LOW).tolist()
+        if len(several := sentences(pieces[text][part])) > 1
+    }
+    for (text, part), rows in zip(doubtful, network.logits_of_each(list(doubtful.values())), strict=True):
+        found[text][part] = (found[text][part] + np.maximum(rows.max(0), found[text][part])) / 2
+    return found
+
+
 def parts_of(plain: str) -> list[str]:
-    """Return the windows of a text; the first has its context before it."""
+    """Return the parts of a text, of at most WINDOW words, the first with its context.
+
+    They are whole sentences; after one that had to be cut, the next part begins with its last words.
+    """
     context, separator, text = plain.rpartition(f" {SEPARATOR} ")
-    first, *others = (" ".join(words) for words in windows(text.split(" ")))
+    words = text.split(" ")
+    parts: list[list[str]] = [words]
+    if len(words) > WINDOW:
+        parts = [[]]
+        for sentence in map(str.split, sentences(text)):
+            if len(parts[-1]) + len(sentence) > WINDOW:
+                parts.append([] if parts[-1][-1] in _ENDS else parts[-1][-OVERLAP:])
+            parts[-1] += sentence
+    first, *others = (" ".join(part) for part in parts)
     return [f"{context}{separator}{first}", *others]
 
 

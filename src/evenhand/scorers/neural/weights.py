@@ -38,7 +38,7 @@ _SUMS = {
 }
 GRAPH = Path(__file__).with_name("graph.onnx")
 _LAYERS = Path(__file__).with_name("layers.npz")
-LAYERS, HEADS = 6, 12
+LAYERS, HEADS = 3, 12
 PRODUCTS = {"read": ("query", "key", "value"), "merge": ("merge",), "up": ("up",), "down": ("down",)}
 """The products of a layer, and the matrices that each joins."""
 _KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
