@@ -70,7 +70,7 @@ class Session(Generic[Options_co]):
     stop sequences are for the audited model."""
     on_turn: TurnSink | None = None
     look_up: LookUp | None = None
-    """Finds the stored answer of a call that an interrupted run already made."""
+    """Finds the stored answer of a call that an interrupted run already made; it is not recorded again."""
     trace: list[Turn] = field(default_factory=list[Turn])
     asked: dict[tuple[int, tuple[Message, ...]], list[Params]] = field(
         default_factory=dict[tuple[int, tuple[Message, ...]], list[Params]]
@@ -131,12 +131,13 @@ class Session(Generic[Options_co]):
         check_request(self.model(role), params)
         request = (agent, role, prompt.id, prompt.hash, tuple(messages), params)
         try:
-            generation = self.look_up(role, messages, params) if self.look_up else None
-            if generation is None:
-                call = ModelCall(self.model(role).spec, role, params)
-                with held(ROLE, role), call.running():
-                    generation = await self.model(role).generate(messages, params)
-                    call.answered(generation)
+            if self.look_up and (stored := self.look_up(role, messages, params)) is not None:
+                self.trace.append(Turn(*request, stored))
+                return stored
+            call = ModelCall(self.model(role).spec, role, params)
+            with held(ROLE, role), call.running():
+                generation = await self.model(role).generate(messages, params)
+                call.answered(generation)
         except (UsageError, BudgetExhausted):
             raise
         except Exception as error:

@@ -15,7 +15,7 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from evenhand.core.files import scratch
 from evenhand.core.progress import Observer, Progress
 from evenhand.core.types import Sample, Usage
 from evenhand.models.budget import Limits
-from evenhand.models.ray.connect import check_resources, connect, enter, is_lost, set_address
+from evenhand.models.ray.connect import check_resources, connect, end, enter, is_lost, set_address
 from evenhand.models.ray.replica import Failure
 from evenhand.runs.parts import Settings, check_plan
 from evenhand.runs.plan import Plan, make_plan
@@ -224,7 +224,7 @@ class ClusterRun:
                 await self._work(store, actors)
         finally:
             for each in actors:
-                self._end(each)
+                end(self._ray, each)
         return self.progress
 
     def _check(self) -> None:
@@ -247,10 +247,6 @@ class ClusterRun:
     def _start(self) -> Any:
         settings = replace(self.settings, resume=True, retry_failed=False, workers=None, on=None, origin={})
         return self._actor.remote(self.plan.model_dump(), settings, str(Path.cwd()))
-
-    def _end(self, actor: Any) -> None:
-        with suppress(Exception):  # it may be gone already
-            self._ray.kill(actor, no_restart=True)
 
     async def _facts(self, actors: Sequence[Any]) -> dict[str, Any]:
         """The facts of the plan, which all workers must agree on."""
@@ -327,7 +323,7 @@ class ClusterRun:
                 place.deaths += 1
                 reason = str(error).strip().partition("\n")[0]
                 event("worker", f"worker {place.index} died: {reason}", level=logging.WARNING, worker=place.index)
-                self._end(place.actor)
+                end(self._ray, place.actor)
                 if place.deaths >= _MOST_DEATHS:
                     text = f"Worker {place.index} died {place.deaths} times without a result: {reason}"
                     raise EndpointError(text, permanent=True) from error

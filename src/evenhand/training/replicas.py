@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.core.errors import EndpointError, UsageError
 from evenhand.core.lazy import torch
-from evenhand.models.ray.connect import check_resources, connect, enter, is_lost
+from evenhand.models.ray.connect import check_resources, connect, end, enter, is_lost
 from evenhand.models.ray.replica import Failure
 from evenhand.training import models
 from evenhand.training.chat import Chat
@@ -126,7 +125,7 @@ class RolloutReplicas:
 
     def close(self) -> None:
         for actor in self._actors:
-            self._end(actor)
+            end(self._ray, actor)
 
     def answers(
         self,
@@ -171,15 +170,11 @@ class RolloutReplicas:
 
     def _replace(self, place: int) -> None:
         """Start another replica, and ask it again for what the dead one had not answered."""
-        self._end(self._actors[place])
+        end(self._ray, self._actors[place])
         self._actors[place] = self._start()
         for request in self._requests.values():
             if place < len(request.promises):
                 request.promises[place] = self._actors[place].answer.remote(*request.asked[place])
-
-    def _end(self, actor: Any) -> None:
-        with suppress(Exception):  # it may be gone already
-            self._ray.kill(actor, no_restart=True)
 
 
 def _wait_for_room(ray: Any, count: int, each: Mapping[str, float]) -> None:

@@ -23,7 +23,7 @@ from evenhand.core.events import event
 from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import PROVIDERS, Feature, Model, ModelOptions, split_spec
 from evenhand.models.endpoints import provider_class
-from evenhand.models.ray.connect import check_resources, connect, is_lost
+from evenhand.models.ray.connect import check_resources, connect, end, is_lost
 from evenhand.models.ray.replica import About, Failure, Replica, engine
 
 PLACING = ("replicas", "gpus_per_replica", "cpus_per_replica")
@@ -136,14 +136,10 @@ class RayModel(Model):
         if self._feeding is not None:
             self._feeding.cancel()
         for place in self._places:
-            self._end(place.actor)
+            end(self._ray, place.actor)
 
     def _start(self) -> Any:
         return self._actor.remote(self._load, str(Path.cwd()))
-
-    def _end(self, actor: Any) -> None:
-        with suppress(Exception):  # it may be gone already
-            self._ray.kill(actor, no_restart=True)
 
     def _first_about(self) -> About:
         """Wait for the replica that is there first; a mistake in the plan shows here, before the first request."""
@@ -163,7 +159,7 @@ class RayModel(Model):
 
     def _end_all(self) -> None:
         for place in self._places:
-            self._end(place.actor)
+            end(self._ray, place.actor)
 
     async def _serve(self, place: _Place) -> None:
         """Take in what a replica has finished, for as long as there is one."""
@@ -249,7 +245,7 @@ class RayModel(Model):
             else:
                 text = f"{self.spec}: {request.losses} replicas died with this request; they may need more memory."
                 self._settle(request, Failure("model", text))
-        self._end(place.actor)
+        end(self._ray, place.actor)
         if place.deaths >= _MOST_STARTS:
             self._give_up(place, EndpointError(f"The replicas of {self.spec} die: {_line(error)}", permanent=True))
             return False

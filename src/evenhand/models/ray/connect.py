@@ -84,6 +84,12 @@ def is_lost(error: BaseException) -> bool:
     )
 
 
+def end(ray: Any, actor: Any) -> None:
+    """Kill an actor; it may be gone already."""
+    with contextlib.suppress(Exception):
+        ray.kill(actor, no_restart=True)
+
+
 def check_resources(ray: Any, what: str, **needed: float) -> None:
     """Refuse work that a Ray on this machine alone cannot place; a cluster may still grow."""
     total: dict[str, float] = {} if os.environ.get(ADDRESS) else ray.cluster_resources()
