@@ -97,7 +97,7 @@ def test_a_criterion_is_a_metric_of_any_benchmark_on_free_text(cli: Any, judge: 
     assert value.low <= value.value <= value.high
     assert [each.title for each in found.metrics if each.name == "politeness"] == ["Politeness"]
     answers = sum(usage.calls for usage in found.arms[0].usage.values())
-    said = f"On top of these: {len(judge.requests) - answers:,} calls, "
+    said = f"for controls of judges and for scorers: {len(judge.requests) - answers:,} calls, "
     assert said in cli("report", "r").out
 
 

@@ -150,7 +150,7 @@ def print_study(result: StudyResult, target: Path) -> None:
     print_table(arm_table(result))
     if (used := result.scoring).calls:
         paid = f"{count(used.calls)} calls, {count(used.tokens)} tokens, {money(used.cost, 'price unknown')}"
-        click.echo(f"On top of these: {paid} for controls of judges and for scorers.")
+        click.echo(f"On top of these, for controls of judges and for scorers: {paid}.")
     if result.effects:
         print_table(effect_table(result))
     sections = sections_of(result)
