@@ -7,11 +7,12 @@ mpnet.safetensors, minilm.safetensors, minilm_tokenizer.json and builtin.npz. On
 - `tokens`: the texts as token ids, in the folder of weights, before any other job.
 - `main`: the teacher (mpnet, eight heads) on all sources, and its logits for every text (teacher.npz).
 - `student6`: MiniLM with so many layers, from labels and teacher; it starts from the mean of the layers given by
-  `--start`, if any. A smaller one learns from that mean first. Templates that we wrote are drawn less often than by the
-  teacher (OWN), so that students do not learn them by heart. `builtin`: the same for the network of that scorer.
+  `--start`, if any. A smaller one has narrower layers and first learns scores and last states of that mean (written as
+  `early3`). Templates that we wrote are drawn less often than by the teacher (OWN), so that students do not learn them
+  by heart. `builtin`: the same for the network of that scorer.
 - `soups`: means of the weights of students, measured.
-- `folds`: everything of one or two sources left out, also what others quote of them: two students of the labels alone,
-  of other seeds and shares, and their mean. None of them has seen the sources that it is measured on.
+- `folds`: everything of one or two sources left out, also what others quote of them: six layers from the labels alone,
+  and three that learn from these. None of them has seen the sources that it is measured on.
 
 Every training ends by its number of steps or its seconds, whichever comes first; the learning rate follows.
 `tools.train_scorer.neural_pack` makes what the package ships of students.
