@@ -1,6 +1,8 @@
 """What a training made a model forget: probes checked by code, two models side by side."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +64,13 @@ def test_the_same_seed_draws_the_same_probes_of_all_areas():
     assert [each.request for each in drawn] == [each.request for each in again]
     assert [each.request for each in drawn] != [each.request for each in other]
     assert {each.area for each in drawn} == set(AREAS)
+
+
+def test_areas_that_are_judged_have_200_requests():
+    drawn = probes(1)
+
+    assert len({each.request for each in drawn if each.area == "trivia"}) == 200
+    assert all(sum(each.area == area for each in drawn) == 200 for area in ("arithmetic", "forms", "given facts"))
 
 
 def test_arithmetic_probes_accept_the_right_number_and_no_other():
@@ -176,3 +185,40 @@ def test_the_command_says_what_was_lost_first_and_exits_with_5(tmp_path: Path, m
     assert result.return_value == 5
     assert result.output.splitlines()[0].startswith("fake/after has lost against fake/before: arithmetic (100 → 0)")
     assert orjson.loads(out.read_bytes())["areas"][0]["verdict"] == "lost"
+
+
+WITHOUT_TORCH = """
+import importlib, pkgutil, sys
+
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *more):
+        hidden = name.partition(".")[0] in ("torch", "transformers", "peft")
+        return None if hidden else self.finder.find_spec(name, *more)
+
+sys.meta_path[:] = [Hiding(each) for each in sys.meta_path]
+import evenhand.training
+for module in pkgutil.walk_packages(evenhand.training.__path__, "evenhand.training."):
+    if module.name != "evenhand.training.kernels":  # written in Triton, imported on a GPU only
+        importlib.import_module(module.name)
+from evenhand.cli.main import entry
+entry()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (("forgets", "hf/base", "hf/trained"), "hf"),
+        (("verifiable", "--model", "hf/base", "--out", "trained"), "train"),
+    ],
+)
+def test_without_torch_every_module_is_imported_and_a_command_names_the_extra(command: tuple[str, ...], extra: str):
+    run = [sys.executable, "-c", WITHOUT_TORCH, "train", *command]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("evenhand: For ")
+    assert f"[{extra}]'" in done.stderr

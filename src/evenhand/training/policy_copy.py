@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from evenhand.core.lazy import torch, transformers
+from evenhand.core.lazy import no_grad, torch, transformers
 from evenhand.models.hf.decoding import StaticLayer
 from evenhand.models.hf.tuning import attend
 from evenhand.training.models import Machine, unwrapped
@@ -179,7 +179,7 @@ class PolicyCopy:
         tensors += [getattr(each, name) for each in matrices for name in _Matrix.__slots__]
         return sum(each.nbytes for each in tensors if each is not None)
 
-    @torch.no_grad()
+    @no_grad
     def refresh(self, policy: Any) -> None:
         """Copy the policy's present weights, with its active adapters."""
         model = unwrapped(policy)

@@ -64,7 +64,7 @@ from evenhand.benchmarks.opinions import opinion_scales
 from evenhand.core import aio
 from evenhand.core.errors import UsageError
 from evenhand.core.events import event
-from evenhand.core.lazy import torch
+from evenhand.core.lazy import no_grad, torch
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Unscored
 from evenhand.judging.scorers import QUALITIES
@@ -276,7 +276,7 @@ class CheckpointChecks:
         if warning and self._machine.team.is_main:
             event("training", warning, level=logging.WARNING)
 
-    @torch.no_grad()
+    @no_grad
     def _measure_reference(self, *, resume: bool) -> None:
         o, team = self._options, self._machine.team
         path = o.out / REFERENCE
@@ -294,7 +294,7 @@ class CheckpointChecks:
         text = json.dumps(asdict(self._assessor.baseline), indent=2) + "\n"
         team.on_main(lambda: path.write_text(text, encoding="utf-8"))
 
-    @torch.no_grad()
+    @no_grad
     def check(self, done: int) -> CheckpointCheck:
         """Measure the actor's answers to held-out prompts, for the training loop."""
         reference = self._assessor.baseline.checked
@@ -485,7 +485,7 @@ class PPOTrainer:
     def _kl_coefficient(self) -> float:
         return float(self.optimizer.kept["kl_coefficient"])
 
-    @torch.no_grad()
+    @no_grad
     def _experience(self, number: int, prompts: Sequence[Prompt]) -> tuple[Experience, dict[str, float]]:
         """Do steps 1 to 4; return the experience and its metrics."""
         o = self._options
