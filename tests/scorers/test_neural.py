@@ -3,8 +3,10 @@
 import hashlib
 import json
 import zipfile
+from collections.abc import Sequence
 from math import erf
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -29,7 +31,8 @@ from evenhand.scorers.neural import (
     weights,
 )
 
-SIZE, WIDTH = 384, 1024
+SIZE = 384
+WIDTH = {weights.FEW: 1024, weights.ALL: 1536}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_length_lowers_a_score_by_no_more_than_a_bound(parts: int) -> None:
     assert (highest(np.array([rude, *[calm] * (parts - 1)]), 0.25) >= rude - LENGTH_BOUND).all()
 
 
-def drawn(seed: int, words: int = 50) -> dict[str, np.ndarray]:
+def drawn(seed: int, layers: int, words: int = 50) -> dict[str, np.ndarray]:
     """Random weights of a network of the real size, with few words."""
     random = np.random.default_rng(seed)
 
@@ -121,9 +124,10 @@ def drawn(seed: int, words: int = 50) -> dict[str, np.ndarray]:
     found = {"words": levels, "word_scale": scale[:, None], "places": normal(64, SIZE)}
     found |= {"norm.weight": 1 + normal(SIZE), "norm.bias": normal(SIZE)}
     found |= {"out.weight": normal(8, 2 * SIZE), "out.bias": normal(8)}
-    for number in range(weights.LAYERS):
+    width = WIDTH[layers]
+    for number in range(layers):
         for name in ("query", "key", "value", "merge", "up", "down"):
-            shape = {"up": (WIDTH, SIZE), "down": (SIZE, WIDTH)}.get(name, (SIZE, SIZE))
+            shape = {"up": (width, SIZE), "down": (SIZE, width)}.get(name, (SIZE, SIZE))
             found[f"{number}.{name}.weight"], found[f"{number}.{name}.scale"] = weights.quantised(
                 normal(*shape, scale=shape[1] ** -0.5)
             )
@@ -149,7 +153,7 @@ def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
 
     x = norm(found["words"][ids] * found["word_scale"][ids] + found["places"][: len(ids)], "norm")
-    for number in range(weights.LAYERS):
+    for number in range(weights.number_of_layers(found)):
         query, key, value = (
             linear(x, f"{number}.{name}").reshape(len(ids), weights.HEADS, -1).swapaxes(0, 1)
             for name in ("query", "key", "value")
@@ -161,18 +165,62 @@ def by_hand(found: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     return np.concatenate([x.mean(0), x.max(0)]) @ found["out.weight"].T + found["out.bias"]
 
 
-def test_the_onnx_graph_computes_the_network() -> None:
+@pytest.mark.parametrize("layers", WIDTH)
+def test_the_onnx_graphs_compute_the_networks(layers: int) -> None:
     pytest.importorskip("onnxruntime")
-    encoder = Encoder(drawn(3))
+    encoder = Encoder(drawn(3, layers))
     pieces = [[7], [1, 2, 3], list(range(40))]
 
     alone = np.concatenate([encoder.logits([piece]) for piece in pieces])
     together = encoder.logits([*pieces, [9, 8], *pieces])
 
-    expected = np.array([by_hand(drawn(3), piece) for piece in pieces])
-    assert np.abs(alone - expected).max() < 0.2  # rounding, of six layers
+    expected = np.array([by_hand(drawn(3, layers), piece) for piece in pieces])
+    assert np.abs(alone - expected).max() < 0.2  # rounding, of up to six layers
     assert np.allclose(together[:3], alone, 0, 1e-12)  # what is computed for a piece depends on the piece alone
     assert np.allclose(together[4:], alone, 0, 1e-12)
+
+
+class StubNetwork:
+    """Gives every piece with a word a logit, and notes which network read it."""
+
+    def __init__(self, few: dict[str, float], everything: dict[str, float]) -> None:
+        self.known = {weights.FEW: few, weights.ALL: everything}
+        self.read: list[tuple[int, str]] = []
+
+    def logits(self, pieces: Sequence[str], layers: int) -> np.ndarray:
+        self.read += [(layers, piece) for piece in pieces]
+        return np.array([[self.known[layers].get(piece, -9.0)] * 8 for piece in pieces]).reshape(-1, 8)
+
+    def logits_of_each(self, texts: Sequence[Sequence[str]], layers: int) -> list[np.ndarray]:
+        return [self.logits(pieces, layers) for pieces in texts]
+
+
+def read_by(network: StubNetwork, text: str) -> float:
+    return float(neural._read(cast(neural.Network, network), [text], most=1.0)[0][0])
+
+
+def test_a_text_that_is_clean_beyond_doubt_is_read_by_few_layers_only() -> None:
+    network = StubNetwork({"a calm text": neural.CLEAN}, {"a calm text": 5.0})
+
+    assert read_by(network, "a calm text") == neural.CLEAN
+    assert network.read == [(weights.FEW, "a calm text")]
+
+
+def test_all_layers_decide_on_every_other_text() -> None:
+    network = StubNetwork({"i answer hate": 4.0}, {"i answer hate": -5.0})
+
+    assert read_by(network, "i answer hate") == -5.0
+    assert network.read == [(weights.FEW, "i answer hate"), (weights.ALL, "i answer hate")]
+
+
+def test_all_layers_read_a_doubtful_part_by_sentences_and_without_groups() -> None:
+    text = "those women are bad . we all went home ."
+    network = StubNetwork({text: 1.0}, {text: 1.0, "those women are bad .": 3.0})
+
+    assert read_by(network, text) < 2.0  # the mean of the part and its worst sentence, less what the group's name adds
+    assert {layers for layers, _ in network.read[1:]} == {weights.ALL}
+    assert (weights.ALL, "those women are bad .") in network.read
+    assert not any("women" in piece for _, piece in network.read[4:])
 
 
 def test_pieces_of_one_length_share_runs_up_to_their_size() -> None:
@@ -297,10 +345,12 @@ def test_a_damaged_cache_is_one_sentence(cache: Path) -> None:
         weights.network_weights()
 
 
-def test_the_layers_are_small_and_fit_together() -> None:
-    layers = weights.layers()
+@pytest.mark.parametrize("number", WIDTH)
+def test_the_layers_are_small_and_fit_together(number: int) -> None:
+    layers = weights.layers(number)
 
-    assert weights._LAYERS.stat().st_size < 9_000_000
+    assert weights.layers_file(number).stat().st_size < 9_000_000
+    assert weights.number_of_layers(layers) == number
     assert layers["out.weight"].shape == (len(ATTRIBUTES) + 1, 2 * SIZE)
     assert layers["calibration"].shape == (2, len(ATTRIBUTES) + 1)
     assert (layers["calibration"][0] > 0).all()  # so that no order of texts changes

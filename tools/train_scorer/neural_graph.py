@@ -1,6 +1,6 @@
-"""python -m tools.train_scorer.neural_graph: write the graph of `neural` without its weights (`graph.onnx`).
+"""python -m tools.train_scorer.neural_graph: write the graphs of `neural` without weights.
 
-Needs `pip install onnx`, which the scorer does not. Run it again only if the shape of the network changes. The graph
+Needs `pip install onnx`, which the scorer does not. Run it again only if the shape of a network changes. A graph
 maps the `vectors` of tokens, one row per piece of text, all of one length, to their last states. Its weights are
 external data, which `evenhand.scorers.neural` passes to onnxruntime.
 
@@ -16,9 +16,10 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from evenhand.scorers.neural.weights import GRAPH, HEADS, LAYERS
+from evenhand.scorers.neural.weights import ALL, FEW, HEADS, graph_file
 
-SIZE, WIDTH = 384, 1024
+SIZE = 384
+WIDTH = {FEW: 1024, ALL: 1536}
 EPSILON = "epsilon"
 
 _CONTRIB = "com.microsoft"
@@ -27,7 +28,8 @@ _CONTRIB = "com.microsoft"
 class Graph:
     """Collects nodes and the names of weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
+        self.width = width
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
 
@@ -66,14 +68,19 @@ class Graph:
         parts = self.add("Split", [self.linear(x, f"{name}.read", SIZE, 3 * SIZE)], outputs=3, axis=-1)
         seen = self.add("MultiHeadAttention", parts, domain=_CONTRIB, num_heads=HEADS)
         x = self.norm(self.add("Add", [self.linear(seen, f"{name}.merge", SIZE, SIZE), x]), f"{name}.norm")
-        wide = self.add("Gelu", [self.linear(x, f"{name}.up", SIZE, WIDTH)], domain=_CONTRIB)
-        return self.norm(self.add("Add", [self.linear(wide, f"{name}.down", WIDTH, SIZE), x]), f"{name}.last")
+        wide = self.add("Gelu", [self.linear(x, f"{name}.up", SIZE, self.width)], domain=_CONTRIB)
+        return self.norm(self.add("Add", [self.linear(wide, f"{name}.down", self.width, SIZE), x]), f"{name}.last")
 
 
 def main() -> None:
-    graph = Graph()
+    for layers, width in WIDTH.items():
+        graph_file(layers).write_bytes(_graph(layers, width))
+
+
+def _graph(layers: int, width: int) -> bytes:
+    graph = Graph(width)
     x = graph.norm("vectors", "norm")
-    for number in range(LAYERS):
+    for number in range(layers):
         x = graph.layer(x, str(number))
     graph.nodes.append(helper.make_node("Identity", [x], ["states"]))
     shape = ["pieces", "length", SIZE]
@@ -82,7 +89,7 @@ def main() -> None:
     epsilon = helper.make_tensor(EPSILON, TensorProto.FLOAT, [], [1e-12])
     made = helper.make_graph(graph.nodes, "neural", inputs, outputs, [*graph.weights, epsilon])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_CONTRIB, 1)]
-    GRAPH.write_bytes(helper.make_model(made, ir_version=8, opset_imports=opsets).SerializeToString())
+    return helper.make_model(made, ir_version=8, opset_imports=opsets).SerializeToString()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from evenhand.scorers.neural import MAX_TOKENS, Encoder, weights
 from tools.train_scorer.both_sides import limits
 from tools.train_scorer.neural import ATTRIBUTES, VERSION, floats, mean_of, pooled, read_rows
 
-LAYERS = weights.GRAPH.with_name("layers.npz")
 LEVELS = 63  # of a weight: 7 bits
 SOURCES = {"calibration": 1620, "davidson": 1000}
 """Sets that fit the calibration, and how many texts of each; the second was never learned."""
@@ -42,9 +41,9 @@ def main() -> None:
         layers["out.weight"] = (layers["out.weight"] * slope[:, None]).astype(np.float32)
         layers["out.bias"] = (layers["out.bias"] * slope + shift).astype(np.float32)
         layers["calibration"] = np.stack([np.ones_like(slope), np.zeros_like(shift)])  # see sources.py
-        store(LAYERS, layers, version=VERSION)
+        store(weights.layers_file(weights.number_of_layers(layers)), layers, version=VERSION)
     if options.limits:
-        path = LAYERS if options.limits == "neural" else ARTEFACTS / f"{options.limits}.npz"
+        path = weights.layers_file(weights.ALL) if options.limits == "neural" else ARTEFACTS / f"{options.limits}.npz"
         store(path, stored(path), limits=limits(load_scorer(options.limits), options.data, each=200))
 
 
@@ -100,8 +99,7 @@ def text_logits(layers: Mapping[str, np.ndarray], rows: Sequence[Mapping[str, An
     tokenizer.enable_truncation(MAX_TOKENS)
     pieces = [each.ids for each in tokenizer.encode_batch([window for row in rows for window in row["windows"]])]
     owner = np.array([number for number, row in enumerate(rows) for _ in row["windows"]])
-    words = {name: value for name, value in weights.network_weights().items() if not name[0].isdigit()}
-    return pooled(Encoder({**words, **layers}).logits(pieces), owner)
+    return pooled(Encoder({**weights.word_vectors(), **layers}).logits(pieces), owner)
 
 
 def fitted(logit: np.ndarray, label: np.ndarray, weight: np.ndarray) -> tuple[float, float]:

