@@ -40,7 +40,7 @@ def test_generation_is_steered_only_where_the_model_gives_logits(spec: str, expe
     assert ("self_debias_gen" in methods) is expected
 
 
-@pytest.mark.parametrize(("steer", "limit"), [("neural", 0.071), ("builtin", 0.12), ("detoxify", 0.1)])
+@pytest.mark.parametrize(("steer", "limit"), [("neural", 0.07), ("builtin", 0.12), ("detoxify", 0.1)])
 def test_the_papers_threshold_is_that_of_the_scorer_by_which_as_many_texts_pass(steer: str, limit: float):
     plan = StarDTox().runs(options_of(StarDTox, "fake/A", steer=steer))[0].plan
 
