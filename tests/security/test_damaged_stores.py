@@ -49,7 +49,7 @@ def test_11_a_fact_of_another_kind_is_one_sentence(cli):
     shutil.copytree("r", "whole")
     for name, value in WRONG_FACTS:
         shutil.copytree("whole", "r", dirs_exist_ok=True)
-        change("UPDATE facts SET value = ? WHERE key = ?", value, name)
+        change("INSERT OR REPLACE INTO facts (key, value) VALUES (?, ?)", name, value)
 
         for command in ("report r", "report r --skip-damaged", "run show r --list"):
             result = cli(*command.split())
