@@ -15,6 +15,7 @@ import pytest
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
 from evenhand.methods.base import METHODS
+from evenhand.runs.store import Store
 from evenhand.runs.summary import read_summary
 from evenhand.ui import offers
 from evenhand.web.keys import KeyConfig, new_key
@@ -181,6 +182,18 @@ async def test_the_budget_stops_a_run_which_is_then_resumed_within_another(proje
         await pages.post("/resume", 303, id=run_id, budget="100 calls")
         await ended(pages, run_id)
     assert read_summary(project / run_id).state == "complete"
+
+
+async def test_a_page_follows_a_run_whose_plan_is_not_stored_yet(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its file comes before its plan: read in between, the page called it damaged, and stayed so."""
+    (project / "new").mkdir()
+    Store(project / "new", create=True).close()
+    async with opened(project) as pages:
+        monkeypatch.setattr(pages.workbench.jobs, "is_ours", lambda run_id: run_id == "new")
+        text = await pages.get("/run", id="new")
+    assert "The run is starting" in text
+    assert "data-reading" in text
+    assert "Remove the folder" not in text
 
 
 async def test_a_run_is_cancelled_and_what_is_done_is_kept(project: Path):

@@ -114,9 +114,10 @@ def read_summary(directory: Path) -> RunSummary:
 
 
 def _summary(directory: Path, store: Store) -> RunSummary:
+    running = is_locked(directory)  # before the samples are counted: a run that ends meanwhile did not stop early
     plan: Mapping[str, Any] | None = store.get("plan")
     if plan is None:
-        raise PlanError(no_plan(directory))
+        raise PlanError(f"The run in {directory} is starting; look again." if running else no_plan(directory))
     labels: Mapping[str, str] = store.get("arms") or {"1": plan["methods"][0]["name"]}
     samples: int = store.get("samples") or 0
     combinations = dict(enumerate(product(plan["models"], plan["methods"], plan.get("seeds") or [0]), 1))
@@ -131,7 +132,7 @@ def _summary(directory: Path, store: Store) -> RunSummary:
         arms=arms,
         usage=sum(store.usage().values(), store.scoring()),
         created=store.get("created") or "",
-        running=is_locked(directory),
+        running=running,
         headline=kept.get("text") if kept.get("done") == sum(arm.done for arm in arms) else None,
         unread=store.unread() if any(each[0] != "failed" for arm in arms for each in arm.reasons) else "",
     )

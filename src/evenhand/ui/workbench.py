@@ -78,7 +78,9 @@ class RunPages:
     async def _get_run(self, request: web.Request) -> web.StreamResponse:
         await self._desk.refresh()
         run_id = request.query.get("id", "")
-        if await self._desk.index.read(run_id) is None and self._desk.jobs.is_ours(run_id):
+        known = await self._desk.index.read(run_id)
+        is_shown = known is not None and not known.fault and (known.running or 0 < known.done == known.total)
+        if not is_shown and self._desk.jobs.is_ours(run_id):
             waiting = tag("p", "The run is starting …", class_="sentence", role="status", data_reading="1")
             return self._desk.html(request, run_id, tag("section", tag("h1", run_id), waiting, id="run"))
         row = await self._desk.row(request, "id")
