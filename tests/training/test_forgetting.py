@@ -127,6 +127,7 @@ async def test_one_kind_of_question_that_fails_is_not_arithmetic_as_a_whole():
     assert change.difference.estimate < -2
     assert change.difference.low is not None
     assert change.difference.low < 2.5 * change.difference.estimate
+    assert found.sentence.startswith("fake/after may have lost, unless it is chance: arithmetic (100 → 9")
 
 
 async def test_the_same_model_has_lost_nothing():

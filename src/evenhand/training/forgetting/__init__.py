@@ -309,13 +309,18 @@ class Change:
         return "words" if self.area == LENGTH else "% right"
 
     @property
+    def is_worse(self) -> bool:
+        """Whether more than the limit was lost, by chance or not."""
+        moved = self.difference.estimate or 0.0
+        return (abs(moved) if self.area == LENGTH else -moved) > self.limit
+
+    @property
     def is_lost(self) -> bool:
         """Whether more than the limit was lost, and not by chance alone."""
         low, high = self.difference.low, self.difference.high
-        moved = self.difference.estimate or 0.0
         if self.area == LENGTH:
-            return abs(moved) > self.limit and not (low is not None and high is not None and low <= 0 <= high)
-        return -moved > self.limit and high is not None and high < 0
+            return self.is_worse and not (low is not None and high is not None and low <= 0 <= high)
+        return self.is_worse and high is not None and high < 0
 
     @property
     def verdict(self) -> str:
@@ -329,6 +334,10 @@ class Change:
             return "better"
         within = low >= -self.limit and (high <= self.limit or self.area != LENGTH)
         return f"no loss beyond {self.limit:g}" if within else "cannot tell"
+
+
+def _moved(changes: Sequence[Change]) -> str:
+    return ", ".join(f"{each.area} ({each.before:.0f} → {each.after:.0f})" for each in changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +358,13 @@ class Forgetting:
     def sentence(self) -> str:
         """The finding in one sentence, a loss before all else."""
         if self.lost:
-            parts = [f"{each.area} ({each.before:.0f} → {each.after:.0f})" for each in self.lost]
-            return f"{self.after} has lost against {self.before}: {', '.join(parts)}."
-        if open_ := [each.area for each in self.changes if each.verdict.startswith("cannot tell")]:
-            return f"No loss was found, but it cannot be ruled out in {', '.join(open_)}; ask more with --size."
+            return f"{self.after} has lost against {self.before}: {_moved(self.lost)}."
+        unsure = [each for each in self.changes if each.verdict.startswith("cannot tell")]
+        if worse := [each for each in unsure if each.is_worse]:
+            return f"{self.after} may have lost, unless it is chance: {_moved(worse)}; ask more with --size."
+        if unsure:
+            areas = ", ".join(each.area for each in unsure)
+            return f"No loss was found, but it cannot be ruled out in {areas}; ask more with --size."
         return f"{self.after} has lost nothing beyond the limits against {self.before}."
 
     @property
