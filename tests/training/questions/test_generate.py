@@ -219,14 +219,11 @@ def test_the_same_situations_are_held_out_in_every_new_language():
     assert held["ca"] == held["ko"] == held["fr"] == held["pt"]
 
 
-def test_english_is_about_half_and_spanish_catalan_and_korean_come_twice(train: list[QuestionRow]):
+def test_english_is_about_three_fifths(train: list[QuestionRow]):
     shares = Counter(row.language for row in train)
 
-    assert 0.51 < shares.pop("en") / len(train) < 0.55
-    twice = [shares.pop(name) for name in ("es", "ca", "ko")]
-    assert max(twice) < 1.1 * min(twice)
+    assert 0.58 < shares.pop("en") / len(train) < 0.62
     assert max(shares.values()) < 1.1 * min(shares.values())
-    assert 1.8 < min(twice) / max(shares.values()) < 2.2
 
 
 def test_an_introduction_does_not_name_a_person_by_part_of_a_word():
@@ -288,17 +285,6 @@ def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
     assert {row.state for row in drawn} == {"told", "not_told"}
     with pytest.raises(UsageError, match="facts is in English only; add --languages en"):
         QuestionPlan(categories=("facts",))
-
-
-def test_a_passage_that_tells_something_like_it_is_asked_for_both():
-    drawn = rows(900, languages=("en",), categories=("facts",))
-    asked: dict[str, dict[str, str]] = {}
-    for row in drawn:
-        asked.setdefault(row.context, {})[row.state] = row.question
-    both = [each for each in asked.values() if len(each) == 2]
-
-    assert len(both) > 0.15 * len(asked)
-    assert all(each["told"] != each["not_told"] for each in both)
 
 
 def test_a_situation_without_questions_is_refused():

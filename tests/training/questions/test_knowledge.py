@@ -3,7 +3,6 @@
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from random import Random
 
 import orjson
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from evenhand.core.errors import DataError, UsageError
 from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, ReplyGrade, grade, make
 from evenhand.training.questions.folder import load_benchmarks
-from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, ask, knowledge, parse_knowledge
+from evenhand.training.questions.knowledge import KNOWLEDGE_FORMS, Knowledge, knowledge, parse_knowledge
 from evenhand.training.questions.language import Split
 from evenhand.training.questions.row import check_classes
 
@@ -78,33 +77,14 @@ def test_every_answer_is_right_and_no_other_option_is(train: list[QuestionRow]):
             ]
 
 
-def test_the_right_place_is_balanced_and_the_third_option_is_right_in_half(train: list[QuestionRow]):
+def test_the_right_place_is_balanced_and_the_third_option_is_right_in_two_fifths(train: list[QuestionRow]):
     rows = comparisons(train)
     third = {fact.id for kind in ("alike", "level") for fact in knowledge("train")[kind]}
 
     places = Counter(row.right for row in rows)
     assert max(places.values()) < 1.25 * min(places.values())
-    assert 0.47 < sum(row.situation in third for row in rows) / len(rows) < 0.53
+    assert 0.36 < sum(row.situation in third for row in rows) / len(rows) < 0.42
     assert Counter(len(row.options) for row in rows) == {3: len(rows)}
-
-
-def test_each_figure_is_asked_about_groups_that_differ_and_about_equal_ones_alike(train: list[QuestionRow]):
-    figures = {fact.id: fact for kind in ("apart", "level") for fact in knowledge("train")[kind]}
-    asked = [figures[row.situation] for row in train if row.situation in figures]
-    every = Counter(fact.figure for fact in asked)
-    level = Counter(fact.figure for fact in asked if fact.kind == "level")
-
-    assert len(every) > 20
-    for figure, count in every.items():
-        assert 0.4 < level[figure] / count < 0.6, figure
-
-
-def test_an_answer_gives_the_figures_in_the_order_in_which_they_are_asked():
-    fact = next(parse_knowledge("# figures\n? Which is more? <> Which is less?\n= 1 5 A 9; B 2"))
-    said = {ask(Random(n), fact, "sentence", "train", n % 20).answer for n in range(60)}
-
-    assert any("A: about 9 against 2." in each for each in said)
-    assert any("B: about 2 against 9." in each for each in said)
 
 
 def test_an_option_of_not_knowing_is_there_and_never_right(train: list[QuestionRow]):

@@ -20,7 +20,7 @@ from evenhand.core.types import Message, Sample
 from evenhand.methods.cot import __file__ as _cot
 from evenhand.methods.default import __file__ as _default
 from evenhand.methods.fair_prompt import __file__ as _fair_prompt
-from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, Knowledge, ask, knowledge
+from evenhand.training.questions.knowledge import KIND_SHARES, KNOWLEDGE_FORMS, PLACES, ask, knowledge
 from evenhand.training.questions.language import (
     CONTROL,
     FACTS,
@@ -45,8 +45,6 @@ Messages = list[dict[str, str]]
 Verdict = Literal["yes", "no", "unknown", "known", "unknown_known"]
 """What is right: a claim holds, does not, or neither is told; or that the question can be answered, or cannot."""
 _GAPS = re.compile(r"\n{3,}")
-_LOWERED = ("The ", "About ", "Visitors ", "At ", "In ", "While ", "Most ", "Trams ", "Under ", "Critics ")
-"""How statements of facts begin that are lower case after "that"; others begin with a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +205,6 @@ class _Asker:
             name = f"fact_{name}"
         templates = self.asked.language.templates(name, self._kind)
         answer = self._say(self.rng.choice(templates), labels=bool(listed))
-        if self.asked.fact and form == "short" and self.rng.random() < 0.5:
-            form = "quote"
         return _Shown(choice, self._chat(form, choice.question, listed, extra=extra), answer)
 
     def json(self, choice: _Choice) -> _Shown:
@@ -255,7 +251,7 @@ class _Asker:
             plain = claim.format(x=people[place].mention, q=self._asked_phrase)
             if asked.fact:
                 plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
-                plain = plain[:1].lower() + plain[1:] if plain.startswith(_LOWERED) else plain
+                plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
             template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
             claim = capitalized(asked.language.tidy(plain)) + "."
             text = asked.language.tidy(template.format(claim=claim, plain=plain, third=third))
@@ -336,9 +332,9 @@ T = TypeVar("T")
 FORM_SHARES: dict[Form, int] = {
     "letter": 7, "number": 2, "option": 3, "sentence": 6, "short": 3, "json": 2, "yes_no": 2, "cot": 3,
 }  # fmt: skip
-LANGUAGE_SHARES = {"en": 10, "es": 2, "de": 1, "ca": 2, "ko": 2, "fr": 1, "pt": 1}
+LANGUAGE_SHARES = {"en": 9, "es": 1, "de": 1, "ca": 1, "ko": 1, "fr": 1, "pt": 1}
 STATE_SHARES: dict[State, int] = {
-    "told": 16, "not_told": 6, "partial": 3, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
+    "told": 15, "not_told": 6, "partial": 2, "contradicted": 1, "other_time": 1, "excluded": 1, "hearsay": 1,
 }  # fmt: skip
 _FREE_TOLD = 10
 """The share of `told` where no options are listed: there, not to name anybody is harder to learn."""
@@ -448,8 +444,7 @@ class _Drawer:
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
         self._asks_knowledge = self._knowledge_deck(plan)
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
-        self._known = {kind: _Deck(rng, self._by_figure(facts)) for kind, facts in knowledge(split).items()}
-        self._near: tuple[Situation, Passage, Fact] | None = None
+        self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
         self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
         self._categories = {
@@ -467,13 +462,6 @@ class _Drawer:
             share = 0
         return _Deck(self._rng, [place < share for place in range(of)])
 
-    def _by_figure(self, facts: Sequence[Knowledge]) -> list[_Deck[Knowledge]]:
-        """One deck for each question about figures, so that in each groups differ as often as they are equal."""
-        cells: dict[str, list[Knowledge]] = {}
-        for fact in facts:
-            cells.setdefault(fact.figure, []).append(fact)
-        return [_Deck(self._rng, each) for each in cells.values()]
-
     def _situation_decks(self, language: Language) -> dict[bool, _Deck[Situation]]:
         """A situation comes once for each wording of its questions."""
         mine = [each for each in language.situations if each.split == self._split for _ in each.asked]
@@ -484,7 +472,7 @@ class _Drawer:
         form = self._forms.deal()
         if form in KNOWLEDGE_FORMS and self._asks_knowledge.deal():
             kind = self._kinds.deal()
-            return ask(rng, self._known[kind].deal().deal(), form, self._split, self._known_places[kind].deal())
+            return ask(rng, self._known[kind].deal(), form, self._split, self._known_places[kind].deal())
         language = load(self._languages.deal())
         category = self._categories[language.code].deal()
         verdict = self._verdicts.deal() if form == "yes_no" else None
@@ -526,11 +514,7 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        if told and self._near:
-            (situation, passage, fact), self._near = self._near, None
-        else:
-            situation, passage, fact, near = draw_fact(self._rng, self._split, right, first, told=told)
-            self._near = (situation, *near) if near else self._near
+        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
         asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)
@@ -560,6 +544,6 @@ def _cards(shares: Mapping[T, int], chosen: Container[object]) -> list[T]:
 
 
 def _weighted(language: Language) -> list[str]:
-    """Names, things and facts come several times, so that not guessing is not learned as a matter of groups."""
-    shares = {"names": 3, CONTROL: 3, FACTS: 5, KNOWLEDGE: 0}
+    """Names, things and facts come three times, so that not guessing is not learned as a matter of groups."""
+    shares = {"names": 3, CONTROL: 3, FACTS: 3, KNOWLEDGE: 0}
     return [each for each in language.categories for _ in range(shares.get(each, 1))]

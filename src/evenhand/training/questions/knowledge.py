@@ -1,7 +1,7 @@
 """Questions without a passage whose answer is common knowledge, in English.
 
 They keep a model that learns not to guess from abstaining, or from answering "both alike", where it knows better.
-A comparison has a third option, such as "Both are the same", which is right for half of them. The other
+A comparison has a third option, such as "Both are the same", which is right for about two of five. The other
 questions have three or four options; some have one that says that it is not known, and it is never right.
 Figures of countries and of groups give pairs that clearly differ and pairs that are about equal.
 """
@@ -24,7 +24,7 @@ from evenhand.training.questions.row import KNOWN, Form, QuestionRow
 
 KNOWLEDGE_FORMS: tuple[Form, ...] = ("letter", "number", "option", "sentence", "short", "json")
 Kind = Literal["things", "people", "alike", "choices", "apart", "level"]
-KIND_SHARES: Mapping[Kind, int] = {"things": 5, "people": 5, "alike": 10, "choices": 14, "apart": 13, "level": 13}
+KIND_SHARES: Mapping[Kind, int] = {"things": 6, "people": 6, "alike": 6, "choices": 10, "apart": 12, "level": 10}
 Third = Literal["equal", "both", "neither"]
 """What the third option of a comparison says."""
 _THIRDS: Mapping[str, Third] = {"~": "equal", "~both": "both", "~neither": "neither"}
@@ -39,8 +39,6 @@ _GAPS = re.compile(r"\n{3,}")
 PLACES = range(20)
 _HELD_OUT = 4
 """One fact of this many is kept for the dev split."""
-_REASON = 0.6
-"""Share of the answers in a sentence that give the figures, where there are any."""
 _PAIRS = 30
 """About as many pairs of a table are asked about, so that no table outweighs the others."""
 
@@ -60,10 +58,6 @@ class Knowledge:
     """What the third option of a comparison may say; if both are alike, that is the answer."""
     own_third: str = ""
     """A wording of the third option that only this question has."""
-    figure: str = ""
-    """Which figure it is about: the question before a group is filled in."""
-    numbers: tuple[float, ...] = ()
-    """The figures of the options."""
 
     @property
     def alike(self) -> bool:
@@ -86,8 +80,6 @@ class _Asked:
     """Index of the third option of a comparison."""
     third_kind: Third | None = None
     unknown: int | None = None
-    numbers: tuple[float, ...] = ()
-    """The figure of the right one and of the other."""
 
     def named(self) -> str:
         """The question with the two that are compared in it."""
@@ -143,8 +135,7 @@ def parse_knowledge(text: str) -> Iterator[Knowledge]:
                 first, second = pair.split(" / ")
                 for item in items.split("; "):
                     filled = tuple(question.format(item) for question in questions)
-                    figure = questions[0] if section == "figures" else ""
-                    yield Knowledge(kind, section != "things", filled, (first, second), thirds, own, figure)
+                    yield Knowledge(kind, section != "things", filled, (first, second), thirds, own)
         else:
             raise DataError(f"{head!r} does not fit here.", file="en.knowledge.txt", line=number)
 
@@ -156,13 +147,12 @@ def _measured(line: str, mark: str, questions: tuple[str, ...], own: str) -> Ite
     apart: list[Knowledge] = []
     level: list[Knowledge] = []
     for (high, more), (low, less) in combinations(sorted(figures, key=lambda each: -each[1]), 2):
-        numbers = (more, less) if mark == "?" else ()
         if more - less >= float(least):
             thirds: tuple[Third, ...] = ("equal",) if mark == "?" else ("both", "neither")
-            apart.append(Knowledge("apart", True, questions, (high, low), thirds, own, questions[0], numbers))
+            apart.append(Knowledge("apart", True, questions, (high, low), thirds, own))
         elif more - less <= float(most):
             same: Third = "equal" if mark == "?" else "both" if more else "neither"
-            level.append(Knowledge("level", True, questions, (high, low), (same,), own, questions[0], numbers))
+            level.append(Knowledge("level", True, questions, (high, low), (same,), own))
     for pairs in (apart, level):
         yield from pairs[:: max(1, len(pairs) // _PAIRS)]
 
@@ -203,7 +193,7 @@ class _Asker:
         return self.rng.choice(parts[self.part])
 
     def comparison(self, fact: Knowledge, place: int) -> _Asked:
-        """Put the third option last in 8 of the 20 places."""
+        """Put the third option last in 16 of the 20 places."""
         turn = self.rng.randrange(len(fact.questions))
         right, other = (fact.options[turn], fact.options[1 - turn])
         pair = [right, other] if place % 2 else [other, right]
@@ -212,13 +202,12 @@ class _Asker:
         if fact.own_third and self.rng.random() < 0.5:
             third = fact.own_third
         third = third.format(a=pair[0], b=pair[1])
-        at = min(place // 6, 2)
+        at = {0: 0, 1: 0, 2: 1, 3: 1}.get(place, 2)
         options = [*pair[:at], third, *pair[at:]]
         aliases = [_aliases(each) for each in options]
         aliases[at] = _THIRD_ALIASES[kind]
         answer = at if fact.alike else options.index(right)
-        numbers = fact.numbers[::-1] if turn else fact.numbers
-        return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), at, kind, None, numbers)
+        return _Asked(fact.questions[turn], tuple(options), answer, tuple(aliases), third=at, third_kind=kind)
 
     def choice(self, fact: Knowledge) -> _Asked:
         right, *wrong = fact.options
@@ -266,11 +255,9 @@ class _Asker:
         right = asked.options[asked.right]
         if form == "short":
             return capitalized(right) + self.rng.choice(("", "."))
-        wording, equal = self.wording["knowledge"], asked.right == asked.third
-        said = self.rng.choice(wording["third_sentence"][asked.third_kind] if equal else wording["sentence"])
-        if asked.numbers and self.rng.random() < _REASON:
-            said = wording["reason"]["equal" if equal else "apart"].format(said.rstrip("."), *asked.numbers)
-        return said.format(x=right)
+        if asked.right == asked.third:
+            return self.rng.choice(self.wording["knowledge"]["third_sentence"][asked.third_kind])
+        return self.rng.choice(self.wording["knowledge"]["sentence"]).format(x=right)
 
     def _content(self, question: str, listed: str, form: str) -> str:
         instruction = self._one(self.wording["instruction"][form])
