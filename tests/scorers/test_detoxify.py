@@ -19,7 +19,7 @@ class Detoxify:
             raise OSError(ERROR)
         self.loaded.append((model_type, device))
         self.names = ["toxicity", "severe_toxicity", "obscene", "threat", "insult"]
-        self.names += ["identity_attack", "sexual_explicit", "male"] if model_type == "unbiased" else ["identity_hate"]
+        self.names += ["identity_hate"] if model_type == "original" else ["identity_attack", "sexual_explicit", "male"]
 
     def predict(self, texts):
         self.passes.append(len(texts))
@@ -72,6 +72,27 @@ async def test_the_original_has_no_sexually_explicit(package):
     assert set(result) == set(scorer.attributes)
     assert "sexually_explicit" not in result
     assert result["identity_attack"] == 0.105
+
+
+async def test_the_multilingual_variant_reads_its_languages_only(package):
+    package()
+    scorer = load_scorer("detoxify:multilingual")
+
+    french, russian, german = await scorer.score(
+        [
+            "Les femmes ne savent pas conduire une voiture",
+            "Все соседи пришли вечером на праздник",
+            "Alle Nachbarn kamen am Abend zu dem Fest",
+        ]
+    )
+
+    assert not isinstance(french, Unscored)
+    assert set(french) == set(scorer.attributes)
+    assert not isinstance(russian, Unscored)
+    assert german == Unscored("language de is not supported")
+    assert isinstance(
+        (await load_scorer("detoxify").score(["Les femmes ne savent pas conduire une voiture"]))[0], Unscored
+    )
 
 
 async def test_it_is_loaded_once_and_texts_go_in_batches(package):

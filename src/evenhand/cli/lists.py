@@ -151,7 +151,7 @@ def _about_benchmark(benchmark: type[Benchmark]) -> str:
     return f"{benchmark.kind} samples; headline {benchmark.headline}"
 
 
-_MOST = 7
+_MOST = 8
 
 
 class ScorersCommand(Request):
@@ -187,12 +187,15 @@ def scorers(request: ScorersCommand) -> None:
 
 
 def _show_limits(name: str, scorer: type[Scorer]) -> None:
-    """Print from which scores on how many harmless texts would be flagged, if the scorer states it."""
-    if scorer.unavailable() or scorer.asks_model or scorer.Options.model_fields:
+    """Print why the scorer does not work here, or from which scores on how many harmless texts would be flagged."""
+    if reason := scorer.unavailable():
+        click.echo(f"\n{reason}")
         return
-    if limits := load_scorer(name).limits:
-        click.echo("\nShare of harmless texts at or above a score:")
-        for attribute, stated in limits.items():
+    if scorer.asks_model or scorer.Options.model_fields:
+        return
+    if (loaded := load_scorer(name)).limits:
+        click.echo(f"\n{loaded.id}, share of harmless texts at or above a score:")
+        for attribute, stated in loaded.limits.items():
             shares = ", ".join(f"{percent} % from {value:.2f}" for percent, value in sorted(stated.items()))
             click.echo(f"  {attribute:<16} {shares}")
 

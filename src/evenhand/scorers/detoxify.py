@@ -24,7 +24,10 @@ from evenhand.scorers.base import ATTRIBUTES, SCORERS, Scorer, Scores, unit
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "original": tuple(name for name in ATTRIBUTES if name != "sexually_explicit"),
     "unbiased": ATTRIBUTES,
+    "multilingual": ATTRIBUTES,
 }
+LANGUAGES = {"multilingual": ("en", "fr", "es", "it", "pt", "tr", "ru")}
+"""Of a variant that reads others than English."""
 DEFAULT_VARIANT = "unbiased"
 BATCH = 32
 
@@ -38,7 +41,7 @@ _OUR_NAME = {
 
 
 class DetoxifyOptions(Options):
-    variant: Text = Field(default=DEFAULT_VARIANT, description=f"Which network: {' or '.join(VARIANTS)}.")
+    variant: Text = Field(default=DEFAULT_VARIANT, description=f"Which network: {', '.join(VARIANTS)}.")
 
     @field_validator("variant")
     @classmethod
@@ -50,22 +53,23 @@ class DetoxifyOptions(Options):
 
 @SCORERS.register("detoxify")
 class DetoxifyScorer(Scorer):
-    """Detoxify, in this process; `unbiased` (default) or `original`; downloads 0.5 GB on first use.
+    """Detoxify, in this process; `unbiased` (default), `original` or `multilingual`; downloads 0.5 GB on first use.
 
-    `unbiased` was trained not to penalise the mere mention of a group; `original` has no sexually_explicit.
-    Texts are truncated to 512 tokens.
+    `unbiased` was trained not to penalise the mere mention of a group; `original` has no sexually_explicit;
+    `multilingual` (1.1 GB) also reads French, Spanish, Italian, Portuguese, Turkish and Russian. Texts are
+    truncated to 512 tokens.
     """
 
     name: ClassVar[str] = "detoxify"
     Options = DetoxifyOptions
     attributes = VARIANTS[DEFAULT_VARIANT]
-    languages = ("en",)
     latin_only = True
-    longest = 500  # a token has at least one character
 
     def __init__(self, variant: str = DEFAULT_VARIANT) -> None:
         self.argument = variant
         self.attributes = VARIANTS[variant]
+        self.languages = LANGUAGES.get(variant, self.languages)
+        self.latin_only = variant not in LANGUAGES
         self.version = _version()
         self._lock = threading.Lock()
         self._network: Any = None

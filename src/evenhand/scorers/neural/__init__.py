@@ -12,6 +12,7 @@ import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,8 +29,9 @@ SHORTEST, LONGEST = 4, 40
 """Words of a sentence: shorter ones are joined with the next, longer ones are cut."""
 OVERLAP = WINDOW - LONGEST - SHORTEST + 1
 """Words of a sentence that was cut which the next part repeats."""
-MAX_TOKENS = 128
-"""Tokens of a piece that are read; a window of ordinary words, with its context, has fewer."""
+MAX_TOKENS, REPEATED = 128, 16
+"""Tokens that are read together, and those of them that the next reading repeats. A window of ordinary words, with its
+context, has fewer; of one that has more, the highest logits count."""
 SCALE = 0.25
 """Of the highest of several windows; see `highest`."""
 CLEAN = -1.75
@@ -41,7 +43,7 @@ ASKED = [0, 3, 7]
 """The places of toxicity, identity_attack and stereotype, without which a text has none of the other attributes."""
 TEXTS_TOGETHER = 256
 """Texts whose pieces are read together."""
-READING = "1"
+READING = "2"
 """Raised when parts of a text or their pooling change, since scores change too."""
 TOKENS_TOGETHER = 256
 """Tokens that are read in one run: reading the weights once for several pieces saves time, while their states fit a
@@ -235,7 +237,7 @@ class Network:
         tokenizers: Any = import_module("tokenizers")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(weights.tokenizer_file()))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._tokenizer.enable_truncation(MAX_TOKENS, stride=REPEATED)
         stored = weights.network_weights()
         self.calibration: Logits = stored[weights.ALL]["calibration"]
         self._encoders = {number: Encoder(each) for number, each in stored.items()}
@@ -247,7 +249,11 @@ class Network:
 
     def logits(self, pieces: Sequence[str], layers: int) -> Logits:
         """Return one row of logits per piece, by the network of so many layers."""
-        return self._encoders[layers].logits([each.ids for each in self._tokenizer.encode_batch_fast(list(pieces))])
+        found = self._tokenizer.encode_batch_fast(list(pieces))
+        tokens = [[part.ids for part in (each, *each.overflowing)] for each in found]
+        rows = self._encoders[layers].logits([ids for parts in tokens for ids in parts])
+        starts = list(accumulate(map(len, tokens[:-1]), initial=0))
+        return np.maximum.reduceat(rows, starts) if len(rows) > len(pieces) else rows
 
 
 class Encoder:
