@@ -3,9 +3,10 @@
     python bench/verifiable/table.py NAME=FILE[+FILE…] [NAME=…]          # a Markdown table, a column for each name
     python bench/verifiable/table.py --curve CURVE.svg STEP=FILE […]    # right answers over the steps of a training
     python bench/verifiable/table.py --errors FILE…                      # which free answers name the wrong person
-    python bench/verifiable/table.py --paired BEFORE AFTER               # differences on the same questions
+    python bench/verifiable/table.py --paired BEFORE AFTER…              # differences on the same questions
+    python bench/verifiable/table.py --suite TRAINED…                    # what several trainings forgot together
 
-`--paired` also takes two files of `evaluation/` of a training.
+`--paired` also takes files of `evaluation/` of a training. Several files, or trainings, are taken together.
 
 Pairs are ambiguous / disambiguated, or what the row says.
 """
@@ -19,11 +20,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.stats.intervals import mean_interval
+from evenhand.stats.intervals import Interval, mean_interval
+from evenhand.training.forgetting import compared, probes
 from evenhand.training.questions.grading import ReplyGrade
 
 Found = dict[str, Any]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 300, 44, 190, 16, 40
+_SHORT = 5
+"""A sum that is answered in as many words at most is answered without its steps."""
 _COLOURS = ("#1f77b4", "#7fb2d9", "#d9480f", "#f0a070")
 
 
@@ -134,23 +138,53 @@ def errors(replies: Sequence[Found]) -> str:
     return "\n".join(lines)
 
 
-def paired(before: Found, after: Found) -> str:
+def paired(before: Found, after: Sequence[Found]) -> str:
     """Differences of the share of right answers, AFTER minus BEFORE, in points with 95 % intervals.
 
     Questions in the same words are of one template, so they are a cluster; so are those about one situation.
     """
     lines = ["| | n | gained | lost | difference |", "|---|---|---|---|---|"]
-    old, new = _graded(before), _graded(after)
-    for name in (name for name in old if name in new):
-        if [key for key, _ in old[name]] != [key for key, _ in new[name]]:
-            raise SystemExit(f"{name}: these are not the same questions; measure both with one --seed and --scale.")
-        changes = [int(b) - int(a) for (_, a), (_, b) in zip(old[name], new[name], strict=True)]
-        found = mean_interval(changes, [key[0] for key, _ in old[name]], bounds=(-1, 1))
-        low, high = (f"{100 * limit:+.1f}" if limit is not None else "?" for limit in (found.low, found.high))
-        lines.append(
-            f"| {name} | {len(changes)} | {changes.count(1)} | {changes.count(-1)} | "
-            f"{100 * sum(changes) / len(changes):+.1f} [{low}, {high}] |"
-        )
+    old, trained = _graded(before), [_graded(each) for each in after]
+    for name in (name for name in old if all(name in new for new in trained)):
+        changes: list[int] = []
+        for new in trained:
+            if [key for key, _ in old[name]] != [key for key, _ in new[name]]:
+                raise SystemExit(f"{name}: these are not the same questions; measure all with one --seed and --scale.")
+            changes += [int(b) - int(a) for (_, a), (_, b) in zip(old[name], new[name], strict=True)]
+        found = mean_interval(changes, [key[0] for key, _ in old[name]] * len(trained), bounds=(-1, 1))
+        counts = f"{len(changes)} | {changes.count(1)} | {changes.count(-1)}"
+        lines.append(f"| {name} | {counts} | {_change(found, 100)} |")
+    return "\n".join(lines)
+
+
+def _change(found: Interval, scale: int = 1) -> str:
+    numbers = (found.estimate, found.low, found.high)
+    change, low, high = (f"{scale * each:+.1f}" if each is not None else "?" for each in numbers)
+    return f"{change} [{low}, {high}]"
+
+
+def suite(folders: Sequence[Path]) -> str:
+    """What the trainings in these folders forgot together, and how many sums they answer without steps."""
+    options = [json.loads((folder / "training.json").read_text())["options"] for folder in folders]
+    asked = [probe for each in options for probe in probes(each["seed"], each["probes"])]
+    before, after = (
+        [row["reply"] for folder in folders for row in _rows(folder / "evaluation" / f"forgetting-{name}.jsonl")]
+        for name in ("before", "sft")
+    )
+    replies = list(zip(asked, before, after, strict=True))
+    lines = ["| | before | after | change, interval over kinds | over requests |", "|---|---|---|---|---|"]
+    for each in compared(asked, ("before", before), ("after", after), limit=2.0).changes:
+        graded = [
+            (probe.check(a), probe.check(b)) for probe, a, b in replies if probe.area == each.area and probe.check
+        ]
+        single = _change(mean_interval([int(b) - int(a) for a, b in graded], bounds=(-1, 1)), 100) if graded else ""
+        lines.append(f"| {each.area} | {each.before:.1f} | {each.after:.1f} | {_change(each.difference)} | {single} |")
+    sums = [row for row in replies if row[0].area == "arithmetic"]
+    for name, place in (("before", 1), ("after", 2)):
+        for told, short in (("without steps", True), ("with steps", False)):
+            chosen = [(row[0].check, row[place]) for row in sums if (len(row[place].split()) <= _SHORT) is short]
+            right = [check is not None and check(reply) for check, reply in chosen]
+            lines.append(f"| sums {told}, {name}: n; right | {len(right)} | {sum(right)} | | |")
     return "\n".join(lines)
 
 
@@ -199,13 +233,15 @@ def _read(files: str) -> Found:
 
 def _evaluation(file: Path) -> Found:
     """A file of `evaluation/` in the shape of a set."""
-    with file.open() as lines:
-        rows = [json.loads(line) for line in lines]
     graded = [
         {**row, "condition": "greedy", "verdict": "right" if ReplyGrade(row["grade"]).right else "wrong"}
-        for row in rows
+        for row in _rows(file)
     ]
     return {"held-out questions": {"replies": graded}}
+
+
+def _rows(file: Path) -> list[Found]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -217,7 +253,9 @@ def main(arguments: Sequence[str]) -> None:
     elif arguments[0] == "--errors":
         print(errors([reply for file in arguments[1:] for reply in _read(file)["free"]["replies"]]))
     elif arguments[0] == "--paired":
-        print(paired(_read(arguments[1]), _read(arguments[2])))
+        print(paired(_read(arguments[1]), [_read(each) for each in arguments[2:]]))
+    elif arguments[0] == "--suite":
+        print(suite([Path(each) for each in arguments[1:]]))
     else:
         print(table({name: _read(files) for name, _, files in (each.partition("=") for each in arguments)}))
 
