@@ -77,8 +77,10 @@ def drawn(found: Sequence[Point], default: str) -> str:
     for number, (name, x, y) in enumerate(found):
         left, top = at(x, y)
         colour = "#0b6b62" if name.startswith(default) else "#555"
-        lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="9" fill="{colour}" fill-opacity="0.8"/>')
-        lines.append(text(left, top + 4, str(number), colour="#fff"))
+        covered = any(abs(left - x) + abs(top - y) < 9 for x, y in (at(*point[1:]) for point in found[:number]))
+        if not covered:
+            lines.append(f'<circle cx="{left:.0f}" cy="{top:.0f}" r="9" fill="{colour}" fill-opacity="0.8"/>')
+        lines.append(text(left + 17 * covered, top + 4, str(number), colour=colour if covered else "#fff"))
         lines.append(text(LEFT + 20, 118 + 15 * number, f"{number}  {name}", "start", colour))
     lines.append(text(WIDTH / 2, HEIGHT - 6, "forms obeyed, change in points (right: nothing forgotten)"))
     lines.append(text(LEFT, 13, "BBQ, percent right (mean of ambiguous and disambiguated)", "start"))
