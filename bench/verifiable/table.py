@@ -164,7 +164,7 @@ def _change(found: Interval, scale: int = 1) -> str:
 
 
 def suite(folders: Sequence[Path]) -> str:
-    """What the trainings in these folders forgot together, and how many sums they answer without steps."""
+    """What the trainings in these folders forgot together; of sums, by how the steps are asked for."""
     options = [json.loads((folder / "training.json").read_text())["options"] for folder in folders]
     asked = [probe for each in options for probe in probes(each["seed"], each["probes"])]
     before, after = (
@@ -180,11 +180,13 @@ def suite(folders: Sequence[Path]) -> str:
         single = _change(mean_interval([int(b) - int(a) for a, b in graded], bounds=(-1, 1)), 100) if graded else ""
         lines.append(f"| {each.area} | {each.before:.1f} | {each.after:.1f} | {_change(each.difference)} | {single} |")
     sums = [row for row in replies if row[0].area == "arithmetic"]
-    for name, place in (("before", 1), ("after", 2)):
-        for told, short in (("without steps", True), ("with steps", False)):
-            chosen = [(row[0].check, row[place]) for row in sums if (len(row[place].split()) <= _SHORT) is short]
-            right = [check is not None and check(reply) for check, reply in chosen]
-            lines.append(f"| sums {told}, {name}: n; right | {len(right)} | {sum(right)} | | |")
+    endings = [re.split(r"(?<=[.?]) ", probe.request)[-1] for probe, _, _ in sums]
+    for ending in sorted(set(endings)):
+        rows = [row for row, its in zip(sums, endings, strict=True) if its == ending]
+        right = [[probe.check is not None and probe.check(said) for said in both] for probe, *both in rows]
+        short = [[len(said.split()) <= _SHORT for said in both] for _, *both in rows]
+        counts = [" | ".join(str(sum(column)) for column in zip(*each, strict=True)) for each in (right, short)]
+        lines.append(f"| right of {len(rows)} sums: {ending} | {counts[0]} | without steps: {counts[1]} |")
     return "\n".join(lines)
 
 
