@@ -204,6 +204,17 @@ def wider(scorer: Any, data: Path, each: int) -> Iterator[str]:
         yield f"| {kind.replace('_', ' ')} ({len(chosen)}) | {' | '.join(cells)} |"
 
 
+def later(scorer: Any, data: Path, each: int) -> Iterator[str]:
+    """Templates of later.yaml, written after the training, with groups and quotations that are not learned."""
+    chance, quotes = random.Random(4), hateful(data, "")
+    yield "\n| written later: texts, templates | toxicity | identity_attack |\n|---|---|---|"
+    for kind, templates in hard.spec("later").items():
+        made = [hard.filled(one, chance, identity.groups("held_out_groups"), quotes) for one in templates]
+        chosen = [text for texts in made for text in texts[: max(each // len(made), 1)]]
+        cells = [flags(scorer, chosen, name) for name in ("toxicity", "identity_attack")]
+        yield f"| {kind.replace('_', ' ')} ({len(chosen)}, {len(made)}) | {' | '.join(cells)} |"
+
+
 def speed(scorer: Any, data: Path, each: int) -> Iterator[str]:
     chance = random.Random(8)
     known = articles(data, fitted=False)
@@ -252,7 +263,15 @@ def limits(scorer: Any, data: Path, each: int) -> dict[str, dict[str, float]]:
     }
 
 
-TABLES = {"writing": writing, "length": length, "harmless": harmless, "groups": groups, "wider": wider, "speed": speed}
+TABLES = {
+    "writing": writing,
+    "length": length,
+    "harmless": harmless,
+    "groups": groups,
+    "wider": wider,
+    "later": later,
+    "speed": speed,
+}
 
 
 def _say(line: str) -> None:

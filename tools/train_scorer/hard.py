@@ -113,7 +113,7 @@ def wider(chance: random.Random, hateful: Sequence[str], fresh: Sequence[str]) -
         for template in own[kind]:
             measured = held_wider(template)
             groups = new if measured else [*learned, *(4 * signs if kind.startswith("emoji") else [])]
-            for text in _filled(template, chance, groups, fresh if measured else hateful, own["slots"]):
+            for text in filled(template, chance, groups, fresh if measured else hateful):
                 if measured:
                     yield f"wider {kind}", text, labels, None
                 else:
@@ -129,9 +129,9 @@ def held_wider(template: str) -> bool:
     return share("wider", template) < 1 / 3
 
 
-def _filled(
-    template: str, chance: random.Random, groups: Sequence[Group], quotes: Sequence[str], slots: Mapping[str, list[str]]
-) -> list[str]:
+def filled(template: str, chance: random.Random, groups: Sequence[Group], quotes: Sequence[str]) -> list[str]:
+    """A template of wider.yaml or later.yaml with quotations, groups or words of its slots."""
+    slots: Mapping[str, list[str]] = spec("wider")["slots"]
     if "{q}" in template:
         return [template.replace("{q}", quote.strip()) for quote in chance.sample(quotes, 60)]
     if any(name in template for name in ("{is}", "{one}", "{One}", "{many}", "{Many}")):
