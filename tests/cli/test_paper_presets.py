@@ -146,6 +146,15 @@ def test_a_preset_of_rldf_alone_is_about_its_training(cli, tmp_path: Path):
     assert "say where they go with --out" in made.err
 
 
+@pytest.mark.parametrize("preset", ["both", "all"])
+def test_several_presets_of_rldf_measure_models_that_there_are(cli, preset: str):
+    result = cli("papers", "rldf", "--model", "rude/one", "--preset", preset, "--builtin", "--limit", "1", "--dry-run")
+
+    assert result.code == 0, result
+    assert "bbq_builtin" in result.out
+    assert not any(words in result.out for words in ("trainings", "debates, into", "With --preset"))
+
+
 @pytest.mark.parametrize("paper", ["stardtox", "malibu"])
 def test_a_preset_that_a_paper_does_not_have_is_refused_in_one_sentence(cli, paper: str):
     result = cli("papers", paper, "--model", "rude/one", "--preset", "released", "--dry-run")

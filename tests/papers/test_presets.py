@@ -79,7 +79,15 @@ def test_the_stages_of_rldf_have_the_declared_options(preset: str):
     assert stages["ppo"]["algorithm"] == {"paper": "ppo", "released": "remax"}[preset]
     assert stages["pairs"]["policy"] == {"paper": "threshold", "released": "rounds"}[preset]
     assert stages["debate"]["held_out"] == 100
-    assert stages.get("train", {}).get("lora_layers") == {"paper": None, "released": "q_proj,v_proj"}[preset]
+    adapted = {"paper": {}, "released": {"lora": 8, "lora_layers": "q_proj,v_proj"}}[preset]
+    for stage in ("sft", "reward", "ppo"):
+        found = {name: value for name, value in stages[stage].items() if name.startswith("lora")}
+        assert found == ({} if stage == "ppo" else adapted), stage
+    assert "train" not in stages
+    assert (stages["sft"]["lr"], stages["sft"]["epochs"]) == {"paper": (2e-5, 1), "released": (5e-5, 3)}[preset]
+    assert stages["ppo"]["drift_limits"] is False
+    if preset == "released":
+        assert [stages[stage]["max_length"] for stage in ("sft", "reward", "ppo")] == [1024, 512, 1024 + 512]
     assert stages["ppo"]["weight_decay"] == {"paper": 0, "released": 0.1}[preset]
     assert stages["ppo"]["lr_decay"] == {"paper": "constant", "released": "cosine"}[preset]
 

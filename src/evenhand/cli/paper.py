@@ -160,10 +160,13 @@ def _print_forecast(planned: PlannedPaper, options: PaperOptions, settings: Sett
         click.echo(warning, err=True)
     for note in planned.notes:
         click.echo(note)
-    if isinstance(planned, PlannedRuns) and isinstance(options, PresetField) and len(options.chosen_presets) > 1:
-        known = {_key(run.plan): each for run, each in zip(runs, found, strict=True)}
+    if isinstance(planned, PlannedRuns) and isinstance(options, PresetField):
+        whole = [_key(run.plan) for run in runs]
+        known = dict(zip(whole, found, strict=True))
         for preset in options.chosen_presets:
-            _print_preset(planned.paper, options.changed(preset=preset), settings, known)
+            alone = options.changed(preset=preset)
+            if [_key(run.plan) for run in planned.paper.runs(alone)] != whole:
+                _print_preset(planned.paper, alone, settings, known)
 
 
 def _print_preset(

@@ -11,7 +11,7 @@ import orjson
 
 from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
-from evenhand.papers.base import BOTH, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
+from evenhand.papers.base import BOTH, EVERY, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
 from evenhand.papers.reading import BUILTIN
 from evenhand.papers.rldf.arms import (
     ACCURACY,
@@ -74,7 +74,7 @@ class RLDF(Paper[RLDFOptions]):
 
     def planned(self, options: RLDFOptions, out: Path | None) -> PlannedPaper | None:
         """Returns the trainings that are asked for; None to measure models that exist."""
-        if not options.is_training and options.preset == BOTH:
+        if not options.is_training and options.preset in (BOTH, EVERY):
             return None
         from evenhand.papers.rldf.steps import plan_training
 
