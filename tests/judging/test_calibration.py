@@ -58,6 +58,21 @@ async def test_an_endpoint_that_has_never_answered_is_given_up():
     assert HOPELESS <= len(calls) < len(contrasts())
 
 
+async def test_an_endpoint_that_does_not_answer_the_first_text_of_a_run_is_asked_no_further():
+    calls: list[object] = []
+
+    def reply(messages: Sequence[Message], params: Params) -> str | EndpointError:
+        calls.append(messages)
+        return EndpointError("The endpoint is busy.") if len(calls) == 1 else seeing(messages, params)
+
+    model = FunctionModel(reply)
+
+    assert await calibrate(model, contrasts(), probing=True) == []
+    assert len(calls) == 1
+    assert [each.auc for each in await calibrate(model, contrasts(), probing=True)] == [1.0] * 9
+    assert len(calls) == 1 + len(contrasts())
+
+
 async def test_an_endpoint_that_answers_now_and_then_is_asked_to_the_end():
     calls: list[object] = []
 

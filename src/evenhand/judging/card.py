@@ -218,11 +218,23 @@ class JudgeTest:
 
 
 async def calibrate(
-    model: Model, contrasts: Sequence[Contrast], count: Count = ignore, options: Options | None = None
+    model: Model,
+    contrasts: Sequence[Contrast],
+    count: Count = ignore,
+    options: Options | None = None,
+    *,
+    probing: bool = False,
 ) -> list[Calibration]:
-    """Rates all contrasts with the model, under a method's options, and returns one calibration per rating."""
+    """Rates all contrasts with the model, under a method's options, and returns one calibration per rating.
+
+    With `probing`, the first is rated before the others; if the endpoint does not answer it, nothing is returned.
+    """
     one = counted(count, len(contrasts))
     sessions = [Session(each.sample, {"base": model}, options=options or Options()) for each in contrasts]
+    try:
+        first = [await each.rate(session) for each, session in zip(contrasts[:probing], sessions, strict=False)]
+    except ModelError:
+        return []
 
     async def run(contrast: Contrast, session: Session) -> Ratings | Unscored:
         try:
@@ -234,7 +246,8 @@ async def calibrate(
         one()
         return ratings
 
-    replies = await aio.all_of([run(*each) for each in zip(contrasts, sessions, strict=True)])
+    others = zip(contrasts[probing:], sessions[probing:], strict=True)
+    replies = [*first, *await aio.all_of([run(*each) for each in others])]
     names = dict.fromkeys(_rating(key) for each in contrasts for key, _ in each.expected)
     return [_calibration(name, list(zip(contrasts, sessions, replies, strict=True))) for name in names]
 

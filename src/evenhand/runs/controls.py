@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from evenhand.benchmarks.base import Benchmark
-from evenhand.core.errors import ModelError, UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.options import Options
 from evenhand.core.progress import Count, counted, ignore
-from evenhand.core.types import Message, Params, SampleKind
+from evenhand.core.types import SampleKind
 from evenhand.judging.card import (
     NO_CARD,
     SAMPLE,
@@ -45,7 +45,7 @@ from evenhand.runs.parts import LoadedArm
 from evenhand.runs.plan import Plan
 from evenhand.scorers.base import Scorer
 from evenhand.scorers.pool import PooledScorer
-from evenhand.session import BASE, Session, answers
+from evenhand.session import BASE, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +249,9 @@ def _limits(test: JudgeTest, each: LoadedArm, kind: SampleKind) -> list[tuple[st
 async def certify(due: Sequence[Due]) -> list[Certificate]:
     """Rate the controls of every check. One whose first text cannot be rated for want of an endpoint is left out."""
     found: list[Certificate] = []
-    texts = {place: each.test.contrasts() for place, each in enumerate(due)}
-    for place, each in enumerate(due):
-        model = each.model or _Nobody()
-        if not texts[place] or await _is_down(model, texts[place][0], each.options):
-            continue
-        for calibration in await calibrate(model, texts[place], options=each.options):
+    for each in due:
+        model, texts = each.model or FunctionModel(lambda *_: ""), each.test.contrasts()
+        for calibration in await calibrate(model, texts, options=each.options, probing=True):
             found += _certificates(each, calibration)
     return found
 
@@ -284,27 +281,6 @@ def steering_caveats(certificates: Sequence[Certificate]) -> list[str]:
         f"({'; '.join(faults)})"
         for source, faults in found.items()
     ]
-
-
-async def _is_down(model: Model, contrast: Contrast, options: Options | None) -> bool:
-    """Whether an endpoint does not answer at all; the run itself then says so."""
-    try:
-        await contrast.rate(Session(contrast.sample, {BASE: model}, options=options or Options()))
-    except ModelError:
-        return True
-    return False
-
-
-def _nothing(messages: Sequence[Message], params: Params) -> str:
-    del messages, params
-    return ""
-
-
-class _Nobody(FunctionModel):
-    """Stands in the session of a scorer's controls, which asks no model by role."""
-
-    def __init__(self) -> None:
-        super().__init__(_nothing)
 
 
 def due_before(
