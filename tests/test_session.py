@@ -187,3 +187,14 @@ async def test_a_named_slot_fixes_the_seed_whatever_was_asked_before():
 
     assert await seed_of("second") == await seed_of("first", "second")
     assert await seed_of("second") != await seed_of("first")
+
+
+async def test_calls_without_a_seed_do_not_change_those_of_later_calls():
+    async def seed_of(*earlier: Params) -> int | None:
+        session = Session(SAMPLE, {"base": fake()})
+        for params in (*earlier, Params(temperature=1)):
+            await session.ask(PROMPT, QUESTION, params, agent="x")
+        return session.trace[-1].params.seed
+
+    assert await seed_of(Params(temperature=0)) == await seed_of()
+    assert await seed_of(Params(temperature=1)) != await seed_of()

@@ -174,7 +174,8 @@ class Session(Generic[Options_co]):
         params = self.sampled(params) if params.temperature is None else params
         if params.temperature == 0 or params.seed is not None:
             return params
-        slot = slot or str(sum(turn.agent == agent for turn in self.trace))
+        # Calls without a seed do not count: a resumed run no longer asks for what the endpoint turned out not to give.
+        slot = slot or str(sum(turn.agent == agent and turn.params.seed is not None for turn in self.trace))
         return replace(params, seed=self._derive(f"{agent}/{slot}") % 2**31)
 
     def _counted(self, model: Model, messages: Sequence[Message], params: Params) -> Params:

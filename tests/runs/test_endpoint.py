@@ -8,6 +8,7 @@ import pytest
 
 from evenhand.core.errors import EndpointError
 from evenhand.core.progress import Progress
+from evenhand.models.budget import Limits
 from support.fixtures import Serve
 from support.runs import Workshop
 from support.server import Body, Reply, chat, raw, refuse, reply_with
@@ -16,9 +17,9 @@ KEY = "sk-very-secret-key"
 SIZE = 24
 
 
-async def run(workshop: Workshop, url: str, **fields: Any) -> Progress:
+async def run(workshop: Workshop, url: str, name: str = "run", **fields: Any) -> Progress:
     model = {"spec": "openai/test", "base_url": url, "retries": 0}
-    return await workshop.run(models=[model], **fields)
+    return await workshop.run(name, models=[model], **fields)
 
 
 async def test_the_key_gets_nowhere_even_if_the_server_repeats_it(
@@ -60,6 +61,23 @@ async def test_a_server_without_logprobs_and_schemas_is_asked_in_words(workshop:
 
     assert progress.statuses == {"graded": SIZE}
     assert {row["grade_reading"] for row in workshop.rows()} <= {"text", "constrained"}
+
+
+async def test_a_resumed_run_draws_the_same_replies_where_the_server_gives_no_logprobs(
+    workshop: Workshop, serve: Serve
+):
+    server = await serve(answer=lambda body: chat("AB"[body.get("seed", 0) % 2], n=body.get("n", 1)))
+    whole = await serve(answer=lambda body: chat("AB"[body.get("seed", 0) % 2], n=body.get("n", 1)))
+    plan: dict[str, Any] = {"methods": ["weigh"]}
+
+    stopped = await run(workshop, server.url, **plan, settings={"concurrency": 1, "budget": Limits(calls=3)})
+    await run(workshop, server.url, **plan, settings={"concurrency": 1, "resume": True})
+    await run(workshop, whole.url, "whole", **plan, settings={"concurrency": 1})
+
+    assert stopped.stopped is not None
+    assert [each for each in server.bodies if each not in whole.bodies] == []
+    assert len(server.bodies) == len(whole.bodies)
+    assert workshop.exported() == workshop.exported("whole")
 
 
 async def test_a_server_that_is_not_there_is_told_and_leaves_nothing(

@@ -27,9 +27,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 def answer(body: Body) -> Reply:
     """A reply that depends on the request alone; what cannot be read is part of it."""
     luck = random.Random(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
-    return chat(
-        luck.choice(["A", "B", "C", "The answer is B.", "Hard to say.", "I'm sorry, but I can't help with that."])
-    )
+    texts = ["A", "B", "C", "The answer is B.", "Hard to say.", "I'm sorry, but I can't help with that."]
+    return chat(luck.choice(texts), n=body.get("n", 1))
 
 
 def revising(body: Body) -> Reply:
@@ -42,6 +41,8 @@ def revising(body: Body) -> Reply:
 
 
 QUESTIONS = ["--method", "default", "--method", "cot", "--limit", str(SAMPLES), "--reading", "text"]
+WEIGHED = ["--benchmark", "bbq_builtin", "--method", "weigh", "--limit", "40"]
+"""Asks for log-probabilities first; this endpoint has none, so that replies are drawn instead."""
 TEXTS = [
     *["--benchmark", "realtoxicity_builtin", "--set", "completions=2", "--limit", "20", "--scorer", "builtin_b"],
     *["--method", "stardtox:candidates=1"],
@@ -80,7 +81,13 @@ def rows(out: Path) -> bytes:
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("plan", "replies", "outcomes", "last"),
-    [(QUESTIONS, answer, 2 * SAMPLES, 130), (TEXTS, revising, 40, 70), (TEXTS, revising, 40, 350)],
+    [
+        (QUESTIONS, answer, 2 * SAMPLES, 130),
+        (TEXTS, revising, 40, 70),
+        (TEXTS, revising, 40, 350),
+        (WEIGHED, answer, 40, 15),
+        (WEIGHED, answer, 40, 100),
+    ],
 )
 async def test_a_killed_run_repeats_only_what_was_in_flight(
     serve: Serve, tmp_path: Path, plan: list[str], replies: Callable[[Body], Reply], outcomes: int, last: int
