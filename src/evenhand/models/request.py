@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.types import Completion, Generation, Message, Params, Steering, TokenLogprob, ToolCall, Turn, Usage
+from evenhand.models.base import Model
 
 _LARGEST = 256 * 2**20
 """Bytes of an unpacked value: a few megabytes could unpack to many gigabytes."""
@@ -44,6 +45,13 @@ def request_key(identity: bytes, messages: Sequence[Message], params: Params) ->
     if params.world:
         request += ("world", params.world)
     return hashlib.sha256(identity + orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def stored_params(model: Model, params: Params) -> Params:
+    """The parameters under which a run finds a call again: without what the endpoint turned out not to give."""
+    logprobs = params.logprobs if "logprobs" in model.features else 0
+    schema = params.schema if "schema" in model.features else None
+    return replace(params, logprobs=logprobs, schema=schema) if params.logprobs or params.schema else params
 
 
 def as_stored(generation: Generation) -> Generation:

@@ -34,7 +34,7 @@ from evenhand.judging.judge import JUDGE
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import METHODS
 from evenhand.models.base import BorrowedModel, Model, close_all
-from evenhand.models.request import model_identity, request_key
+from evenhand.models.request import model_identity, request_key, stored_params
 from evenhand.runs.parts import model_key, scorer_id
 from evenhand.runs.plan import ModelPlan, Plan
 from evenhand.runs.store import FINAL, NO_SAMPLE, Scored, Store
@@ -95,13 +95,16 @@ class _Recorded(BorrowedModel):
         self._identity = model_identity(inner.fingerprint())
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        key = request_key(self._identity, messages, params)
-        if (made := self._pool.made(key)) is not None:
+        if (made := self._pool.made(self._key(messages, params))) is not None:
             return made
         async with self._pool.at_once:
             generation = await self.inner.generate(messages, params)
+            key = self._key(messages, params)
             await self._pool.record(key, Turn("scorer", "scorer", "", "", tuple(messages), params, generation))
         return generation
+
+    def _key(self, messages: Sequence[Message], params: Params) -> bytes:
+        return request_key(self._identity, messages, stored_params(self.inner, params))
 
 
 def steered(plan: Plan) -> list[str]:

@@ -43,7 +43,7 @@ from evenhand.models.base import HOPELESS, Model, close_all
 from evenhand.models.budget import Budget
 from evenhand.models.cache import ResponseCache
 from evenhand.models.ray.connect import set_address
-from evenhand.models.request import request_key
+from evenhand.models.request import request_key, stored_params
 from evenhand.runs import own
 from evenhand.runs.controls import certify, due_before, off_caveat, steering_caveats
 from evenhand.runs.parts import (
@@ -67,7 +67,7 @@ from evenhand.runs.shards import code_hash, numbered
 from evenhand.runs.store import FINAL, Finished, Scored, Store, unreadable
 from evenhand.runs.stored import opened, rare_collections
 from evenhand.scorers.base import Scorer, load_scorer
-from evenhand.session import Session
+from evenhand.session import BASE, Session
 
 
 class Runner:
@@ -350,7 +350,8 @@ class Runner:
                     made_already.setdefault(key, []).append(turn.generation)
 
         def key_of(role: str, messages: Sequence[Message], params: Params) -> bytes:
-            return request_key(arm.identities.get(role) or arm.identities["base"], messages, params)
+            name = role if role in arm.models else BASE
+            return request_key(arm.identities[name], messages, stored_params(arm.models[name], params))
 
         def look_up(role: str, messages: Sequence[Message], params: Params) -> Generation | None:
             found = made_already.get(key_of(role, messages, params))
