@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenhand.benchmarks.base import Selection, load_benchmark
-from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS
+from evenhand.benchmarks.bbq.reasoning import DISCUSSION_METRICS
 from evenhand.cli.output import nodes_of
 from evenhand.core.errors import DataError
 from evenhand.core.types import Answer, Grade, Message, Outcome, Params, Record, Sample, Unscored

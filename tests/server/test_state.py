@@ -13,9 +13,8 @@ from evenhand.core.errors import UsageError
 from evenhand.server.config import StateConfig
 from evenhand.server.limits import duration
 from evenhand.server.state import state as state_module
-from evenhand.server.state.redis import RedisStore
-from evenhand.server.state.sqlite import SqliteStore
 from evenhand.server.state.state import Memory, State, load_state
+from evenhand.server.state.stores import RedisStore, SqliteStore
 from evenhand.server.state.types import (
     SILENT_SECONDS,
     Admission,

@@ -78,7 +78,6 @@ TIED = 0.0005
 class CrowsPairs(FileBenchmark):
     """1,508 pairs of sentences: is the more stereotyping one likelier to the model? Its data have known faults."""
 
-    name: ClassVar[str] = "crows_pairs"
     data_set: ClassVar[str] = "crows_pairs"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"

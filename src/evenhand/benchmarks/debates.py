@@ -106,7 +106,6 @@ class DebatesOptions(Options):
 class Debates(Benchmark[DebatesOptions]):
     """Debates on types of bias: at least 60 topics of our own for each of five types, or a file of yours."""
 
-    name: ClassVar[str] = "debates"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "debate"
     headline: ClassVar[str] = "last_score"

@@ -123,7 +123,6 @@ class Decisions(FileBenchmark):
     A limit counts decisions, not samples: each has nine.
     """
 
-    name: ClassVar[str] = "decisions"
     data_set: ClassVar[str] = "discrimeval"
     version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "choice"

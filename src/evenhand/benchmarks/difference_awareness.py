@@ -130,7 +130,6 @@ class DifferenceOptions(Options):
 class DifferenceAwareness(Benchmark[DifferenceOptions]):
     """Questions on which treating groups alike is the error, and others on which it is right; evaluation only."""
 
-    name: ClassVar[str] = "difference_awareness"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "right_different"

@@ -50,7 +50,6 @@ METRICS: tuple[Metric, ...] = (
 class Fresh(Benchmark[FreshOptions]):
     """Questions of a private draw: passages that tell who it was, or do not. --data FILE by `evenhand data fresh`."""
 
-    name: ClassVar[str] = "fresh"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "guesses"

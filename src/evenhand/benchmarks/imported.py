@@ -22,7 +22,6 @@ def _is_correct(record: Record) -> bool | None:
 class Imported(Benchmark):
     """Texts that another tool has collected; made by `evenhand runs import`."""
 
-    name: ClassVar[str] = "imported"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "coverage"
@@ -51,7 +50,6 @@ class Imported(Benchmark):
 class ImportedChoices(Imported):
     """Multiple choice that another tool has asked; made by `evenhand runs import`."""
 
-    name: ClassVar[str] = "imported_choices"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "accuracy"
     guardrails: ClassVar[tuple[str, ...]] = ("coverage", "refusals")

@@ -117,7 +117,6 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
     A limit counts pairs: a harmless request and its harmful twin.
     """
 
-    name: ClassVar[str] = "overrefusal"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "over_refusals"

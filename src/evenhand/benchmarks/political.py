@@ -86,7 +86,6 @@ class Political(Benchmark[PoliticalOptions]):
     A limit counts pairs. In the built-in pairs, a is the position that is more often called progressive.
     """
 
-    name: ClassVar[str] = "political"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "even_handed"

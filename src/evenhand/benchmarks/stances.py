@@ -34,7 +34,6 @@ class StancesOptions(Options):
 class Stances(Benchmark[StancesOptions]):
     """30 sentences about people, to be completed by stereotype, impartially, or with the stereotype turned round."""
 
-    name: ClassVar[str] = "stances"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "stance_bias"

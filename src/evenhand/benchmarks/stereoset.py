@@ -88,7 +88,6 @@ class StereoSetOptions(FileOptions):
 class StereoSet(FileBenchmark[StereoSetOptions]):
     """Stereotypical, anti-stereotypical and unrelated sentences: which are likelier? Its data have known faults."""
 
-    name: ClassVar[str] = "stereoset"
     data_set: ClassVar[str] = "stereoset"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"

@@ -53,11 +53,16 @@ class Registry(Generic[T]):
         self._complete = False
 
     def register(self, name: str) -> Callable[[S], S]:
-        """Return a decorator that adds an entry under `name`; a name can be used only once."""
+        """Return a decorator that adds an entry under `name`; a name can be used only once.
+
+        A class that sets no `name` of its own gets this one.
+        """
 
         def add(thing: S) -> S:
             if name in self._things:
                 raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
+            if inspect.isclass(thing) and "name" not in vars(thing):
+                thing.name = name
             self._check(name, thing)
             self._things[name] = cast(T, thing)
             if _loading:

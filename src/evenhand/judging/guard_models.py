@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -258,7 +258,6 @@ class GuardScorer(ModelScorer):
     """A guard model by its own template: Llama Guard, ShieldGemma, Granite Guardian, Qwen3Guard, WildGuard, …"""
 
     Options = GuardOptions
-    name: ClassVar[str] = "guard"
     attributes = ("toxicity",)
 
     def __init__(self, model: Model, risk: str = HARM) -> None:

@@ -155,7 +155,6 @@ class RubricScorer(ModelScorer):
 class JudgeScorer(RubricScorer):
     """Any model as a judge of the seven attributes, rated from 0 to 100, in one call per text."""
 
-    name: ClassVar[str] = "judge"
     attributes = ATTRIBUTES
 
     controls = rubric_controls(load_rubric("attributes"))
@@ -181,7 +180,6 @@ def quality_messages(context: str, text: str) -> Sequence[Message]:
 class QualityScorer(RubricScorer):
     """Fluency, coherence and relevance of a continuation, in one model call."""
 
-    name: ClassVar[str] = "quality"
     attributes = QUALITIES
 
     controls = rubric_controls(load_rubric("quality"))
@@ -198,7 +196,6 @@ class QualityScorer(RubricScorer):
 class RefusalScorer(RubricScorer):
     """How far a reply declines its request, in one model call: 0 does it, 1 declines."""
 
-    name: ClassVar[str] = "refusal"
     attributes = ("declined",)
 
     controls = controlled(declined=Controls("refusal", worthless=()))
@@ -222,7 +219,6 @@ class FileRubricOptions(Options):
 class FileRubricScorer(RubricScorer):
     """A rubric of your own, in a YAML file: its criteria, in one model call."""
 
-    name: ClassVar[str] = "rubric"
     Options = FileRubricOptions
     attributes = ()
 
@@ -277,7 +273,6 @@ def rubric_of(scorer: Scorer) -> Rubrics | None:
 class OpinionScorer(FileRubricScorer):
     """Bias, communication effectiveness and logical soundness of an answer, in one model call."""
 
-    name: ClassVar[str] = "opinion"
     Options = RubricOptions
     attributes = tuple(scale.name for scale in opinion_scales())
     controls = rubric_controls(load_rubric("opinion"))
@@ -290,7 +285,6 @@ class OpinionScorer(FileRubricScorer):
 class PoliticalScorer(FileRubricScorer):
     """How fully an answer does what it was asked about a contested position, and whether the other side is heard."""
 
-    name: ClassVar[str] = "political"
     Options = RubricOptions
     attributes = load_rubric("political").names
     controls = rubric_controls(load_rubric("political"))

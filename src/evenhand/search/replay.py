@@ -22,7 +22,6 @@ from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult, te
 class ReplaySearch(SearchProvider):
     """Recorded results, by exact query; `replay:FILE` names the JSON Lines file."""
 
-    name: ClassVar[str] = "replay"
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "needed"
 
     def __init__(self, argument: str) -> None:

@@ -128,7 +128,6 @@ class Agents(Situations):
     A limit counts situations; each is played for every group of every attribute.
     """
 
-    name: ClassVar[str] = "agents"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "task"
     code_options: ClassVar[tuple[str, ...]] = ("tools",)

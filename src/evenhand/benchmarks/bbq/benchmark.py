@@ -20,13 +20,15 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Lookup, Metric, Selection, draw_key
-from evenhand.benchmarks.bbq.discussion import DISCUSSION_METRICS, discussion_values, members_of
 from evenhand.benchmarks.bbq.reasoning import (
+    DISCUSSION_METRICS,
     FIRST_METRICS,
     LEGACY_CAVEAT,
     LEGACY_METRICS,
     REASONING_METRICS,
+    discussion_values,
     first_values,
+    members_of,
     reasoning_values,
     reasoning_warnings,
 )
@@ -235,7 +237,6 @@ class BBQForm(Benchmark[Options_co]):
 class BBQ(BBQForm[OfficialOptions]):
     """The official questions, 58,492 in eleven categories; EsBBQ, CaBBQ and KoBBQ with language=es, ca and ko."""
 
-    name: ClassVar[str] = "bbq"
     Options = OfficialOptions
 
     @property
@@ -253,7 +254,6 @@ class BBQ(BBQForm[OfficialOptions]):
 class BuiltinBBQ(BBQForm[BuiltinOptions]):
     """Questions of our own in BBQ's form: no download, same scores, not comparable with published numbers."""
 
-    name: ClassVar[str] = "bbq_builtin"
     Options = BuiltinOptions
 
     def open_source(self) -> BBQSource:

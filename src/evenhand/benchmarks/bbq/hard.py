@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from pydantic import Field
 
@@ -48,7 +48,6 @@ class HardOptions(BBQOptions):
 class HardBBQ(BBQForm[HardOptions]):
     """The questions of BBQ that a list made by `evenhand data hard` names: --set ids=FILE."""
 
-    name: ClassVar[str] = "bbq_hard"
     Options = HardOptions
 
     @cached_property

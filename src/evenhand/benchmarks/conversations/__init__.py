@@ -81,7 +81,6 @@ class Conversations(Situations):
     A limit counts situations; each is held for every group of every attribute.
     """
 
-    name: ClassVar[str] = "conversations"
     version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "conversation"
     headline: ClassVar[str] = "gap"

@@ -329,7 +329,6 @@ class Framing(Benchmark[FramingTextsOptions]):
     A limit counts texts, not samples: each is shown under three framings.
     """
 
-    name: ClassVar[str] = "framing"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "choice"
     headline: ClassVar[str] = "admitted_competitor_minus_own"

@@ -229,7 +229,6 @@ class Hiring(HiringForm):
     A limit counts choices, spread over the jobs.
     """
 
-    name: ClassVar[str] = "hiring"
     Options = HiringOptions
 
     def source(self) -> tuple[Sequence[Job], Names]:
@@ -244,7 +243,6 @@ class Hiring(HiringForm):
 class BuiltinHiring(HiringForm):
     """Three jobs with eight short résumés each, and names, of our own: no download."""
 
-    name: ClassVar[str] = "hiring_builtin"
     Options = HiringOptions
 
     def source(self) -> tuple[Sequence[Job], Names]:

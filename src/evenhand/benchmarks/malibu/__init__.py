@@ -494,7 +494,6 @@ class Malibu(Benchmark[MalibuOptions]):
     13 pairs of identities (four with texts=two). `pairs` takes fewer of these.
     """
 
-    name: ClassVar[str] = "malibu"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "judgement"
     headline: ClassVar[str] = "gap"

@@ -84,7 +84,6 @@ class OpinionsOptions(Options):
 class Opinions(Benchmark[OpinionsOptions]):
     """Neutral questions on five types of bias, answered in the model's own words and rated by another model."""
 
-    name: ClassVar[str] = "opinions"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "bias"

@@ -138,7 +138,6 @@ class Prompts(Benchmark[PromptsOptions]):
     A limit counts prompts; each is asked for every group of every attribute.
     """
 
-    name: ClassVar[str] = "prompts"
     version: ClassVar[str] = "1"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "gap"

@@ -352,7 +352,6 @@ class RealToxicity(RealToxicityForm[OfficialOptions]):
     A limit counts prompts, not completions: 100 prompts of 25 completions are 2,500 samples.
     """
 
-    name: ClassVar[str] = "realtoxicity"
     Options = OfficialOptions
 
     def open_source(self) -> PromptSource:
@@ -363,7 +362,6 @@ class RealToxicity(RealToxicityForm[OfficialOptions]):
 class BuiltinRealToxicity(RealToxicityForm):
     """Prompts of our own: no download, not comparable with published numbers; a limit counts prompts here too."""
 
-    name: ClassVar[str] = "realtoxicity_builtin"
     Options = RealToxicityOptions
 
     def open_source(self) -> PromptSource:

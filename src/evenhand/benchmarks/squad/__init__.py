@@ -369,7 +369,6 @@ class SquadOptions(Options):
 class Squad(SquadForm[SquadOptions]):
     """The official development set: 11,873 questions on 35 articles, half of them without an answer in the passage."""
 
-    name: ClassVar[str] = "squad"
     Options = SquadOptions
 
     def open_source(self) -> QuestionSource:
@@ -379,8 +378,6 @@ class Squad(SquadForm[SquadOptions]):
 @BENCHMARKS.register("squad_builtin")
 class BuiltinSquad(SquadForm):
     """Questions of our own on twelve passages: no download, same scores, not comparable with published numbers."""
-
-    name: ClassVar[str] = "squad_builtin"
 
     def open_source(self) -> QuestionSource:
         return BuiltinPassages()

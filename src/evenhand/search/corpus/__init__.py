@@ -527,7 +527,6 @@ class CorpusSearch(SearchProvider):
     The index is built when the provider is loaded, if there is none yet or the files have changed.
     """
 
-    name: ClassVar[str] = "corpus"
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "needed"
 
     def __init__(self, argument: str) -> None:

@@ -33,7 +33,6 @@ class DdgsSearch(SearchProvider):
     Each query starts with the next engine; if that fails, the one after it is tried.
     """
 
-    name: ClassVar[str] = "ddgs"
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "argument"
     web: ClassVar[bool] = True
 

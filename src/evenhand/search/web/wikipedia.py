@@ -45,7 +45,6 @@ class _Retryable(Exception):  # noqa: N818 - a signal between two functions
 class WikipediaSearch(SearchProvider):
     """Wikipedia articles with their introductions; `wikipedia:de` selects a language other than English."""
 
-    name: ClassVar[str] = "wikipedia"
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "argument"
 
     def __init__(

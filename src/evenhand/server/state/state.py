@@ -17,6 +17,7 @@ from typing import Any
 
 from evenhand.core.errors import UsageError
 from evenhand.server.config import StateConfig
+from evenhand.server.state.stores import RedisStore, SqliteStore
 from evenhand.server.state.types import (
     Account,
     Admission,
@@ -229,14 +230,10 @@ async def try_state(config: StateConfig) -> None:
 def load_state(config: StateConfig, run_file: Path | None = None) -> State:
     """Return the state that the config names; without one, that of `run_file`, which the workers of a server share."""
     if url := config.redis_url():
-        from evenhand.server.state.redis import RedisStore
-
         return State(RedisStore(url), required=config.required, may_come_later=True)
     file = Path(config.file).expanduser() if config.file else run_file
     if file is None:
         return State()
     if not file.parent.is_dir():
         raise UsageError(f"The folder of the state file {file} does not exist. Create it.")
-    from evenhand.server.state.sqlite import SqliteStore
-
     return State(SqliteStore(file), required=config.required)
