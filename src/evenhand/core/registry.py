@@ -62,7 +62,7 @@ class Registry(Generic[T]):
             if name in self._things:
                 raise UsageError(f"The {self.kind} {name!r} is registered already; choose another name.")
             if inspect.isclass(thing) and "name" not in vars(thing):
-                thing.name = name
+                cast(Any, thing).name = name
             self._check(name, thing)
             self._things[name] = cast(T, thing)
             if _loading:

@@ -40,7 +40,7 @@ from evenhand.judging.judge import JudgeReading, Reading
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
 from evenhand.models.base import Model, PromptedModel
-from evenhand.models.fake import FunctionModel
+from evenhand.models.fake import ScriptedModel
 from evenhand.runs.parts import LoadedArm
 from evenhand.runs.plan import Plan
 from evenhand.scorers.base import Scorer
@@ -250,7 +250,7 @@ async def certify(due: Sequence[Due]) -> list[Certificate]:
     """Rate the controls of every check. One whose first text cannot be rated for want of an endpoint is left out."""
     found: list[Certificate] = []
     for each in due:
-        model, texts = each.model or FunctionModel(lambda *_: ""), each.test.contrasts()
+        model, texts = each.model or ScriptedModel(()), each.test.contrasts()
         for calibration in await calibrate(model, texts, options=each.options, probing=True):
             found += _certificates(each, calibration)
     return found
