@@ -838,8 +838,8 @@ def without(texts: Texts, gone: Sequence[str]) -> tuple[Texts, Texts]:
     sets = np.char.replace(texts.sets, "train ", "")
     is_gone = np.array([name.startswith(tuple(gone)) for name in sets])
     learned = np.char.startswith(texts.sets, "train") & ~is_gone & ~np.char.startswith(sets, "unlabelled")
-    known = np.unique(np.concatenate([each for n in np.flatnonzero(is_gone[texts.owner])
-                                      if len(each := shingles_of(texts.tokens(n)))]))  # fmt: skip
+    quoted = [shingles_of(texts.tokens(window)) for window in np.flatnonzero(is_gone[texts.owner])]
+    known = np.unique(np.concatenate([np.empty(0, np.uint64), *quoted]))
     for window in np.flatnonzero(learned[texts.owner]):
         if len(found := shingles_of(texts.tokens(window))) and _any_in(found, known):
             learned[texts.owner[window]] = False
@@ -859,8 +859,9 @@ POWERS = np.array([pow(1_000_003, n, 2**64) for n in range(SHINGLE)], np.uint64)
 
 
 def _any_in(found: np.ndarray, known: np.ndarray) -> bool:
-    place = np.minimum(np.searchsorted(known, found), len(known) - 1)
-    return bool((known[place] == found).any())
+    place = np.searchsorted(known, found)
+    inside = place < len(known)
+    return bool((known[place[inside]] == found[inside]).any())
 
 
 def limits(options: argparse.Namespace, name: str) -> dict[str, Any]:
