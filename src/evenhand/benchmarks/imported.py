@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, graded
 from evenhand.core.errors import UsageError
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
-
-
-def _is_correct(record: Record) -> bool | None:
-    return None if record.grade is None else record.grade.get("correct")
+from evenhand.core.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
 
 @BENCHMARKS.register("imported")
@@ -43,7 +39,7 @@ class Imported(Benchmark):
         return Grade({"correct": str(sample.target).casefold() in answer.text.casefold()})
 
     def metrics(self) -> Sequence[Metric]:
-        return (Declared("imported")("accuracy", _is_correct), COVERAGE, REFUSALS)
+        return (Declared("imported")("accuracy", graded("correct")), COVERAGE, REFUSALS)
 
 
 @BENCHMARKS.register("imported_choices")

@@ -215,10 +215,7 @@ def _print_hits(found: SearchResult) -> None:
     click.echo(f"{len(found.hits)} results of {one_line(found.provider)}, {found.time}")
 
 
-@click.group(
-    cls=Group,
-    invoke_without_command=True,
-)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def data(context: click.Context) -> None:
     """List the public data sets and their folders, download them, filter their questions, or draw new ones.

@@ -271,10 +271,7 @@ async def _features(model: Model, question: list[Message]) -> None:
         click.echo(f"features  could not be checked: {error}")
 
 
-@click.group(
-    cls=Group,
-    invoke_without_command=True,
-)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def models(context: click.Context) -> None:
     """List the model providers, built in or from config files, whether they can be used here, and the local weights.

@@ -125,7 +125,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                     chunk = self._loaded(data)
                     if chunk.get("error"):
                         raise self._relayed(Reply(502, response.headers, data))
-                    if (finish := _finish_of(chunk)) == "error":
+                    if (finish := first_choice(chunk).get("finish_reason")) == "error":
                         raise self._cut()
                     begun, ended = begun or bool(chunk.get("choices")), ended or bool(finish)
                     yield chunk
@@ -226,10 +226,6 @@ class OpenAIUpstream(OpenAIModel, Upstream):
 async def _unread(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
     """The response itself, to be read as a stream."""
     return response
-
-
-def _finish_of(chunk: Mapping[str, Any]) -> Any:
-    return first_choice(chunk).get("finish_reason")
 
 
 def _is_cut(choice: Any) -> bool:

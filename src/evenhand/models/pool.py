@@ -207,7 +207,7 @@ class Failover:
         self._counts = counts
         """Whether an error is the endpoint's fault; without a classifier, every error is."""
         self._sleep = sleep
-        self._clock = clock or _loop_time
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._backoff = RetryPolicy(retries, ceiling=LONGEST_PAUSE)
         self._budget = None if patient else RetryBudget()
         self._queue: deque[asyncio.Future[Attempt]] = deque()
@@ -342,10 +342,6 @@ class Failover:
 def _rank(endpoint: Endpoint) -> tuple[int, float, int]:
     """The smallest gets the next call."""
     return endpoint.priority, endpoint.in_flight / endpoint.concurrency, endpoint.calls
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class PoolModel(Model):

@@ -140,7 +140,8 @@ def plan_suite(
     for area in suite.areas:
         found = _plan_of(area, models, fields or {})
         if isinstance(found, Plan):
-            parts.append(AreaRun(area.area, area.asks, SeriesRun(_slug(area.area), found)))
+            name = re.sub(r"[^a-z0-9]+", "-", area.area.lower()).strip("-")
+            parts.append(AreaRun(area.area, area.asks, SeriesRun(name, found)))
         else:
             missing.append(Missing(area.area, area.asks, found))
     if not parts:
@@ -198,10 +199,6 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
 def _suited(models: Assignment, area: _Area) -> dict[str, Any]:
     """The models without the judge where the area is measured without one."""
     return {role: model for role, model in models.items() if area.needs_judge or not is_judge(role)}
-
-
-def _slug(area: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", area.lower()).strip("-")
 
 
 def run_suite(planned: PlannedSuite, settings: Settings, listener: Listener) -> SuiteResult:

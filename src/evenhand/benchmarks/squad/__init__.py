@@ -344,12 +344,13 @@ class SquadForm(Benchmark[Options_co]):
         prediction = "" if answer.details.get("abstained") else answer.text
         abstained = not normalised(prediction)
         exact, agreement = exact_match(prediction, sample.target), f1(prediction, sample.target)
+        inexact = "partial_answer" if agreement > 0 else "wrong_answer"
         return Grade(
             {
                 "f1": agreement,
                 "exact": exact,
                 "abstained": abstained,
-                "kind": "no_answer" if abstained else "exact_answer" if exact else _inexact(agreement),
+                "kind": "no_answer" if abstained else "exact_answer" if exact else inexact,
                 "expected": "exact_answer" if sample.target else "no_answer",
             }
         )
@@ -399,10 +400,6 @@ def sample_of(question: Question) -> Sample:
             "title": question.title,
         },
     )
-
-
-def _inexact(agreement: float) -> str:
-    return "partial_answer" if agreement > 0 else "wrong_answer"
 
 
 # --- scores SQuAD answers that were produced elsewhere, in the official form: a JSON object of question id → answer ---
