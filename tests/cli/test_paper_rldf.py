@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,9 @@ def test_page_files_and_tables_are_made(once: Any, stubs: Any, tmp_path: Path):
         "RLDF (T-S), BS 20, CE",
     ):
         assert text in html
+    folded = re.findall(r'<details class="fold"><summary><h2 id="(\w+)-title">', html)
+    assert folded == ["presets"]  # published numbers are in sight
+    assert '<h3 class="grid-name">BS, as Table 12 prints it</h3>' in html
 
 
 def test_the_paired_differences_are_those_of_the_arms(once: Any, stubs: Any, tmp_path: Path):

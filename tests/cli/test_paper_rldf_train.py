@@ -13,6 +13,7 @@ from evenhand.core.types import Message, Params
 from evenhand.data.debates import load_topics
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
+from evenhand.papers.rldf.arms import stages_of
 
 UNREAD = 4
 """The exit code where a run measured nothing: the random model's answers to BBQ cannot be read."""
@@ -103,6 +104,20 @@ def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any,
 
     other = cli(*arguments, "--resume", "--set", "pairs.margin=3")
     assert (other.code, "made with other options" in other.err) == (2, True)
+
+
+@pytest.mark.training
+def test_the_trainings_of_a_preset_have_the_settings_that_it_declares(cli: Any, stubs: Any, tiny: str, tmp_path: Path):
+    small = ("--train-seeds", "1", "--limit", "1", "--set", "debate.topics=6", *FAST)
+
+    result = cli(*asked(tiny, "--train", "--teacher", "stub/teacher", "--preset", "released", *small))
+
+    assert result.code == UNREAD, result
+    declared = stages_of("released")
+    for stage in ("sft", "reward", "ppo"):
+        trained = json.loads((tmp_path / f"p/models/ts-age-seed1/{stage}/training.json").read_text())["options"]
+        wanted = {name: value for name, value in declared[stage].items() if name != "max_new_tokens"}  # FAST has it
+        assert {name: trained[name] for name in wanted} == wanted, stage
 
 
 @pytest.mark.training

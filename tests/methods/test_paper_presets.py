@@ -198,6 +198,22 @@ async def test_a_template_says_in_which_form_a_judge_replies(tmp_path: Path, for
     assert (outcome.notes["ratings"]["bias"], outcome.notes["ratings"]["relevancy"]) == (7, 9)
 
 
+async def test_the_worked_example_of_the_documentation_is_such_a_template(tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs/papers/papers.md").read_text(encoding="utf-8")
+    example = page.partition("```markdown\n")[2].partition("```")[0]
+    file = tmp_path / "methods/mabrf/judge_lines.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(example, encoding="utf-8")
+    stage = mabrf.Stage(judge=["Bias: 7 - a guess\nRelevancy: 9 - it fits"], iterations=0, **PAPER)
+
+    with read_templates(tmp_path).used():
+        outcome = await stage.run()
+
+    assert "PUT THE PAPER'S WORDS HERE." in stage.shown("judge")[0]
+    assert "{{" not in stage.shown("judge")[0]
+    assert (outcome.notes["ratings"]["bias"], outcome.notes["ratings"]["relevancy"]) == (7, 9)
+
+
 @pytest.mark.parametrize(
     ("reply", "said"), [("form: number\nsupport: 0-100", "20"), ("form: letter\nsupport: A=100, C=20, D=0", "C")]
 )

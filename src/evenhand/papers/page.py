@@ -239,9 +239,8 @@ def _claims_section(claims: Sequence[PaperClaim]) -> Html:
 
 def _table(shown: base.PaperTable) -> Html:
     content = [_points(shown.grids), _key(), [_named(shown, grid) for grid in shown.grids], _said(shown.sentences)]
-    if _is_ours(shown):
-        return section(shown.id, shown.title, shown.lead, content)
-    return section(shown.id, f"{shown.title} (published numbers only)", shown.lead, content, is_open=False)
+    title = shown.title if _is_ours(shown) else f"{shown.title} (published numbers only)"
+    return section(shown.id, title, shown.lead, content)
 
 
 def _named(shown: base.PaperTable, grid: Grid) -> Html:
@@ -255,12 +254,8 @@ def _named(shown: base.PaperTable, grid: Grid) -> Html:
         named = zip(table.rows, reasons, strict=True)
         rows = [[*row, Cell(why, look="" if why else "empty")] for row, why in named]
         table = replace(table, columns=[*table.columns, Column(REPRODUCIBLE, look="reason")], rows=rows)
-    content: Node = [_lanes(grid), html_of(table), below]
-    if _is_ours(shown) and grid.full is None and not any(row.ours for row in grid.rows):
-        # Grids that only repeat the paper are collapsed; matrices are compared by their colours.
-        return details(_titled(grid.name), content)
     heading = tag("h3", _titled(grid.name), class_="grid-name") if len(shown.grids) > 1 else None
-    return tag("div", heading, content)
+    return tag("div", heading, _lanes(grid), html_of(table), below)
 
 
 _NARROW = 6
