@@ -9,7 +9,8 @@ bound of a roll-out is the time to read all weights once for each token, and the
 "Before" is a roll-out by the policy itself, as `plain_roll_out` below has it: adapters apart from the weights, every
 answer with a prompt of its own, sampling outside of the CUDA graph, and a wait after every token. "Plain" is the copy
 of the policy without Triton kernels, "kernels" is with them, which is the default where they can be used. A token of
-training needs four (with adapters) operations for each weight: two forward, and two backward through frozen weights.
+training needs four (with adapters) operations for each weight: two forward, and two backward through frozen weights;
+kept answers need two more, for the reference.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import statistics
 import sys
 import time
@@ -34,13 +36,15 @@ from evenhand.core.types import Message
 from evenhand.models.hf.decoding import decoder
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import models, policy_copy
-from evenhand.training.chat import Chat
+from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.options import PPOOptions
 from evenhand.training.policy_copy import SWITCH, PolicyCopy
-from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out
+from evenhand.training.rollout import Rollout, roll_out
+from evenhand.training.sft import SFTTrainer
+from evenhand.training.verifiable import VerifiableOptions
 
-TRAINED_AT_ONCE = 16
+STEPS = 12
 GROUP = 4
 SHAPE: dict[str, Any] = {
     "hidden_size": 1536,
@@ -64,13 +68,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9, help="roll-outs whose median is printed")
     parser.add_argument("--rows", type=numbers, default=[64, 256], help="answers rolled out at once")
     parser.add_argument("--engine", type=numbers, default=[128, 400], help="requests to the engine at once")
+    parser.add_argument("--train", action="store_true", help="only the steps of `train verifiable`")
     parser.add_argument("--profile", action="store_true", help="only list the kernels of roll-outs by their time")
     chosen = parser.parse_args()
     machine = models.machine()
     disable_cudnn_attention()  # as training does when it loads a model
     policy, chat = load(chosen.model, machine)
     more = " why" * chosen.prompt
-    questions = [(Message("user", question(number) + more),) for number in range(max(*chosen.rows, TRAINED_AT_ONCE))]
+    questions = [(Message("user", question(number) + more),) for number in range(max(chosen.rows))]
     if chosen.profile:
         for name in ("plain", "kernels"):
             with decoding_by(name):
@@ -81,6 +86,9 @@ def main() -> None:
         return
     multiplies, copies = limits(machine.device)
     say(f"{machine.device}: {multiplies / 1e12:.1f} TFLOP/s in {machine.dtype}, copies {copies / 1e9:.0f} GB/s")
+    if chosen.train:
+        trained(policy, chat, machine, multiplies)
+        return
     before, after = calls(policy, chat, questions[:4], machine)
     say(f"operations for each next token: {before:,} before, {after:,} after")
     for rows in chosen.rows:
@@ -96,10 +104,7 @@ def main() -> None:
         say(f"\n{rows} answers that end after 50 tokens on average, with one end token in 50")
         compare(policy, ends, questions[:rows], machine, 2 * chosen.answer, copies, chosen.repeats)
     exactness(policy, chat, questions[: chosen.rows[0]], machine)
-    rollout = roll_out(policy, chat, questions[:TRAINED_AT_ONCE], machine, max_new_tokens=chosen.answer)
-    seconds, tokens = trained(policy, rollout, machine)
-    done = 4 * sum(each.numel() for each in policy.parameters()) * tokens / seconds
-    say(f"\ntraining of adapters: {tokens / seconds:,.0f} tokens/s, {100 * done / multiplies:.0f} % of all operations")
+    trained(policy, chat, machine, multiplies)
     policy = None
     for rows in chosen.engine if chosen.model.startswith("hf/") else ():
         asyncio.run(engine(chosen.model, rows, chosen.answer))
@@ -333,16 +338,35 @@ def limits(device: str) -> tuple[float, float]:
     return 2 * width**3 / best(lambda: left @ left), 2 * block.nbytes / best(block.clone)
 
 
-def trained(policy: Any, rollout: Rollout, machine: models.Machine) -> tuple[float, int]:
-    """Seconds and tokens of updates with the same answers."""
+def trained(policy: Any, chat: Chat, machine: models.Machine, multiplies: float) -> None:
+    """Print how fast `train verifiable` trains adapters, with random tokens, as many as its rows have."""
+    rng = random.Random(0)
 
-    def update() -> None:
-        logprobs, _ = logprobs_and_entropies(policy, rollout, machine)
-        (-(logprobs * rollout.answer).sum() / rollout.answer.sum()).backward()
+    def row(prompt: float, answer: float) -> Encoded:
+        ids = [rng.randrange(2, policy.config.vocab_size) for _ in range(round(prompt) + round(answer))]
+        return Encoded(tuple(ids[: round(prompt)]), tuple(ids[round(prompt) :]))
 
-    update()
-    seconds, _ = timed(lambda: [update() for _ in range(5)])
-    return seconds, 5 * int(rollout.mask.sum())
+    whole = VerifiableOptions(model="", out=Path())
+    count, every = whole.sft_options().batch * (STEPS + 2), 1 - whole.general
+    learned = [row(rng.lognormvariate(4.8, 0.5), rng.choice((2, 2, 25))) for _ in range(round(count * every))]
+    kept = [row(rng.uniform(40, 80), min(320, rng.lognormvariate(4.5, 1) + 1)) for _ in range(count - len(learned))]
+    models.prepare(policy, whole.sft_options(), machine)
+    settings: Any = {"equal_rows": True, "kept": kept, "keep": whole.keep}
+    trainer = SFTTrainer(whole.sft_options(), policy, chat, learned, machine, **settings)
+    for number in range(2):
+        trainer.step(number)
+    if machine.device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats()
+    seconds = timed(lambda: [trainer.step(2 + number) for number in range(STEPS)])[0] / STEPS
+    question = seconds / (whole.sft_options().batch * every)
+    tokens, held = (sum(each.length for each in rows) / (STEPS + 2) for rows in ((*learned, *kept), kept))
+    weights = sum(each.numel() for each in policy.parameters())
+    share = weights * (4 * tokens + 2 * held) / seconds / multiplies
+    peak = torch.cuda.max_memory_allocated() / 2**30 if machine.device.startswith("cuda") else float("nan")
+    say(
+        f"\ntrain verifiable: {seconds:.3f} s a step, {1000 * question:.1f} ms a question, "
+        f"{tokens / seconds:,.0f} tokens/s, {100 * share:.0f} % of all operations, peak {peak:.1f} GiB"
+    )
 
 
 async def engine(spec: str, rows: int, answer: int) -> None:

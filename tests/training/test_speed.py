@@ -11,7 +11,7 @@ torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[tr
 transformers: Any = pytest.importorskip("transformers", reason="needs pip install 'evenhand[train]'")
 pytest.importorskip("peft", reason="needs pip install 'evenhand[train]'")
 
-from evenhand.training import losses, models  # noqa: E402 - they need torch
+from evenhand.training import gradients, losses, models  # noqa: E402 - they need torch
 from evenhand.training.reward import RewardModel  # noqa: E402
 from evenhand.training.rollout import Rollout, logprobs_and_entropies  # noqa: E402
 
@@ -23,25 +23,68 @@ def inputs_of(model: Any, seen: list[Any]) -> None:
     model.register_forward_pre_hook(lambda _module, _given, named: seen.append(named), with_kwargs=True)
 
 
-def test_adapters_take_bfloat16_as_it_comes_with_the_same_gradients(tiny: str):
-    gradients, seen = list[list[Any]](), list[Any]()
-    for prepared in (False, True):
-        torch.manual_seed(0)
-        model = models.with_adapters(models.load_causal(tiny, SHORTER, trained=False), 4)
-        for name, weight in models.trainable(model).items():
-            if "lora_B" in name:
-                torch.nn.init.normal_(weight, 0, 0.1)
-        if prepared:
-            models.prepare(model, SFTOptions.model_construct(gradient_checkpointing=False), SHORTER)
-            for name, module in model.named_modules():
-                if name.endswith("lora_A.default"):
-                    module.register_forward_pre_hook(lambda _module, given: seen.append(given[0].dtype))
-        chat = models.load_chat(tiny, model)
-        (-losses.answer_logprobs(model, chat, ROWS, SHORTER).sum()).backward()
-        gradients.append([each.grad for each in models.trainable(model).values()])
+def adapted_gradients(tiny: str, at: models.Machine, *, prepared: bool) -> tuple[Any, list[Any]]:
+    """Return the log probabilities of two answers and the gradients of all adapters."""
+    torch.manual_seed(0)
+    model = models.with_adapters(models.load_causal(tiny, at, trained=False), 4)
+    for name, weight in models.trainable(model).items():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, 0, 0.1)
+    if prepared:
+        models.prepare(model, SFTOptions.model_construct(gradient_checkpointing=False), at)
+    chat = models.load_chat(tiny, model)
+    logprobs = losses.answer_logprobs(model, chat, ROWS, at)
+    (-logprobs.sum()).backward()
+    return logprobs.detach(), [each.grad for each in models.trainable(model).values()]
 
-    assert set(seen) == {torch.bfloat16}
-    assert all(torch.equal(one, two) for one, two in zip(*gradients, strict=True))
+
+def test_adapters_have_the_gradients_that_peft_has(tiny: str):
+    (plain, expected), (fast, found) = (adapted_gradients(tiny, HERE, prepared=each) for each in (False, True))
+
+    torch.testing.assert_close(fast, plain)
+    assert all(each.abs().sum() > 0 for each in expected)
+    torch.testing.assert_close(found, expected)
+
+
+def test_adapters_take_bfloat16_as_it_comes_and_err_no_more_than_peft(tiny: str):
+    _, exact = adapted_gradients(tiny, HERE, prepared=False)
+
+    def error(prepared: bool) -> float:
+        _, found = adapted_gradients(tiny, SHORTER, prepared=prepared)
+        assert {each.dtype for each in found} == {torch.float32}
+        return sum((one - two).norm().item() for one, two in zip(found, exact, strict=True))
+
+    assert 0 < error(prepared=True) < 1.1 * error(prepared=False)
+
+
+def test_adapters_that_are_off_change_nothing(tiny: str):
+    plain = models.load_causal(tiny, HERE, trained=False)
+    model = models.with_adapters(models.load_causal(tiny, HERE, trained=False), 4)
+    for name, weight in models.trainable(model).items():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, 0, 0.1)
+    models.prepare(model, SFTOptions.model_construct(gradient_checkpointing=False), HERE)
+    chat = models.load_chat(tiny, plain)
+    expected = losses.answer_logprobs(plain, chat, ROWS, HERE).tolist()
+
+    with models.as_reference(model, None) as reference:
+        assert losses.answer_logprobs(reference, chat, ROWS, HERE).tolist() == expected
+    assert losses.answer_logprobs(model, chat, ROWS, HERE).tolist() != expected
+
+
+def test_divergences_are_those_of_autograd(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gradients, "_CHUNK", 2)
+    torch.manual_seed(0)
+    target, weights = torch.randn(5, 7), torch.rand(5)
+    one, two = (torch.randn(5, 7, generator=torch.Generator().manual_seed(1), requires_grad=True) for _ in range(2))
+    ours = gradients.Divergences.apply(one, target)
+    theirs = (target.softmax(-1) * (target.log_softmax(-1) - two.log_softmax(-1))).sum(-1)
+
+    for each in (ours, theirs):
+        (each * weights).sum().backward()
+
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(one.grad, two.grad)
 
 
 def test_padding_at_the_end_needs_no_mask(tiny: str):

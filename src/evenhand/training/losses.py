@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +59,18 @@ def answer_losses(
     """Return minus the log probability of each row's answer, and the divergence from the reference over each kept one.
 
     That is the KL divergence over the whole vocabulary, summed over tokens, which says more than the reference's own
-    answer as the target. One pass of each model computes both; their rows lie alike, so that rounding is alike, too.
+    answer as the target. The reference reads kept rows only, or any row if there is none, since all processes of a team
+    must take the same passes.
     """
+    gradients: Any = importlib.import_module("evenhand.training.gradients")  # it imports torch
+    with torch.no_grad(), as_reference(model, reference) as untrained:
+        target = _answer_logits(untrained, chat.pack(kept or rows[:1], machine.device), machine)
     packed = chat.pack([*rows, *kept], machine.device)
     here = sum(len(row.answer) - (not row.prompt) for row in rows)
-    with torch.no_grad(), as_reference(model, reference) as untrained:
-        target = _answer_logits(untrained, packed, machine)[here:].float().log_softmax(-1)
-    logits = _answer_logits(model, packed, machine)
-    own = logits[here:].float().log_softmax(-1)
-    told = -token_logprobs(logits[:here], packed.next[:here])
-    found = _row_sums(torch.cat([told, (target.exp() * (target - own)).sum(-1)]), packed, len(rows) + len(kept))
+    logits: Any = _answer_logits(model, packed, machine)
+    learned, own = logits.split([here, len(packed.next) - here])
+    apart = gradients.Divergences.apply(own, target[: len(own)])
+    found = _row_sums(torch.cat([-token_logprobs(learned, packed.next[:here]), apart]), packed, len(rows) + len(kept))
     return found[: len(rows)], found[len(rows) :]
 
 

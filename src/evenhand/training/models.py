@@ -11,6 +11,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +277,43 @@ def prepare(model: Any, options: StageOptions, at: Machine) -> None:
     if model is None:
         return
     for layer in model.modules():
-        if hasattr(layer, "cast_input_dtype_enabled"):
-            layer.cast_input_dtype_enabled = False  # to float32, which autocast undoes at once: the same numbers
+        if hasattr(layer, "lora_A") and is_plain(layer):
+            layer.forward = partial(_adapted, layer)
+        elif hasattr(model, "peft_config") and hasattr(layer, "variance_epsilon"):
+            layer.forward = partial(_normalized, layer)
     if options.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     classifier = unwrapped(model)  # its trunk and its head are called separately
     parallel.shard(model, at.team, *((classifier.base_model, classifier.score) if hasattr(classifier, HEAD) else ()))
+
+
+def is_plain(linear: Any) -> bool:
+    """Whether a layer is a matrix, or a matrix with LoRA adapters that can be added to it."""
+    if not hasattr(linear, "get_delta_weight"):
+        return type(linear) is torch.nn.Linear
+    lora: Any = importlib.import_module("peft.tuners.lora")
+    return (
+        type(linear) is lora.Linear
+        and type(linear.base_layer) is torch.nn.Linear
+        and not linear.merged
+        and not linear.lora_variant
+        and all(each.bias is None for each in linear.lora_B.values())
+    )
+
+
+def _adapted(layer: Any, x: Any) -> Any:
+    """Compute a plain layer with its active adapter as peft does, with fewer kernels."""
+    base, [name] = layer.base_layer, layer.active_adapters
+    if layer.disable_adapters:
+        return base(x)
+    gradients: Any = importlib.import_module("evenhand.training.gradients")  # it imports torch
+    inner, outer = layer.lora_A[name].weight, layer.lora_B[name].weight
+    return gradients.Adapted.apply(x.to(base.weight.dtype), base.weight, base.bias, inner, outer, layer.scaling[name])
+
+
+def _normalized(layer: Any, x: Any) -> Any:
+    """Compute the RMSNorm of Llama, Mistral and Qwen in one kernel instead of seven."""
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], layer.weight, layer.variance_epsilon)
 
 
 def enable_gradient_checkpointing(model: Any) -> None:

@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 from evenhand.core.lazy import no_grad, torch, transformers
 from evenhand.models.hf.decoding import StaticLayer
 from evenhand.models.hf.tuning import attend
-from evenhand.training.models import Machine, unwrapped
+from evenhand.training.models import Machine, is_plain, unwrapped
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,7 +93,7 @@ def supports(policy: Any) -> bool:
     if type(model.model.embed_tokens) is not torch.nn.Embedding or type(model.lm_head) is not torch.nn.Linear:
         return False
     return all(
-        _is_plain(linear) and (linear.bias is None or linear in inputs)
+        is_plain(linear) and (linear.bias is None or linear in inputs)
         for layer in model.model.layers
         for inputs in [_inputs(layer.self_attn)]
         for linear in (*inputs, layer.self_attn.o_proj, *_gates(layer.mlp), layer.mlp.down_proj)
@@ -275,20 +275,6 @@ def _inputs(attention: Any) -> tuple[Any, ...]:
 
 def _gates(mlp: Any) -> tuple[Any, ...]:
     return mlp.gate_proj, mlp.up_proj
-
-
-def _is_plain(linear: Any) -> bool:
-    """Whether a layer is a matrix, or a matrix with LoRA adapters that can be added to it."""
-    if not hasattr(linear, "get_delta_weight"):
-        return type(linear) is torch.nn.Linear
-    lora: Any = importlib.import_module("peft.tuners.lora")
-    return (
-        type(linear) is lora.Linear
-        and type(linear.base_layer) is torch.nn.Linear
-        and not linear.merged
-        and not linear.lora_variant
-        and all(each.bias is None for each in linear.lora_B.values())
-    )
 
 
 def _adapters(linear: Any) -> tuple[Tensor, Tensor]:

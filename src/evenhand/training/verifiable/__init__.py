@@ -361,7 +361,7 @@ class VerifiableOptions:
     def sft_options(self) -> SFTOptions:
         """Return the options of the fine-tuning."""
         full = self.lora is None
-        own: dict[str, Any] = {"batch": 32, "micro_batch": 16, "lr": 5e-5 if full else 3e-4}
+        own: dict[str, Any] = {"batch": 32, "lr": 5e-5 if full else 3e-4}
         return SFTOptions(
             model=self.model,
             data=self.out / "questions",
