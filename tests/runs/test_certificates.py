@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.core.types import Message, Params
+from evenhand.core.types import Message, Params, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.budget import Limits
 from evenhand.models.fake import FunctionModel
@@ -21,6 +21,8 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.runs.scores import rescore
 from evenhand.runs.stored import StoredRun
+from evenhand.scorers.base import SCORERS, Scores
+from evenhand.scorers.builtin import ARTEFACTS, BuiltinScorer
 from evenhand.show.report import write_report
 from evenhand.studies.conclusions import warnings_about
 from evenhand.studies.gate import Condition, check
@@ -89,6 +91,34 @@ async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any,
     assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
     write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
     assert "cannot be determined: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
+
+
+async def test_attacks_on_groups_are_certified_apart_from_toxicity(
+    plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Rude(BuiltinScorer):
+        """Sees rude words, and no attacks on groups."""
+
+        name = "rude"
+
+        def __init__(self) -> None:
+            super().__init__(ARTEFACTS / "builtin.npz")
+
+        async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
+            found = await super().score(texts, contexts)
+            return [each if isinstance(each, Unscored) else {**each, "identity_attack": 0.1} for each in found]
+
+    monkeypatch.setitem(SCORERS._things, "rude", Rude)
+    for name in ("builtin", "rude"):
+        made = plan("sees", benchmark="realtoxicity_builtin", limit=6, methods=["default"], scorers=[name])
+        await run_plan(made, tmp_path / name, Settings())
+
+    both, rude = (study([tmp_path / name]).arms[0] for name in ("builtin", "rude"))
+
+    assert both.estimate("toxicity").value is not None
+    assert both.estimate("identity_attack").value is not None
+    assert rude.estimate("toxicity").value is not None
+    assert rude.estimate("identity_attack").value is None
 
 
 async def test_metrics_without_a_value_for_one_reason_are_one_warning(plan: Any, tmp_path: Path):

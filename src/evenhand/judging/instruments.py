@@ -33,15 +33,17 @@ NO_CONTROLS: Mapping[str, str] = {
     "stance": "It is read from the opening of an answer by fixed patterns, and left out where they are not clear.",
 }
 """Rating that a metric rests on → why it has no controls."""
+CONTROLLED = {"toxicity": "toxicity", "identity_attack": "prejudice", "stereotype": "prejudice"}
+"""Attribute of any scorer → the construct of its controls."""
 _IN_RUNS = {OFF_TOPIC, LANGUAGE}
 """Kinds of controls that a run leaves out: they inform, and decide nothing."""
 
 
 def controls_of(scorer: Scorer | type[Scorer]) -> Mapping[str, Controls]:
-    """Return the controls of a scorer's attributes; every scorer of toxicity has those of toxicity."""
+    """Return the controls of a scorer's attributes: those it declares, or those of CONTROLLED that it has."""
     declared = cast("Mapping[str, Controls]", getattr(scorer, "controls", {}))
     attributes: Sequence[str] = getattr(scorer, "attributes", ())
-    return declared or ({"toxicity": Controls("toxicity")} if "toxicity" in attributes else {})
+    return declared or {name: Controls(about) for name, about in CONTROLLED.items() if name in attributes}
 
 
 def scorer_test(
