@@ -161,6 +161,6 @@ def test_the_preset_released_of_rldf_is_remax_without_sampling(tmp_path: Path):
 
     ppo, reward, sft = recipe["ppo"], recipe["reward"], recipe["sft"]
     assert isinstance(ppo, PPOOptions)
-    assert (ppo.algorithm, ppo.temperature, ppo.gamma, ppo.lora, ppo.max_new_tokens) == ("remax", 0.0, 0.99, 8, 512)
-    assert (reward.lr, sft.epochs) == (3e-4, 3.0)
+    assert (ppo.algorithm, ppo.temperature, ppo.gamma, ppo.lora, ppo.max_new_tokens) == ("remax", 0.0, 0.99, None, 512)
+    assert (reward.lr, reward.lora, sft.lora, sft.epochs) == (3e-4, 8, 8, 3.0)
     assert planned.making.of("pairs")["policy"] == "rounds"
