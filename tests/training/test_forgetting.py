@@ -202,7 +202,7 @@ class Hiding:
 sys.meta_path[:] = [Hiding(each) for each in sys.meta_path]
 import evenhand.training
 for module in pkgutil.walk_packages(evenhand.training.__path__, "evenhand.training."):
-    if module.name != "evenhand.training.kernels":  # written in Triton, imported on a GPU only
+    if module.name.rpartition(".")[2] not in ("kernels", "gradients"):  # imported when there are weights to train
         importlib.import_module(module.name)
 from evenhand.cli.main import entry
 entry()
