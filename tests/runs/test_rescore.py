@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.scores import BATCH, rescore
 from evenhand.runs.store import FINAL, Store
 from evenhand.scorers.base import SCORERS, Scorer, Scores
+from evenhand.studies.conclusions import warnings_about
 from evenhand.studies.study import study
 from support.runs import Workshop
 from support.stardtox import KIND, RUDE, plain
@@ -207,6 +209,17 @@ async def test_a_study_tells_what_is_not_scored_yet(workshop: Workshop, letters:
         "Answers without a score by letters@1: stardtox 6 (not scored yet). Try again with `evenhand run rescore`."
         in "\n".join(warnings)
     )
+
+
+async def test_an_arm_is_named_once_for_all_reasons_without_a_score(workshop: Workshop, model):
+    run = await a_run(workshop)
+    found = study([run])
+    reasons = [("letters@1", "no words", 1_200), ("letters@1", "language ko is not supported", 1)]
+
+    warnings = warnings_about(replace(found, arms=[replace(found.arms[0], unscored=reasons)]))
+
+    expected = f"{found.arms[0].label} 1,201 (1,200 no words, 1 language ko is not supported)"
+    assert f"Answers without a score by letters@1: {expected}." in "\n".join(warnings)
 
 
 async def test_a_model_based_scorer_uses_the_runs_model_and_its_calls_are_counted(workshop: Workshop, model):

@@ -462,10 +462,14 @@ def _without_scores(arms: Sequence[ArmResult]) -> list[str]:
     found: dict[str, list[str]] = {}
     again: set[str] = set()
     for arm in arms:
+        reasons: dict[str, list[tuple[int, str]]] = {}
         for scorer, reason, n in arm.unscored:
-            found.setdefault(scorer, []).append(f"{arm.label} {count(n)} ({reason})")
+            reasons.setdefault(scorer, []).append((n, reason))
             if not reason.startswith(_NEVER_SCORED):
                 again.add(scorer)
+        for scorer, each in reasons.items():
+            why = each[0][1] if len(each) == 1 else ", ".join(f"{count(n)} {reason}" for n, reason in each)
+            found.setdefault(scorer, []).append(f"{arm.label} {count(sum(n for n, _ in each))} ({why})")
     return [
         f"Answers without a score by {scorer}: {'; '.join(each)}."
         + (" Try again with `evenhand run rescore`." if scorer in again else "")

@@ -186,7 +186,7 @@ class ArmResult:
     warnings: Sequence[str] = ()
     """The benchmark's warnings about the arm's estimates."""
     nodes: Sequence[Estimate] = ()
-    """Of a panel: what `studies.nodes` measures by member (`node_…`) and by edge (`edge_…`), named by the group."""
+    """Of a panel: what is measured by member (`node_…`) and by edge (`edge_…`), named by the group."""
 
     @property
     def method(self) -> str:
