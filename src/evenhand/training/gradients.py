@@ -27,7 +27,7 @@ class Adapted(Function):
         return out.addmm_(inner, b.t()).view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor):  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor):
         rows, weight, a, b, inner = ctx.saved_tensors
         grad = grad.reshape(-1, grad.shape[-1])
         of_inner = grad @ b
@@ -56,6 +56,6 @@ class Divergences(Function):
         return found
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor):  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor):
         (own,) = ctx.saved_tensors
         return torch.mul(own, grad[:, None], out=torch.empty_like(own)), None
