@@ -12,9 +12,21 @@ from click.testing import CliRunner
 
 from evenhand.cli.main import main
 from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.files import read_yaml
 from evenhand.core.types import Completion
 from evenhand.models.fake import FunctionModel
-from evenhand.training.forgetting import AREAS, forgets, has_keys, last_number, numbered_items, probes, sentences
+from evenhand.training import forgetting
+from evenhand.training.forgetting import (
+    AREAS,
+    explained,
+    forgets,
+    has_keys,
+    last_number,
+    numbered_items,
+    probes,
+    sentences,
+)
+from evenhand.training.verifiable import general
 
 
 def written(spec: str, answer: Callable[[str], str | Exception]) -> FunctionModel:
@@ -51,10 +63,10 @@ CALCULATIONS: dict[str, Callable[..., int]] = {
 }
 
 
-def solved(request: str) -> str:
-    """A model that does the arithmetic; all else it answers with one sentence."""
+def solved(request: str, end: str = "end with the") -> str:
+    """A model that does the arithmetic of requests with this ending; all else it answers with one sentence."""
     numbers = [int(each) for each in re.findall(r"\d+", request)]
-    asked = next((do for words, do in CALCULATIONS.items() if words in request and "end with the" in request), None)
+    asked = next((do for words, do in CALCULATIONS.items() if words in request and end in request), None)
     return "One sentence is all." if asked is None else f"It is {asked(*numbers)}."
 
 
@@ -103,6 +115,56 @@ def test_forms_are_read_by_code():
     assert last_number("It is 1,250 in all.") == 1250
     assert last_number("none") is None
     assert last_number(r"The plant has \(\boxed{40}\) leaves after 3 days.") == 40
+
+
+TEXTS = read_yaml(Path(forgetting.__file__).with_name("probes.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "both"),
+    [
+        ("7 cards for each of 12 players are 84.", True),
+        ("12 × 7 = 84, so 84.", True),
+        ("84", False),
+        ("The number is 84.", False),
+        ("7 cards for each of 12 players are 85.", False),
+        ("It follows from the number of players and cards.", False),
+    ],
+)
+def test_a_sum_that_is_to_be_explained_needs_words_and_the_number(reply: str, *, both: bool):
+    assert explained(reply, 84) is both
+
+
+def test_one_form_of_ten_is_a_sum_to_be_explained_and_the_training_asks_in_other_words():
+    asked = [each for each in probes(1) if each.area == "forms" and each.kind in TEXTS["explained"]]
+
+    def runs(text: str) -> set[tuple[str, ...]]:
+        words = re.findall(r"\w+", text.lower())
+        return {tuple(words[place : place + 4]) for place in range(len(words) - 3)}
+
+    trained = set[tuple[str, ...]]().union(*map(runs, read_yaml(Path(general.__file__).with_name("forms.yaml"))["end"]))
+    brief = [*TEXTS["explained"], "Explain briefly and end with the number."]
+    assert len(asked) == 20
+    assert {each.kind for each in asked} == set(TEXTS["explained"])
+    assert set(TEXTS["ends"]) > set(brief) - set(TEXTS["explained"])
+    assert not any(runs(each) & trained for each in brief)
+
+
+async def test_a_model_that_answers_with_the_bare_number_has_lost_a_form():
+    def explains(request: str) -> str:
+        ended = next((each for each in TEXTS["explained"] if request.endswith(each)), None)
+        return solved(request) if ended is None else f"That is how it comes to this: {solved(request, ended)}"
+
+    def bare(request: str) -> str:
+        ended = next((each for each in TEXTS["explained"] if request.endswith(each)), None)
+        return solved(request) if ended is None else solved(request, ended)
+
+    found = await forgets(written("fake/before", explains), written("fake/after", bare), probes(1), limit=2.0)
+
+    changes = {each.area: each for each in found.changes}
+    assert changes["forms"].difference.estimate == -10
+    assert changes["arithmetic"].difference.estimate == 0
+    assert "forms" in found.sentence
 
 
 async def test_a_model_that_lost_arithmetic_is_found_and_named_first():

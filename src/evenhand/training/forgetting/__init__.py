@@ -33,6 +33,10 @@ Correct = Callable[[str], bool]
 _PARAMS = Params(temperature=0, max_tokens=400)
 _AT_ONCE = 32
 LENGTH = "everyday answers"
+_SUMS = 10
+"""One form of so many is a calculation with an explanation."""
+_FEW = 5
+"""As many words at most, such as "The number is 48.", explain nothing."""
 AREAS = ("arithmetic", "forms", "trivia", "given facts", "harmless requests", LENGTH)
 
 
@@ -64,16 +68,16 @@ def _arithmetic(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]
     drawn: list[Probe] = []
     kinds = rng.sample(list(texts["calculations"].items()), len(texts["calculations"]))
     for kind, calculation in islice(cycle(kinds), size):
-        values = {
-            "a": rng.randint(3, 9),
-            "b": rng.randint(12, 48),
-            "c": rng.randint(2, 5),
-            "d": 10 * rng.randint(5, 12),
-        }
-        values |= {name: _value(terms, values) for name, terms in calculation.get("with", {}).items()}
-        request = f"{calculation['ask'].format_map(values)} {rng.choice(texts['ends'])}"
-        drawn.append(_number(request, kind, _value(calculation["is"], values)))
+        request, value = _calculation(rng, calculation)
+        drawn.append(_number(f"{request} {rng.choice(texts['ends'])}", kind, value))
     return drawn
+
+
+def _calculation(rng: Random, calculation: Mapping[str, Any]) -> tuple[str, int]:
+    """A question with numbers, and its answer."""
+    values = {"a": rng.randint(3, 9), "b": rng.randint(12, 48), "c": rng.randint(2, 5), "d": 10 * rng.randint(5, 12)}
+    values |= {name: _value(terms, values) for name, terms in calculation.get("with", {}).items()}
+    return calculation["ask"].format_map(values), _value(calculation["is"], values)
 
 
 def _number(request: str, kind: str, value: int) -> Probe:
@@ -100,7 +104,21 @@ def last_number(text: str) -> int | None:
 
 
 def _forms(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
-    return [rng.choice(_FORMS)(rng, texts) for _ in range(size)]
+    sums = size // _SUMS
+    drawn = [rng.choice(_FORMS)(rng, texts) for _ in range(size - sums)]
+    return drawn + [_explained(rng, texts) for _ in range(sums)]
+
+
+def _explained(rng: Random, texts: Mapping[str, Any]) -> Probe:
+    """A calculation that is to be explained: the right number alone is not what was asked for."""
+    request, value = _calculation(rng, rng.choice(list(texts["calculations"].values())))
+    end = rng.choice(texts["explained"])
+    return Probe("forms", end, f"{request} {end}", lambda reply: explained(reply, value))
+
+
+def explained(text: str, value: int) -> bool:
+    """Whether a reply comes to this number in more than a few words, signs of a calculation among them."""
+    return last_number(text) == value and len(text.split()) > _FEW
 
 
 def _sentences(rng: Random, texts: Mapping[str, Any]) -> Probe:
