@@ -167,10 +167,13 @@ def suite(folders: Sequence[Path]) -> str:
     """What the trainings in these folders forgot together; of sums, by how the steps are asked for."""
     options = [json.loads((folder / "training.json").read_text())["options"] for folder in folders]
     asked = [probe for each in options for probe in probes(each["seed"], each["probes"])]
-    before, after = (
-        [row["reply"] for folder in folders for row in _rows(folder / "evaluation" / f"forgetting-{name}.jsonl")]
+    rows = [
+        [row for folder in folders for row in _rows(folder / "evaluation" / f"forgetting-{name}.jsonl")]
         for name in ("before", "sft")
-    )
+    ]
+    if any([row["request"] for row in each] != [probe.request for probe in asked] for each in rows):
+        raise SystemExit("These are not the requests of the present suite; use the code that trained the models.")
+    before, after = ([row["reply"] for row in each] for each in rows)
     replies = list(zip(asked, before, after, strict=True))
     lines = ["| | before | after | change, interval over kinds | over requests |", "|---|---|---|---|---|"]
     for each in compared(asked, ("before", before), ("after", after), limit=2.0).changes:
