@@ -11,7 +11,7 @@ from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.methods.panel.judges import case_of, rubric_for
 from evenhand.panels.findings import Association, Gap, PanelAudit
 from evenhand.papers.base import PaperPage, PaperRow, PaperTable, published
-from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, turned
+from evenhand.papers.malibu import APPENDIX, MALIBU, OURS, VERSIONS, foremost, lead_of, turned
 from evenhand.papers.malibu.tables import (
     NAME,
     AuditedModel,
@@ -88,6 +88,26 @@ def test_the_first_screen_says_how_many_gaps_were_found_in_each_arm():
     page = PaperPage("MALIBU", "", "", [], [], [], found=foremost(arms[:1]))
     assert "<h2>What was found</h2>" in paper_page(page).html()
     assert foremost(arms[:1])[0][0] == "judge"
+
+
+def test_the_lead_says_how_much_was_judged_with_each_preset():
+    plan = {"benchmark_options": {}, "methods": [], "seeds": [7]}
+    judged = SimpleNamespace(statuses={"graded": 11}, pending=9)
+    run: Any = SimpleNamespace(provenance={"run": {"plan": plan}}, whole_arms=[judged])
+    both = {NAME: run, OURS: run}
+
+    def ours(version: str, scenarios: int) -> AuditedModel:
+        return AuditedModel("one/model", "judge", replace(audit(0.3), scenarios=scenarios, bases=20), version)
+
+    alike, differing = ([ours("", 40), ours(VERSIONS[OURS], n), ours(VERSIONS[OURS], 30)] for n in (40, 200))
+
+    assert lead_of(both, alike).startswith("40 scenarios of 20 professions, seed 7. ")
+    assert lead_of(both, differing).startswith(
+        "The paper’s settings 40 scenarios of 20 professions; evenhand's settings 200 scenarios of 20 professions, seed"
+    )
+    assert lead_of(both, alike[1:]).startswith(
+        "The paper’s settings 11 judgements; evenhand's settings 40 scenarios of 20 professions, seed 7. "
+    )
 
 
 def test_what_the_fairness_instruction_reversed_is_said_for_each_preset():

@@ -1,6 +1,8 @@
 """Every paper, with both presets, against a reasoning model and against two endpoints, from the model to the page."""
 
 import csv
+import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,22 @@ def test_a_model_and_another_at_an_endpoint_of_its_own(paper: str):
     assert "openai/other" in made.html.read_text(encoding="utf-8")
     assert {body["model"] for body in first.bodies} == {"r1"}
     assert {body["model"] for body in second.bodies} == {"other"}
+
+
+@pytest.mark.parametrize(
+    ("paper", "said"),
+    [("stardtox", r"1 of 2 texts \(2 prompts"), ("mabrf", "1 of 11 questions"), ("rldf", "1 of 6 questions")],
+)
+def test_the_page_counts_what_was_run_and_not_what_was_planned(paper: str, said: str):
+    with in_thread(answers) as server:
+        evenhand.paper(paper, models=[at(server, "r1")], limit=1, out="p", **FEW[paper])
+    for run in Path("p").rglob("run.sqlite"):
+        with sqlite3.connect(run) as store:
+            store.execute("DELETE FROM outcomes WHERE sample > (SELECT min(sample) FROM outcomes)")
+
+    page = evenhand.paper(paper, out="p").page
+
+    assert re.match(said, page.lead), page.lead
+    assert "; 1 of " in page.lead, page.lead
+    if paper != "rldf":
+        assert any(re.search("Fewer samples than in the paper.* 1 of .*; .* 1 of ", each) for each in page.warnings)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.core.errors import PlanError
-from evenhand.core.format import limits, number, p_statement, percent, signed
+from evenhand.core.format import limits, number, p_statement, percent, plural, signed
 from evenhand.core.types import Record
 from evenhand.runs.stored import open_sources, told_metrics, walk
 from evenhand.runs.summary import UNGRADED
@@ -52,10 +52,9 @@ def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int
         found.append(f"{' and '.join(own)}: our own data, not comparable with the paper's numbers.")
     found += [f"{name} was not run; its cells are empty." for name in full_sizes if name not in studies]
     smaller = [
-        f"{name} {facts['samples']:,} of {full_sizes[name]:,}"
+        f"{name} {run:,} of {full_sizes[name]:,}"
         for name, each in studies.items()
-        for facts in each.provenance.values()
-        if facts["samples"] < full_sizes.get(name, 0)
+        if (run := samples_run(each)[0]) < full_sizes.get(name, 0)
     ]
     if smaller:
         found.append(f"Fewer samples than in the paper ({'; '.join(smaller)}): the intervals are wider.")
@@ -66,6 +65,18 @@ def warnings_of(studies: Mapping[str, StudyResult], full_sizes: Mapping[str, int
         for warning in [*warnings_about(whole), *_incomplete(whole)]:
             said.setdefault(warning, []).append(name)
     return found + [f"{' and '.join(names)}: {warning}" for warning, names in said.items()]
+
+
+def samples_run(found: StudyResult) -> tuple[int, int]:
+    """Returns how many samples were run, in the arm that has most, and how many were planned."""
+    sizes = [(run := sum(arm.statuses.values()), run + arm.pending) for arm in found.whole_arms]
+    return max(sizes, default=(0, 0))
+
+
+def questions_run(found: StudyResult) -> str:
+    """Says how many questions were asked, and how many were planned if these are more."""
+    run, planned = samples_run(found)
+    return plural(run, "question") if run == planned else f"{run:,} of {plural(planned, 'question')}"
 
 
 def _incomplete(study: StudyResult) -> list[str]:

@@ -36,7 +36,7 @@ from evenhand.papers.mabrf.tables import (
     table_three,
     table_two,
 )
-from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.papers.reading import BUILTIN, models_of, questions_run, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan
 from evenhand.runs.pools import OPTIONS
@@ -192,7 +192,7 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         facts = found.provenance[next(iter(found.provenance))]
         plan = facts["plan"]
         chosen = " (the paper's own)" if plan["benchmark_options"].get("subset") == SUBSET else ""
-        parts.append(f"{facts['samples']:,} questions{chosen} of {found.benchmark}, seed {plan['seeds'][0]}")
+        parts.append(f"{questions_run(found)}{chosen} of {found.benchmark}, seed {plan['seeds'][0]}")
     searches = dict.fromkeys(
         options[key]
         for found in studies.values()

@@ -37,7 +37,7 @@ from evenhand.papers.malibu.tables import (
     pairs_table,
     win_table,
 )
-from evenhand.papers.reading import models_of, study_of, together, warnings_of
+from evenhand.papers.reading import models_of, samples_run, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment, MethodPlan
 from evenhand.runs.request import JudgeFields, deployed
@@ -126,7 +126,7 @@ class MALIBU(Paper[MALIBUOptions]):
             title=f"MALIBU with {', '.join(models_of(studies)) or 'no model'}",
             source=paper.source,
             itself=paper.itself,
-            lead=_lead(studies, arms),
+            lead=lead_of(studies, arms),
             tables=[table(arms) for table in tables],
             figures=[],
             notes=[*_findings(arms), *turned(studies), *paper.notes],
@@ -160,18 +160,23 @@ def _audited(found: StudyResult, version: str) -> list[AuditedModel]:
     ]
 
 
-def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
+def lead_of(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
+    """Says how much was judged, and with which settings."""
     if not arms:
         return ""
     plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
-    size, seed = arms[0].audit, next(iter(plans.values()))["seeds"][0]
+    sizes = {name: _size(found, arms, VERSIONS[name]) for name, found in studies.items()}
+    alike = len({*sizes.values()}) == 1
+    named = [size if alike else f"{VERSIONS[name] or PAPERS_SETTINGS} {size}" for name, size in sizes.items()]
+    seed = next(iter(plans.values()))["seeds"][0]
     settings = [
         f"{VERSIONS[name] or PAPERS_SETTINGS}: {', '.join(map(_setting, options.items()))}"
         for name, plan in plans.items()
         if (options := {key: value for key, value in plan["benchmark_options"].items() if key != DRAWN})
     ]
     set_as = "; ".join(settings)
-    said = f"{plural(size.scenarios, 'scenario')} of {plural(size.bases, 'profession')}, seed {seed}. "
+    said = "; ".join(dict.fromkeys(named))
+    said = f"{said[0].upper()}{said[1:]}, seed {seed}. "
     drawn = {plan["benchmark_options"].get(DRAWN) for plan in plans.values()} - {None}
     if drawn:
         many = " or ".join(plural(each, "pair") for each in sorted(drawn))
@@ -180,6 +185,15 @@ def _lead(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> s
     if set_as:
         said += f"{set_as[0].upper()}{set_as[1:]}. "
     return said + "In brackets: 95 % intervals. A dash: no value, which is not 0."
+
+
+def _size(found: StudyResult, arms: Sequence[AuditedModel], version: str) -> str:
+    """Says how many scenarios were judged; judgements that see nothing have no audit and are counted singly."""
+    sizes = [(arm.audit.scenarios, arm.audit.bases) for arm in arms if arm.version == version]
+    if not sizes:
+        return plural(samples_run(found)[0], "judgement")
+    scenarios, bases = max(sizes)
+    return f"{plural(scenarios, 'scenario')} of {plural(bases, 'profession')}"
 
 
 def _options_of_methods(plans: Iterable[Mapping[str, Any]]) -> list[str]:

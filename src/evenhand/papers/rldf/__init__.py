@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import orjson
 
-from evenhand.core.format import plural
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import BOTH, EVERY, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
-from evenhand.papers.reading import BUILTIN
+from evenhand.papers.reading import BUILTIN, questions_run
 from evenhand.papers.rldf.arms import (
     ACCURACY,
     BASE,
@@ -192,8 +191,7 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
     for found in studies.values():
         facts = next(iter(found.provenance.values()))
         judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
-        asked = plural(facts["samples"], "question")
-        parts.append(f"{asked} of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
+        parts.append(f"{questions_run(found)} of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
 
 

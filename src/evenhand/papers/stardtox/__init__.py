@@ -24,7 +24,7 @@ from evenhand.papers.base import (
     PresetField,
     published,
 )
-from evenhand.papers.reading import BUILTIN, models_of, study_of, together, warnings_of
+from evenhand.papers.reading import BUILTIN, models_of, questions_run, samples_run, study_of, together, warnings_of
 from evenhand.papers.stardtox.tables import (
     BASES,
     CHOICES,
@@ -218,17 +218,18 @@ def _lead(studies: Mapping[str, StudyResult], measured: Sequence[str]) -> str:
     for name, found in studies.items():
         facts = found.provenance[next(iter(found.provenance))]
         plan = facts["plan"]
-        parts.append(f"{_samples(name, facts['samples'], plan)} of {found.benchmark}, seed {plan['seeds'][0]}")
+        shown = questions_run(found) if name == CHOICES else _texts_run(found, plan)
+        parts.append(f"{shown} of {found.benchmark}, seed {plan['seeds'][0]}")
         if name == TEXTS:
             parts[-1] += f", measured by {' and '.join(measured) or 'no scorer'}"
     return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
 
 
-def _samples(name: str, samples: int, plan: Mapping[str, Any]) -> str:
-    if name == CHOICES:
-        return f"{samples:,} questions"
+def _texts_run(found: StudyResult, plan: Mapping[str, Any]) -> str:
+    run, planned = samples_run(found)
     completions: int = plan["benchmark_options"].get("completions", COMPLETIONS)
-    return f"{samples // completions:,} prompts × {completions} completions"
+    whole = f"{planned // completions:,} prompts × {completions} completions"
+    return whole if run == planned else f"{run:,} of {planned:,} texts ({whole})"
 
 
 def _full_size(name: str) -> int:
