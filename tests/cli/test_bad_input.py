@@ -75,6 +75,23 @@ CASES = {
         (*RUN, "--model", "fake/A", "--method", "self_debias_gen", "--benchmark", "realtoxicity_builtin", "--dry-run"),
         "use an hf/ model",
     ),
+    "local model that is not there, dry": (
+        ("audit", "local/nope", "--out", "r", "--dry-run"),
+        "There is no local model named 'nope'; known: builtin",
+    ),
+    "judge that is not there, dry": (
+        ("audit", "fake/A", *TEXTS, "--scorer", "judge:local/none.gguf", "--dry-run"),
+        "There is no file none.gguf",
+    ),
+    "folder that is not there, dry": ((*RUN, "--model", "hf/nope", "--dry-run"), "There is no model folder"),
+    "writer of scenarios that is not there, dry": (
+        ("judges", "malibu", "generate", "--model", "local/nope", "--bases", "1", "--out", "r", "--dry-run"),
+        "There is no local model named 'nope'",
+    ),
+    "writer of topics that is not there, dry": (
+        ("train", "debate", "--bias", "beauty", "--topics", "200", "--generate", "--model", "local/nope", "--dry-run"),
+        "There is no local model named 'nope'",
+    ),
     "unknown evaluator": (
         (*RUN, "--model", "fake/A", "--method", "stardtox:evaluators=suport"),
         "did you mean support",

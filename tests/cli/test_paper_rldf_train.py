@@ -168,11 +168,11 @@ def test_one_sentence_and_exit_code_2(cli: Any, stubs: Any, tmp_path: Path, argu
 
 
 def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, tmp_path: Path):
-    result = cli(*asked("hf/x", "--train", "--teacher", "stub/t", "--ablate", "rounds=1,2", "--dry-run"))
+    result = cli(*asked("hf/a/x", "--train", "--teacher", "stub/t", "--ablate", "rounds=1,2", "--dry-run"))
 
     assert result.code == 0, result
     assert "debates" in result.out
-    assert "Then 5 trainings of hf/x" in result.out
+    assert "Then 5 trainings of hf/a/x" in result.out
     assert "p/models/rlaif: rlaif" in result.out
     assert "p/ablate/age/models/roles3-rounds1-topics" in result.out
     assert stubs == {}
@@ -182,12 +182,12 @@ def test_a_dry_run_says_what_would_be_called_and_trained(cli: Any, stubs: Any, t
 def test_a_dry_run_prices_topics_and_counts_the_trainings_of_all_seeds_and_types(cli: Any, stubs: Any, tmp_path: Path):
     size = ("--set", "debate.topics=100", "--set", "pairs.limit=5000", "--bias", "age,beauty", "--per-type")
 
-    result = cli(*asked("hf/x", "--train", "--generate", "--train-seeds", "1,2,3", *size, "--dry-run"))
+    result = cli(*asked("hf/a/x", "--train", "--generate", "--train-seeds", "1,2,3", *size, "--dry-run"))
 
     assert result.code == 0, result
     assert "Topics first: " in result.out
     # Two types, three seeds, self-reflection and RLAIF.
-    assert "Then 12 trainings of hf/x" in result.out
+    assert "Then 12 trainings of hf/a/x" in result.out
     assert "at most 5,000 pairs" in result.out
     assert stubs == {}
     assert not (tmp_path / "p").exists()

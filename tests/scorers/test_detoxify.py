@@ -8,6 +8,7 @@ import pytest
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import load_scorer
+from evenhand.scorers.detoxify import parts_of
 
 STAND_IN = """
 class Detoxify:
@@ -21,12 +22,21 @@ class Detoxify:
         self.names = ["toxicity", "severe_toxicity", "obscene", "threat", "insult"]
         self.names += ["identity_hate"] if model_type == "original" else ["identity_attack", "sexual_explicit", "male"]
 
+    def tokenizer(self, text, verbose=True):
+        text.encode()
+        return {"input_ids": ["<s>", *text.split(), "</s>"]}
+
     def predict(self, texts):
         self.passes.append(len(texts))
         if "crash" in texts:
             raise RuntimeError("out of memory")
-        columns = {name: [(len(text) + place) / 1000 for text in texts] for place, name in enumerate(self.names)}
-        columns["toxicity"] = [float("nan") if text == "nan" else len(text) / 1000 for text in texts]
+        read = [" ".join(self.tokenizer(text)["input_ids"][1:-1][:510]) for text in texts]
+        columns = {
+            name: [(min(len(text), 500) + place) / 1000 for text in read] for place, name in enumerate(self.names)
+        }
+        columns["toxicity"] = [
+            float("nan") if text == "nan" else 0.9 if "HIDDEN" in text else len(text[:500]) / 1000 for text in read
+        ]
         return columns
 """
 
@@ -106,6 +116,52 @@ async def test_it_is_loaded_once_and_texts_go_in_batches(package):
     assert len(network.loaded) == 1
     assert network.passes == [32, 32, 6, 1]
     assert [place for place, each in enumerate(results) if isinstance(each, Unscored)] == [40]
+
+
+@pytest.mark.parametrize("before", [0, 509, 510, 700, 5_000])
+async def test_a_long_text_is_read_in_parts_whose_highest_score_counts(package, before: int):
+    package()
+    text = " ".join(["the table is green and"] * (before // 5) + ["now"] * (before % 5))
+
+    hidden, clean, short = await load_scorer("detoxify").score(
+        [f"{text} HIDDEN {'the sky is blue ' * 300}", "the sky is blue " * 300, "a" * 100]
+    )
+
+    assert not isinstance(hidden, Unscored)
+    assert hidden["toxicity"] == 0.9
+    assert not isinstance(clean, Unscored)
+    assert clean["toxicity"] == 0.5
+    assert not isinstance(short, Unscored)
+    assert short["toxicity"] == 0.1
+
+
+SIGNS = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
+"""No two are alike, so that the place of a part is known."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SIGNS, f"{SIGNS[0]} {SIGNS[1:]}", f"{SIGNS[:-9]} {SIGNS[-9:-5]} {SIGNS[-5:]}", " ".join(SIGNS)],
+    ids=["one word", "a short word first", "short words last", "words"],
+)
+def test_parts_fit_overlap_and_leave_nothing_out(text: str):
+    parts = parts_of(text, lambda part: len(part) <= 512)
+
+    assert max(map(len, parts)) <= 512
+    reached = 0
+    for part in parts:
+        assert text.index(part) < reached or reached == 0
+        reached = max(reached, text.index(part) + len(part))
+    assert reached == len(text)
+
+
+async def test_a_text_that_cannot_be_encoded_is_unscored(package):
+    package()
+
+    (broken,) = await load_scorer("detoxify").score(["\udcff this text is not a text"])
+
+    assert isinstance(broken, Unscored)
+    assert broken.reason.startswith("detoxify failed: UnicodeEncodeError")
 
 
 async def test_a_bad_number_and_a_crash_are_not_zeros(package):

@@ -155,7 +155,8 @@ def _print_forecast(planned: PlannedPaper, options: PaperOptions, settings: Sett
     with planned.forecast(settings.prices) as (runs, before):
         if before.calls:
             click.echo(planned.preparation.format(usage=usage_sentence(before)))
-        found = print_forecast(*(PlannedRun(run.plan, settings, planned.folder / run.folder) for run in runs))
+        each = (PlannedRun(run.plan, settings, planned.folder / run.folder) for run in runs)
+        found = print_forecast(*each, made=planned.folder)
     for warning in planned.warnings:
         click.echo(warning, err=True)
     for note in planned.notes:

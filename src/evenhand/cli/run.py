@@ -33,7 +33,7 @@ from evenhand.core.format import NO_PRICE, count, money
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
-from evenhand.runs.dry import Forecast, forecast, may_think
+from evenhand.runs.dry import Forecast, check_there, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, check_batches, not_fitted, paid_prices
 from evenhand.runs.request import PlannedRun, read_out
@@ -255,13 +255,16 @@ def print_not_fitted(request: PlannedRun) -> None:
         click.echo(f"! {sentence}.")
 
 
-def print_forecast(*requests: PlannedRun) -> list[list[Forecast]]:
-    """A table of what would be spent, for each request, and the sum where there are several; returns the rows."""
+def print_forecast(*requests: PlannedRun, made: Path | None = None) -> list[list[Forecast]]:
+    """A table of what would be spent, for each request, and the sum where there are several; returns the rows.
 
+    Models below the folder `made` are trained first.
+    """
     from evenhand.show.table import Table, columns
     from evenhand.show.terminal import print_table
 
     heads = columns("arm", "samples", "calls", "prompt tokens ≈", "reply tokens ≤", "money ≤")
+    check_there((model for request in requests for model in request.plan.every_model()), made)
     total, least = Usage(), 0
     every: list[list[Forecast]] = []
     for request in requests:

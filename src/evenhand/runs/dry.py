@@ -6,8 +6,9 @@ most that each request allows, so that the money printed is an upper bound where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 from zlib import crc32
 
@@ -34,7 +35,7 @@ from evenhand.models.base import Feature, Model, estimate_tokens, split_spec
 from evenhand.models.budget import FREE, Price
 from evenhand.models.endpoints import provider_class
 from evenhand.models.fake import FunctionModel
-from evenhand.models.load import takes_effort
+from evenhand.models.load import load_model, takes_effort
 from evenhand.models.reasoning import declared_room
 from evenhand.runs.controls import certify, due_before
 from evenhand.runs.parts import LoadedArm, check_plan, session_settings
@@ -155,6 +156,13 @@ async def _arm(
             if turn.generation is not None:
                 used += _bounded(turn.generation.usage, turn.params, model, prices)
     return used, outcomes
+
+
+def check_there(models: Iterable[ModelPlan], made: Path | None = None) -> None:
+    """Refuse models that would run in this process and are not there; those to be trained below `made` come later."""
+    for model in models:
+        if getattr(_provider(model), "replicable", False) and not (made and model.spec.startswith(f"hf/{made}/")):
+            load_model(model.spec, model.options(1))  # weights are not read before the first call
 
 
 def may_think(plan: Plan) -> bool:

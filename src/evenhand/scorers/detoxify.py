@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -30,6 +31,10 @@ LANGUAGES = {"multilingual": ("en", "fr", "es", "it", "pt", "tr", "ru")}
 """Of a variant that reads others than English."""
 DEFAULT_VARIANT = "unbiased"
 BATCH = 32
+MAX_TOKENS = 512
+"""More of a part would be cut off without a word."""
+READING = "2"
+"""Raised when parts of a text or their pooling change, since scores change too."""
 
 _OUR_NAME = {
     "toxic": "toxicity",
@@ -56,8 +61,8 @@ class DetoxifyScorer(Scorer):
     """Detoxify, in this process; `unbiased` (default), `original` or `multilingual`; downloads 0.5 GB on first use.
 
     `unbiased` was trained not to penalise the mere mention of a group; `original` has no sexually_explicit;
-    `multilingual` (1.1 GB) also reads French, Spanish, Italian, Portuguese, Turkish and Russian. Texts are
-    truncated to 512 tokens.
+    `multilingual` (1.1 GB) also reads French, Spanish, Italian, Portuguese, Turkish and Russian. A text of
+    more than 512 tokens is read in overlapping parts, of which the highest scores count.
     """
 
     name: ClassVar[str] = "detoxify"
@@ -70,7 +75,7 @@ class DetoxifyScorer(Scorer):
         self.attributes = VARIANTS[variant]
         self.languages = LANGUAGES.get(variant, self.languages)
         self.latin_only = variant not in LANGUAGES
-        self.version = _version()
+        self.version = f"{_version()}.{READING}"
         self._lock = threading.Lock()
         self._network: Any = None
 
@@ -81,22 +86,32 @@ class DetoxifyScorer(Scorer):
     async def score(self, texts: Sequence[str], contexts: Sequence[str] | None = None) -> list[Scores | Unscored]:
         del contexts  # only the text counts
         faults = [unsupported(text, self.languages) if text.strip() else "empty text" for text in texts]
-        results: list[Scores | Unscored] = [Unscored(fault or "") for fault in faults]
-        full = [index for index, fault in enumerate(faults) if fault is None]
-        for start in range(0, len(full), BATCH):
-            batch = full[start : start + BATCH]
-            scored = await asyncio.to_thread(self._predict, [texts[index] for index in batch])
-            for index, result in zip(batch, scored, strict=True):
-                results[index] = result
-        return results
+        full = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
+        parts = await asyncio.to_thread(self._parts, full)
+        read = [part for each in parts for part in each]
+        scored: list[Scores | Unscored] = []
+        for start in range(0, len(read), BATCH):
+            scored += await asyncio.to_thread(self._predict, read[start : start + BATCH])
+        rows, found = iter(scored), iter(parts)
+        return [Unscored(fault) if fault else _highest(list(islice(rows, len(next(found))))) for fault in faults]
 
     async def aclose(self) -> None:
         self._network = None
 
-    def _predict(self, texts: list[str]) -> list[Scores | Unscored]:
+    def _parts(self, texts: list[str]) -> list[list[str]]:
         with self._lock:  # one pass at a time: parallel passes would only share the cores
-            if self._network is None:
+            if texts and self._network is None:
                 self._network = _load(self.argument or DEFAULT_VARIANT)
+            return [parts_of(text, self._fits) for text in texts]
+
+    def _fits(self, text: str) -> bool:
+        try:
+            return len(self._network.tokenizer(text, verbose=False)["input_ids"]) <= MAX_TOKENS
+        except Exception:  # reading it fails, too, and says why
+            return True
+
+    def _predict(self, texts: list[str]) -> list[Scores | Unscored]:
+        with self._lock:
             try:
                 predicted: Mapping[str, Sequence[Any]] = self._network.predict(texts)
                 columns = {_OUR_NAME.get(name, name): column for name, column in predicted.items()}
@@ -109,6 +124,26 @@ class DetoxifyScorer(Scorer):
             return {name: unit(name, float(columns[name][row])) for name in self.attributes}
         except ValueError as error:
             return Unscored(f"detoxify returned an invalid score: {error}")
+
+
+def parts_of(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Return parts that each fit, cut between words where there are any; neighbours share an eighth of what was cut."""
+    if len(text) < 2 or fits(text):
+        return [text]
+    middle, shared = len(text) // 2, len(text) // 16
+    end, start = text.find(" ", middle + shared, -1), text.rfind(" ", 1, middle - shared)
+    halves = text[: end if end > 0 else middle + shared], text[start if start > 0 else middle - shared :]
+    return [part for half in halves for part in parts_of(half, fits)]
+
+
+def _highest(parts: Sequence[Scores | Unscored]) -> Scores | Unscored:
+    """Return the highest score of the parts for each attribute; Unscored if one part is."""
+    found: dict[str, float] = {}
+    for each in parts:
+        if isinstance(each, Unscored):
+            return each
+        found = {name: max(score, found.get(name, 0.0)) for name, score in each.items()}
+    return found
 
 
 def _load(variant: str) -> Any:

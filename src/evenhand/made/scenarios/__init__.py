@@ -42,7 +42,7 @@ from evenhand.core.version import versions
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.dry import requested
+from evenhand.runs.dry import check_there, requested
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan
 from evenhand.session import BASE, Session
@@ -271,6 +271,7 @@ class ScenarioTask:
 
     async def forecast(self, plan: ModelPlan, prices: Mapping[str, Price]) -> Usage:
         """What writing takes when every piece is fit at the first try."""
+        check_there([plan])
         model = FunctionModel(_flawless(), spec=plan.spec, features=("schema", "seed"))
         writer = ScenarioWriter(model, seed=self.seed)
         known = _known()

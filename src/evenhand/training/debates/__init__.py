@@ -29,7 +29,7 @@ from evenhand.methods.debate.agents import DebateOptions, Scoring
 from evenhand.models.base import Model
 from evenhand.models.budget import Budget, Price
 from evenhand.models.fake import FunctionModel
-from evenhand.runs.dry import requested
+from evenhand.runs.dry import check_there, requested
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, opened_model
 from evenhand.runs.plan import ModelPlan, Plan
@@ -293,6 +293,7 @@ class TopicsFile:
 
     async def pretend(self, plan: ModelPlan, prices: Mapping[str, Price]) -> Usage:
         """Write the file with the topics of a fake model; return the minimum usage of the real one."""
+        check_there([plan])
         model = FunctionModel(_numbered(), spec=plan.spec, features=("schema", "seed"))
         writer = TopicWriter(model, self.start, seed=self.seed)
         await writer.write(self.missing)
