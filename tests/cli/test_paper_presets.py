@@ -127,16 +127,16 @@ def test_every_preset_that_there_is_can_be_priced(cli, paper: str, preset: str):
 @pytest.mark.parametrize("preset", ["paper", "released", "evenhand"])
 def test_every_preset_of_a_training_can_be_priced(cli, preset: str):
     result = cli(
-        "papers", "rldf", "--model", "hf/m", "--judge", "rude/one", "--teacher", "rude/one", "--train", "--bias", "age",
-        "--preset", preset, "--set", "debate.topics=4", "--set", "debate.held_out=2", "--builtin", "--limit", "1",
-        "--out", "p", "--dry-run",
+        "papers", "rldf", "--model", "hf/a/m", "--judge", "rude/one", "--teacher", "rude/one", "--train",
+        "--bias", "age", "--preset", preset, "--set", "debate.topics=4", "--set", "debate.held_out=2", "--builtin",
+        "--limit", "1", "--out", "p", "--dry-run",
     )  # fmt: skip
 
     assert result.code == 0, result
 
 
 def test_a_preset_of_rldf_alone_is_about_its_training(cli, tmp_path: Path):
-    asked = ("papers", "rldf", "--model", "hf/m", "--preset", "paper", "--builtin", "--limit", "1")
+    asked = ("papers", "rldf", "--model", "hf/a/m", "--preset", "paper", "--builtin", "--limit", "1")
 
     priced, made = cli(*asked, "--dry-run"), cli(*asked)
 
