@@ -103,10 +103,11 @@ def test_the_lead_says_how_much_was_judged_with_each_preset():
 
     assert lead_of(both, alike).startswith("40 scenarios of 20 professions, seed 7. ")
     assert lead_of(both, differing).startswith(
-        "The paper’s settings 40 scenarios of 20 professions; evenhand's settings 200 scenarios of 20 professions, seed"
+        "40 scenarios of 20 professions with the paper’s settings; "
+        "200 scenarios of 20 professions with evenhand's settings, seed 7. "
     )
     assert lead_of(both, alike[1:]).startswith(
-        "The paper’s settings 11 judgements; evenhand's settings 40 scenarios of 20 professions, seed 7. "
+        "11 judgements with the paper’s settings; 40 scenarios of 20 professions with evenhand's settings, seed 7. "
     )
 
 

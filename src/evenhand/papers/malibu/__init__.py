@@ -167,7 +167,7 @@ def lead_of(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) ->
     plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
     sizes = {name: _size(found, arms, VERSIONS[name]) for name, found in studies.items()}
     alike = len({*sizes.values()}) == 1
-    named = [size if alike else f"{VERSIONS[name] or PAPERS_SETTINGS} {size}" for name, size in sizes.items()]
+    named = [size if alike else f"{size} with {VERSIONS[name] or PAPERS_SETTINGS}" for name, size in sizes.items()]
     seed = next(iter(plans.values()))["seeds"][0]
     settings = [
         f"{VERSIONS[name] or PAPERS_SETTINGS}: {', '.join(map(_setting, options.items()))}"
@@ -175,8 +175,7 @@ def lead_of(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) ->
         if (options := {key: value for key, value in plan["benchmark_options"].items() if key != DRAWN})
     ]
     set_as = "; ".join(settings)
-    said = "; ".join(dict.fromkeys(named))
-    said = f"{said[0].upper()}{said[1:]}, seed {seed}. "
+    said = f"{'; '.join(dict.fromkeys(named))}, seed {seed}. "
     drawn = {plan["benchmark_options"].get(DRAWN) for plan in plans.values()} - {None}
     if drawn:
         many = " or ".join(plural(each, "pair") for each in sorted(drawn))
