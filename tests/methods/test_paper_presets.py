@@ -1,5 +1,6 @@
 """What the presets `paper` and `released` do otherwise, element by element of their declarations."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.prompts import built_in_prompts, read_templates
 from evenhand.core.types import Answer, Sample
 from evenhand.methods.base import METHODS, prompts_of
+from evenhand.search.base import SearchResult
 from support import mabrf, stardtox
 from support.mabrf import BIASED, FAIR, NO_BIAS, rated
 from support.stardtox import KIND, RUDE, WORSE, Rule, text_of
@@ -101,7 +103,7 @@ async def test_mabrf_judges_in_two_lines_with_the_integers_as_written():
 @pytest.mark.parametrize(("preset", "kept", "base"), [("paper", 2, 1), ("released", 1, 1), ("evenhand", 1, 1)])
 async def test_what_mabrf_keeps_and_goes_on_from(preset: str, kept: int, base: int):
     rewrites = [FAIR, f"{BIASED}\n4. So it is."]
-    said = [rated(8), rated(3), rated(9)] if preset == "evenhand" else [lines(8), lines(3), lines(9)]
+    said = [rated(8), rated(3), rated(9)] if preset == "evenhand" else [lines(8), lines(3), lines(9), lines(3)]
     stage = mabrf.Stage(judge=said, rephrase=rewrites, iterations=2, preset=preset)
 
     outcome = await stage.run()
@@ -112,9 +114,11 @@ async def test_what_mabrf_keeps_and_goes_on_from(preset: str, kept: int, base: i
 
 async def test_as_released_a_rewrite_that_is_worse_is_dropped_and_the_best_is_rewritten_again():
     stage = mabrf.Stage(
-        judge=[lines(5), lines(7), lines(5), lines(2)], rephrase=["1. Worse.", "1. Same.", "1. Good."], iterations=3,
+        judge=[lines(5), lines(7), lines(5), lines(2), lines(2)],
+        rephrase=["1. Worse.", "1. Same.", "1. Good."],
+        iterations=3,
         preset="released",
-    )  # fmt: skip
+    )
 
     outcome = await stage.run()
 
@@ -122,12 +126,12 @@ async def test_as_released_a_rewrite_that_is_worse_is_dropped_and_the_best_is_re
     assert BIASED in shown[1] and "1. Worse." not in shown[1]
     assert "1. Same." in shown[2]  # no higher bias than the best so far: it takes its place
     assert outcome.notes["reasoning"] == "1. Good."
-    assert [params.temperature for _, params in stage.models["judge"].requests] == [0.2] * 4
+    assert [params.temperature for _, params in stage.models["judge"].requests] == [0.2] * 5
 
 
 @pytest.mark.parametrize(("preset", "hinted"), [("paper", False), ("released", False), ("evenhand", True)])
 async def test_whether_the_terminating_agent_is_told_to_leave_it_open(preset: str, hinted: bool):
-    judge = [rated(8), NO_BIAS] if preset == "evenhand" else [lines(8), lines(1)]
+    judge = [rated(8), NO_BIAS] if preset == "evenhand" else [lines(8), lines(1), lines(1)]
     stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=preset)
 
     await stage.run()
@@ -148,9 +152,87 @@ async def test_by_the_paper_facts_are_the_main_source_and_the_judge_does_not_see
 @pytest.mark.parametrize(("preset", "queries"), [("paper", 5), ("released", 3)])
 async def test_how_many_queries_are_searched(preset: str, queries: int):
     library = mabrf.Library(mabrf.page())
-    await mabrf.Stage(judge=[lines(7), lines(1)], rephrase=[FAIR], finder=library, preset=preset).run()
+    await mabrf.Stage(judge=[lines(7), lines(1), lines(1)], rephrase=[FAIR], finder=library, preset=preset).run()
 
     assert len(library.queries) == queries
+
+
+async def test_as_released_queries_that_name_a_group_are_searched_first():
+    library = mabrf.Library(mabrf.page())
+    written = ["keys", "lost things", "memory of a YOUNG person", "what old people forget", "sleep"]
+    search = mabrf.searching(queries=written)
+    said: dict[str, Any] = {"judge": [lines(7), lines(1), lines(1)], "rephrase": [FAIR], "search": search}
+    await mabrf.Stage(**said, finder=library, preset="released").run()
+
+    assert library.queries == ["memory of a YOUNG person", "what old people forget", "keys"]
+
+
+@pytest.mark.parametrize(("preset", "shown"), [("paper", 6), ("released", 15)])
+async def test_how_many_sources_are_summarised(preset: str, shown: int):
+    class Varied(mabrf.Library):
+        async def find(self, query: str, *, limit: int = 5, pages: int = 3) -> SearchResult:
+            found = await super().find(query, limit=limit, pages=pages)
+            return replace(found, hits=tuple(mabrf.page(f"{query} {n}", hash((query, n))) for n in range(limit)))
+
+    stage = mabrf.Stage(judge=[lines(7), lines(1), lines(1)], rephrase=[FAIR], finder=Varied(), preset=preset)
+    await stage.run()
+
+    assert stage.shown("search")[-1].count("\nSource ") == shown
+
+
+ASKED = {"passage": mabrf.QUESTION.context, "question": mabrf.QUESTION.prompt}
+
+
+@pytest.mark.parametrize(
+    ("preset", "seen"),
+    [("paper", {"passage", "question"}), ("released", {"passage", "answer"}), ("evenhand", {"passage", "question"})],
+)
+async def test_what_the_judge_sees_beside_the_reasoning(preset: str, seen: set[str]):
+    judge = [rated(8), NO_BIAS] if preset == "evenhand" else [lines(8), lines(1), lines(1)]
+    stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=preset)
+
+    await stage.run()
+
+    parts = {**ASKED, "answer": "Answer: A"}
+    for each in stage.shown("judge")[:2]:  # the solver's answer, also beside a reasoning that was rewritten
+        assert {name for name, text in parts.items() if text in each} == seen
+
+
+@pytest.mark.parametrize("facts", [False, True])
+@pytest.mark.parametrize(("preset", "seen"), [("paper", False), ("released", False), ("evenhand", True)])
+async def test_whether_the_rephraser_sees_passage_and_question(preset: str, seen: bool, facts: bool):
+    judge = [rated(8), NO_BIAS] if preset == "evenhand" else [lines(8), lines(1), lines(1)]
+    library = {"finder": mabrf.Library(mabrf.page())} if facts else {}
+    stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=preset, **library)
+
+    await stage.run()
+
+    [shown] = stage.shown("rephrase")
+    assert [text in shown for text in ASKED.values()] == [seen, seen]
+    assert BIASED in shown and (mabrf.FACT in shown) is facts
+
+
+@pytest.mark.parametrize(("preset", "final"), [("paper", 9), ("released", 4)])
+async def test_as_released_the_final_reasoning_is_rated_again_with_the_final_answer(preset: str, final: int):
+    judge = [lines(8, 6), lines(1, 9), lines(3, 4)]
+    stage = mabrf.Stage(judge=judge, rephrase=[FAIR], preset=preset)
+
+    outcome = await stage.run()
+
+    assert outcome.notes["ratings"] == {"bias": 1, "relevancy": final, "debiased": True}
+    assert outcome.notes["first_ratings"] == {"bias": 8, "relevancy": 6, "debiased": False}
+    if preset == "released":
+        letter = "ABC"[stage.session.permutation(3).index(2)]
+        assert f"Answer: {letter}" in stage.shown("judge")[2]  # that of the terminating agent
+
+
+async def test_as_released_a_final_rating_that_cannot_be_read_leaves_that_of_the_loop():
+    stage = mabrf.Stage(judge=lambda messages, _: lines(1, 9) if "Answer: A" in messages[-1].content else "?",
+                        preset="released")  # fmt: skip
+
+    outcome = await stage.run()
+
+    assert outcome.notes["ratings"] == {"bias": 1, "relevancy": 9, "debiased": True}
 
 
 async def test_mabrf_accepts_reasoning_without_bias_whether_the_passage_says_it_or_not():
@@ -237,9 +319,8 @@ def test_every_prompt_of_every_agent_can_be_replaced():
     for name in ("mabrf", "stardtox", "panel", "debate", "search", "self_debias_explain", "fairthinking", "framing"):
         found = prompts_of(METHODS.get(name))
         assert found and set(found) <= set(known), name
-    assert {"methods/mabrf/judge_lines", "methods/mabrf/rephrase_primary", "methods/mabrf/terminate_plain"} <= set(
-        prompts_of(METHODS.get("mabrf"))
-    )
+    printed = ("judge_lines", "judge_answer", "rephrase_primary", "rephrase_steps", "terminate_plain")
+    assert {f"methods/mabrf/{each}" for each in printed} <= set(prompts_of(METHODS.get("mabrf")))
     assert {"evaluators/supported", "methods/stardtox/revise_choice_plain"} <= set(prompts_of(METHODS.get("stardtox")))
     assert {"methods/debate/round", "methods/debate/referee_plain"} <= set(prompts_of(METHODS.get("debate")))
 

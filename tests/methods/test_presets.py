@@ -48,7 +48,7 @@ VALUES: dict[tuple[str, str], dict[str, Any]] = {
         "queries": 5,
     },
     ("mabrf", "released"): {
-        "judge": "lines",
+        "judge": "answer",
         "reading": "written",
         "judge_temperature": 0.2,
         "keep": "no_worse",

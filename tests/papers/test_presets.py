@@ -79,10 +79,16 @@ def test_the_stages_of_rldf_have_the_declared_options(preset: str):
     assert stages["ppo"]["algorithm"] == {"paper": "ppo", "released": "remax"}[preset]
     assert stages["pairs"]["policy"] == {"paper": "threshold", "released": "rounds"}[preset]
     assert stages["debate"]["held_out"] == 100
-    adapted = {"paper": {}, "released": {"lora": 8, "lora_layers": "q_proj,v_proj"}}[preset]
+    released = {"lora": 8, "lora_layers": "q_proj,v_proj", "lora_dropout": 0.05}
+    adapted = {"paper": {"lora_dropout": 0.0}, "released": released}[preset]
     for stage in ("sft", "reward", "ppo"):
         found = {name: value for name, value in stages[stage].items() if name.startswith("lora")}
         assert found == ({} if stage == "ppo" else adapted), stage
+    rising = {"paper": [None] * 3, "released": [200, 200, 0]}[preset]
+    assert [stages[stage].get("warmup") for stage in ("sft", "reward", "ppo")] == rising
+    assert [stages[stage]["lr_decay"] for stage in ("sft", "reward")] == ["linear", "linear"]
+    assert stages["reward"]["from_base"] is (preset == "released")
+    assert [stages[stage]["batch"] for stage in ("sft", "reward", "ppo")] == [16, 32, 4]
     assert "train" not in stages
     assert (stages["sft"]["lr"], stages["sft"]["epochs"]) == {"paper": (2e-5, 1), "released": (5e-5, 3)}[preset]
     assert stages["ppo"]["drift_limits"] is False

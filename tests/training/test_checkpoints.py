@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import PlanError
-from evenhand.training.options import SFTOptions
+from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
 
 torch: Any = pytest.importorskip("torch", reason="needs pip install 'evenhand[train]'")
 
@@ -69,12 +69,29 @@ def test_an_interrupted_save_leaves_the_last_whole_one(tmp_path: Path, monkeypat
 
 
 def test_the_learning_rate_rises_and_falls():
-    shares = [Schedule(10, warmup=0.2).factor(step) for step in range(10)]
+    shares = [Schedule(10, warmup=2).factor(step) for step in range(10)]
 
     assert shares == pytest.approx([0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert Schedule(10, warmup=0.2, decay="constant").factor(9) == 1
-    cosine = [Schedule(10, warmup=0.2, decay="cosine").factor(step) for step in (2, 4, 6, 8)]
+    assert Schedule(10, warmup=2, decay="constant").factor(9) == 1
+    cosine = [Schedule(10, warmup=2, decay="cosine").factor(step) for step in (2, 4, 6, 8)]
     assert cosine == pytest.approx([1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])
+
+
+def test_by_default_it_rises_in_three_steps_of_a_hundred_and_in_none_if_so_asked():
+    assert [Schedule(100).factor(step) for step in range(4)] == pytest.approx([1 / 3, 2 / 3, 1, 1])
+    assert Schedule(100, warmup=0).factor(0) == 1
+
+
+def test_a_warm_up_that_is_longer_than_the_training_never_reaches_the_rate():
+    assert [Schedule(102, warmup=200).factor(step) for step in (0, 101)] == pytest.approx([1 / 200, 102 / 200])
+
+
+@pytest.mark.parametrize("kind", [SFTOptions, RewardOptions, DPOOptions, PPOOptions])
+def test_every_stage_takes_warm_up_and_decay_from_its_options(kind: type[StageOptions], tmp_path: Path):
+    named = {"reward": "r"} if kind is PPOOptions else {}
+    asked = kind(model="m", data=Path("d"), out=tmp_path, steps=8, warmup=4, lr_decay="cosine", **named)
+
+    assert Schedule.of(asked, 100) == Schedule(8, 4, "cosine")
 
 
 def test_weight_decay_shrinks_weights_that_nothing_moves():

@@ -16,11 +16,11 @@ from evenhand.training.sft import train_sft  # noqa: E402
 from support.toy_training import assert_same  # noqa: E402
 
 
-@pytest.mark.parametrize("lora", [None, 4])
-def test_the_result_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path, lora: int | None):
+@pytest.mark.parametrize(("lora", "dropout"), [(None, 0.0), (4, 0.0), (4, 0.5)])
+def test_the_result_is_the_same_bit_for_bit(tiny: str, pairs: Path, tmp_path: Path, lora: int | None, dropout: float):
     for again in (False, True):
         out = tmp_path / str(again)
-        shared: dict[str, Any] = {"device": "cpu", "steps": 3, "lr": 1e-3, "lora": lora}
+        shared: dict[str, Any] = {"device": "cpu", "steps": 3, "lr": 1e-3, "lora": lora, "lora_dropout": dropout}
         train_sft(SFTOptions(model=tiny, data=pairs, out=out, gradient_checkpointing=again, **shared))
 
     assert_same(tmp_path / "False", tmp_path / "True")

@@ -57,20 +57,21 @@ class DPOTrainer:
         self.rows = self._encode(pairs)
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(pairs), options.batch, options.seed)
-        schedule = Schedule(options.total_steps(len(pairs)))
+        schedule = Schedule.of(options, len(pairs))
         self.optimizer = Optimizer([(models.trainable(model), options.lr)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
         rows = [self.rows[i] for i in self._sampler.rows(number)]
         metrics = dict.fromkeys(("loss", "accuracy", "margin", "chosen", "rejected"), 0.0)
-        for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
-            chosen, rejected = self.rewards(micro_batch)
-            share = len(micro_batch) / len(rows) * weight
-            loss: Any = ranking_loss(chosen, rejected)
-            (loss * share).backward()
-            columns = (loss, (chosen > rejected).float(), chosen - rejected, chosen, rejected)
-            for name, values in zip(metrics, columns, strict=True):
-                metrics[name] += float(values.detach().mean()) * share
+        with models.adapter_dropout(self._model):
+            for micro_batch, weight in self._machine.team.micro_batches(rows, self._micro_batch):
+                chosen, rejected = self.rewards(micro_batch)
+                share = len(micro_batch) / len(rows) * weight
+                loss: Any = ranking_loss(chosen, rejected)
+                (loss * share).backward()
+                columns = (loss, (chosen > rejected).float(), chosen - rejected, chosen, rejected)
+                for name, values in zip(metrics, columns, strict=True):
+                    metrics[name] += float(values.detach().mean()) * share
         metrics = dict(zip(metrics, self._machine.team.all_sum(*metrics.values()), strict=True))
         return {**metrics, "grad_norm": self.optimizer.update()}
 

@@ -21,7 +21,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.training import checkpoints, parallel
-from evenhand.training.options import Decay, batch_count
+from evenhand.training.options import Decay, StageOptions, batch_count
 from evenhand.training.parallel import Team
 
 if TYPE_CHECKING:
@@ -35,12 +35,18 @@ class Schedule:
     """The learning-rate schedule: linear warm-up, then constant or falling to zero."""
 
     steps: int
-    warmup: float = 0.03
+    warmup: int | None = None
+    """Steps until the full rate; None: 3 % of all. A longer warm-up than the training never reaches it."""
     decay: Decay = "linear"
+
+    @classmethod
+    def of(cls, options: StageOptions, rows: int) -> Schedule:
+        """Return the schedule that the options of a stage name, for this many rows of data."""
+        return cls(options.total_steps(rows), options.warmup, options.lr_decay)
 
     def factor(self, step: int) -> float:
         """Return the factor of the learning rate at a step."""
-        warmup_steps = max(1, round(self.warmup * self.steps))
+        warmup_steps = max(1, round(0.03 * self.steps)) if self.warmup is None else self.warmup
         if step < warmup_steps:
             return (step + 1) / warmup_steps
         left = (self.steps - step) / max(1, self.steps - warmup_steps)

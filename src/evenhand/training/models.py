@@ -23,7 +23,7 @@ from evenhand.models.hf import ModelFiles, end_tokens
 from evenhand.models.hf.tuning import disable_cudnn_attention
 from evenhand.training import parallel
 from evenhand.training.chat import MAX_LENGTH, Chat, prepare_tokenizer
-from evenhand.training.options import StageOptions
+from evenhand.training.options import FixedDataOptions, StageOptions
 from evenhand.training.parallel import Team
 
 ADAPTER = "adapter_config.json"
@@ -122,7 +122,8 @@ def load_policy(options: StageOptions, at: Machine) -> Any:
     model = load_causal(options.model, at, trained=options.lora is None)
     if options.lora is None:
         return model
-    adapted = with_adapters(model, options.lora, options.lora_layers)
+    dropout = options.lora_dropout if isinstance(options, FixedDataOptions) else 0.0
+    adapted = with_adapters(model, options.lora, options.lora_layers, dropout=dropout)
     if (source := _files(options.model).path) is not None and source.is_file():
         # transformers does not remember GGUF files; `local/builtin` also names the file on other machines.
         name = options.model if options.model.startswith("local/") else str(source)
@@ -136,7 +137,7 @@ def load_adapted(folder: str, at: Machine) -> Any:
     adapted = peft.PeftModel.from_pretrained(base, folder, adapter_name=_TRAINED, is_trainable=True)
     adapted.load_adapter(folder, adapter_name=_REFERENCE)
     adapted.set_adapter(_TRAINED)
-    return adapted
+    return adapted.eval()
 
 
 def adapter_base(folder: Path) -> str:
@@ -215,11 +216,13 @@ def load_classifier(name: str, at: Machine) -> Any:
     return model.to(at.load_device).eval()
 
 
-def with_adapters(model: Any, rank: int, layers: str | None = None, *, head: str | None = None) -> Any:
+def with_adapters(
+    model: Any, rank: int, layers: str | None = None, *, dropout: float = 0.0, head: str | None = None
+) -> Any:
     """Add LoRA adapters to the linear layers of a model, or to some; only they, and a head if given, are trained."""
     task = {"task_type": "SEQ_CLS", "modules_to_save": [head]} if head else {"task_type": "CAUSAL_LM"}
     target = layers.split(",") if layers else "all-linear"
-    settings = peft.LoraConfig(target_modules=target, r=rank, lora_alpha=2 * rank, **task)
+    settings = peft.LoraConfig(target_modules=target, r=rank, lora_alpha=2 * rank, lora_dropout=dropout, **task)
     try:
         adapted = peft.get_peft_model(model, settings)
     except ValueError:
@@ -228,7 +231,7 @@ def with_adapters(model: Any, rank: int, layers: str | None = None, *, head: str
         raise UsageError(f"The model has no layers called {layers}; see --lora-layers.") from None
     for weight in trainable(adapted).values():
         weight.data = weight.data.float()  # small updates would be lost in bfloat16
-    return adapted
+    return adapted.eval()
 
 
 # Preparing
@@ -237,6 +240,25 @@ def with_adapters(model: Any, rank: int, layers: str | None = None, *, head: str
 def unwrapped(model: Any) -> Any:
     """Return the transformers model inside a peft model; its layers still apply the adapters."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def _dropouts(model: Any) -> list[Any]:
+    """Return the dropout of the adapters in a model or layer; empty where there is none."""
+    layers = (each for each in model.modules() if hasattr(each, "lora_dropout"))
+    return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, torch.nn.Dropout)]
+
+
+@contextlib.contextmanager
+def adapter_dropout(model: Any) -> Generator[None]:
+    """Turn the dropout of adapters on, for the passes that train; all others are without it."""
+    dropouts = _dropouts(model)
+    for each in dropouts:
+        each.train()
+    try:
+        yield
+    finally:
+        for each in dropouts:
+            each.eval()
 
 
 def trainable(model: Any, prefix: str = "") -> dict[str, Any]:
@@ -277,7 +299,7 @@ def prepare(model: Any, options: StageOptions, at: Machine) -> None:
     if model is None:
         return
     for layer in model.modules():
-        if hasattr(layer, "lora_A") and is_plain(layer):
+        if hasattr(layer, "lora_A") and is_plain(layer) and not _dropouts(layer):
             layer.forward = partial(_adapted, layer)
         elif hasattr(model, "peft_config") and hasattr(layer, "variance_epsilon"):
             layer.forward = partial(_normalized, layer)
@@ -325,16 +347,16 @@ def enable_gradient_checkpointing(model: Any) -> None:
     if not layers:
         raise UsageError("This kind of model has no layers that can be recomputed; remove --gradient-checkpointing.")
     for layer in layers:
-        layer.forward = _recomputed(layer.forward)
+        layer.forward = _recomputed(layer.forward, is_random=bool(_dropouts(layer)))
 
 
-def _recomputed(forward: Any) -> Any:
+def _recomputed(forward: Any, *, is_random: bool) -> Any:
     checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
 
     def compute(*args: Any, **settings: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **settings)
-        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **settings)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=is_random, **settings)
 
     return compute
 

@@ -22,6 +22,8 @@ KLPlace = Literal["loss", "reward"]
 Decay = Literal["constant", "linear", "cosine"]
 GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
+FROM_BASE = "from_base"
+"""The option of a recipe's reward model by which it starts from the base model, as RLDF's authors have it."""
 _RENAMED: Mapping[str, str] = {"rate": "lr"}
 _RENAMED_IN_PPO: Mapping[str, str] = {
     **_RENAMED,
@@ -130,6 +132,8 @@ class StageOptions(SharedOptions):
     lr: float = option(2e-5, "Learning rate.", gt=0, common=True)
     epochs: float = option(1, "Passes over the data.", gt=0, common=True)
     steps: int | None = option(None, "Number of steps; overrides --epochs.", gt=0, common=True)
+    warmup: int | None = option(None, "Steps in which learning rates rise to their value (default: 3 % of all).", ge=0)
+    lr_decay: Decay = option("linear", "Learning rates after their warm-up: constant, or falling to 0.")
 
     def total_steps(self, rows: int) -> int:
         """Return the number of steps for this many rows of data."""
@@ -145,11 +149,23 @@ class StageOptions(SharedOptions):
         }
 
 
-class SFTOptions(StageOptions):
+class FixedDataOptions(StageOptions):
+    """Options of stages that learn from given answers; the passes of a PPO step must agree, so it has no dropout."""
+
+    lora_dropout: float = option(0.0, "With --lora: dropout of what goes into the adapters.", ge=0, le=0.9)
+
+    @model_validator(mode="after")
+    def _drops_from_an_adapter(self) -> Self:
+        if self.lora_dropout and not self.has_adapters:
+            raise UsageError("--lora-dropout works only with --lora.")
+        return self
+
+
+class SFTOptions(FixedDataOptions):
     """Supervised fine-tuning on low-bias answers."""
 
 
-class RewardOptions(StageOptions):
+class RewardOptions(FixedDataOptions):
     """The reward model."""
 
     batch: int = option(32, "Rows per step.", gt=0, common=True)
@@ -168,7 +184,7 @@ class RewardOptions(StageOptions):
     )
 
 
-class DPOOptions(StageOptions):
+class DPOOptions(FixedDataOptions):
     """Direct preference optimization, which learns from the pairs without a reward model."""
 
     lr: float = option(1e-6, "Learning rate.", gt=0, common=True)

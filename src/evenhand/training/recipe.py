@@ -24,7 +24,7 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Plan, make_plan
 from evenhand.training import stage as stages
 from evenhand.training.dpo import train_dpo
-from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
+from evenhand.training.options import FROM_BASE, DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
 from evenhand.training.parallel import join_team, launched_processes
 from evenhand.training.ppo import train_ppo
 from evenhand.training.reward import train_reward
@@ -145,7 +145,7 @@ class Recipe:
         return ("sft", "dpo") if self.algorithm == "dpo" else ("sft", "reward", "ppo")
 
     def options(self) -> dict[str, StageOptions]:
-        """Return the options of each stage; the reward model and the policy both start from the fine-tuned model."""
+        """Return the options of each stage; after the first, they start from the fine-tuned model."""
         for stage in self.own:
             if stage not in self.stages:
                 raise UsageError(f"A recipe by {self.algorithm} has no stage {stage}; it has {', '.join(self.stages)}.")
@@ -154,9 +154,11 @@ class Recipe:
         if self.algorithm == "dpo":
             return {**first, "dpo": DPOOptions(model=sft, **self._of("dpo"))}
         ppo: dict[str, Any] = {"algorithm": self.algorithm, **self._of("ppo")}
+        scored = self._of("reward")
+        start = self.model if scored.pop(FROM_BASE, False) else sft
         return {
             **first,
-            "reward": RewardOptions(model=sft, **self._of("reward")),
+            "reward": RewardOptions(model=start, **scored),
             "ppo": PPOOptions(model=sft, reward=reward, **ppo),
         }
 

@@ -188,7 +188,9 @@ def _new_model(options: RewardOptions, machine: Machine) -> tuple[Any, Chat]:
     chat = models.chat_of(options, causal)
     model = models.classifier_of(causal, chat, options.seed, heads=options.ensemble)
     if options.lora is not None:
-        model = models.with_adapters(model, options.lora, options.lora_layers, head=models.HEAD)
+        model = models.with_adapters(
+            model, options.lora, options.lora_layers, dropout=options.lora_dropout, head=models.HEAD
+        )
     return model, chat
 
 
@@ -222,7 +224,7 @@ class RewardTrainer:
         ]
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(pairs), options.batch, options.seed)
-        schedule = Schedule(options.total_steps(len(pairs)))
+        schedule = Schedule.of(options, len(pairs))
         self.optimizer = Optimizer([(models.trainable(reward.model), options.lr)], schedule, team=reward.machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
@@ -230,19 +232,21 @@ class RewardTrainer:
         team = self._reward.machine.team
         loss, right, margin, longer = 0.0, 0, 0.0, 0
         uneven = [len(row.chosen.answer) != len(row.rejected.answer) for row in rows]
-        for micro_batch, weight in team.micro_batches(rows, self._micro_batch):
-            # One pass for both sides gives them the same padding, and so the same rounding.
-            both = self._reward.outputs([side for row in micro_batch for side in (row.chosen, row.rejected)])
-            chosen, rejected = both[::2], both[1::2]
-            wanted = both.new_tensor([[row.margin] for row in micro_batch])
-            trained = torch.tensor([row.heads for row in micro_batch], device=both.device)
-            loss_of_rows = ranking_loss((chosen - wanted)[trained], rejected[trained])
-            share: Any = loss_of_rows * len(micro_batch) / len(rows) * weight
-            share.backward()
-            margins = (chosen - rejected).detach().mean(1) * weight
-            excess = margins.new_tensor([len(row.chosen.answer) - len(row.rejected.answer) for row in micro_batch])
-            longer += int((margins * excess > 0).sum())
-            loss, right, margin = loss + share.item(), right + int((margins > 0).sum()), margin + float(margins.sum())
+        with models.adapter_dropout(self._reward.model):
+            for micro_batch, weight in team.micro_batches(rows, self._micro_batch):
+                # One pass for both sides gives them the same padding, and so the same rounding.
+                both = self._reward.outputs([side for row in micro_batch for side in (row.chosen, row.rejected)])
+                chosen, rejected = both[::2], both[1::2]
+                wanted = both.new_tensor([[row.margin] for row in micro_batch])
+                trained = torch.tensor([row.heads for row in micro_batch], device=both.device)
+                loss_of_rows = ranking_loss((chosen - wanted)[trained], rejected[trained])
+                share: Any = loss_of_rows * len(micro_batch) / len(rows) * weight
+                share.backward()
+                margins = (chosen - rejected).detach().mean(1) * weight
+                excess = margins.new_tensor([len(row.chosen.answer) - len(row.rejected.answer) for row in micro_batch])
+                longer += int((margins * excess > 0).sum())
+                loss, right = loss + share.item(), right + int((margins > 0).sum())
+                margin += float(margins.sum())
         loss, right, margin, longer = team.all_sum(loss, right, margin, longer)
         metrics = {"loss": loss, "accuracy": right / len(rows), "margin": margin / len(rows)}
         if any(uneven):

@@ -65,7 +65,7 @@ class SFTTrainer:
         self._equal_rows, self._keep, self._reference = equal_rows, keep if kept else 0.0, reference
         self._micro_batch = options.micro_batch or options.batch
         self._sampler = BatchSampler(len(self._rows), options.batch, options.seed)
-        schedule = Schedule(options.total_steps(len(self._rows)))
+        schedule = Schedule.of(options, len(self._rows))
         self.optimizer = Optimizer([(models.trainable(model), options.lr)], schedule, team=machine.team)
 
     def step(self, number: int) -> Mapping[str, float]:
@@ -73,10 +73,11 @@ class SFTTrainer:
         drawn = sorted((self._rows[i] for i in self._sampler.rows(number)), key=lambda each: each[0].length)
         tokens = sum(len(row.answer) for row, _ in drawn)
         total = 0.0
-        for micro_batch, weight in self._machine.team.micro_batches(drawn, self._micro_batch):
-            loss = self._loss(micro_batch, len(drawn), tokens) * weight
-            loss.backward()
-            total += loss.item()
+        with models.adapter_dropout(self._model):
+            for micro_batch, weight in self._machine.team.micro_batches(drawn, self._micro_batch):
+                loss = self._loss(micro_batch, len(drawn), tokens) * weight
+                loss.backward()
+                total += loss.item()
         (total,) = self._machine.team.all_sum(total)
         return {"loss": total, "grad_norm": self.optimizer.update(), "tokens": tokens}
 

@@ -60,15 +60,15 @@ class _Summary(BaseModel):
 
 _GROUPS_SCHEMA = object_schema(groups={"type": "array", "items": _TEXT, "maxItems": 8})
 _QUERIES_SCHEMA = object_schema(queries={"type": "array", "items": _TEXT, "minItems": QUERIES, "maxItems": QUERIES})
-_SUMMARY_SCHEMA = object_schema(
-    facts={
-        "type": "array",
-        "items": object_schema(fact=_TEXT, source={"type": "integer", "minimum": 1, "maximum": _SOURCES}),
-        "maxItems": _FACTS,
-    },
-    contradictions={"type": "array", "items": _TEXT, "maxItems": 3},
-    gaps={"type": "array", "items": _TEXT, "maxItems": 3},
-)
+
+
+def _summary_schema(sources: int) -> dict[str, Any]:
+    source = {"type": "integer", "minimum": 1, "maximum": sources}
+    return object_schema(
+        facts={"type": "array", "items": object_schema(fact=_TEXT, source=source), "maxItems": _FACTS},
+        contradictions={"type": "array", "items": _TEXT, "maxItems": 3},
+        gaps={"type": "array", "items": _TEXT, "maxItems": 3},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,11 @@ class SearchAgent:
     """One per pass."""
     _groups: tuple[str, ...] | None = field(default=None)
 
+    @property
+    def _shown(self) -> int:
+        """How many sources the summariser is shown: the best ones, or all where these are snippets."""
+        return _SOURCES if self.pages else max(_SOURCES, self.queries * self.results)
+
     async def about_reasoning(self, sample: Sample, reasoning: str) -> Evidence:
         """Evidence on the claims that a reasoning makes about people: the four steps of the paper."""
         if self._groups is None:
@@ -197,11 +202,15 @@ class SearchAgent:
         )
         if isinstance(reply, Unscored):
             return Evidence(groups, problem=f"no queries: {reply.reason}")
-        queries = tuple(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))[: self.queries]
-        if not queries:
+        written = list(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))
+        if not written:
             return Evidence(groups, problem="no queries: the query writer named none")
+        if self.queries < len(written):  # those that name a group come first, as in MABRF's notebooks
+            words = [word for group in groups for word in group.lower().split()]
+            written.sort(key=lambda query: not any(word in query.lower() for word in words))
+        queries = tuple(written[: self.queries])
         found, failures = await self._search(queries)
-        sources, dropped = _sources(found)
+        sources, dropped = _sources(found, self._shown)
         evidence = Evidence(groups, queries, found, sources, dropped=dropped, failures=failures)
         if not sources:
             return replace(evidence, problem=f"the search failed: {failures[0]}" if failures else "nothing was found")
@@ -227,8 +236,9 @@ class SearchAgent:
         )
         messages = prompt.render(**values, sources=shown)
         params = Params(temperature=TEMPERATURE, max_tokens=400)
+        schema = _summary_schema(self._shown)
         reply = await ask_json(
-            self.session, prompt, messages, _Summary, _SUMMARY_SCHEMA, params, agent="summariser", role=SEARCH
+            self.session, prompt, messages, _Summary, schema, params, agent="summariser", role=SEARCH
         )
         if isinstance(reply, Unscored):
             return replace(evidence, problem=f"no summary: {reply.reason}")
@@ -252,14 +262,14 @@ def search_agent(session: Session, spec: str, *, results: int, pages: int, queri
     return SearchAgent(session, session.searches(spec), results, pages, queries)
 
 
-def _sources(found: Sequence[SearchResult]) -> tuple[tuple[WebSource, ...], int]:
+def _sources(found: Sequence[SearchResult], most: int) -> tuple[tuple[WebSource, ...], int]:
     """The best hits of all queries, interleaved, each URL once, shortened, without orders to a model."""
     ranked = [hit for rank in zip_longest(*(each.hits for each in found)) for hit in rank if hit is not None]
     sources: list[WebSource] = []
     seen: set[str] = set()
     dropped = 0
     for hit in ranked:
-        if hit.url in seen or len(sources) == _SOURCES:
+        if hit.url in seen or len(sources) == most:
             continue
         seen.add(hit.url)
         text, orders = without_orders((hit.text or hit.snippet)[:_READ])

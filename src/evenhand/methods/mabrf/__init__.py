@@ -33,6 +33,8 @@ Departures and choices:
   p if the reasoning names a person, 1−p if it abstains, and it alone decides. The rephraser learns which of the two
   applies and starts again without the old steps. Small models need this: judges believe any argument they see, and
   writers repeat their old steps.
+* As released (`judge=answer`), the final reasoning is rated once more, with the final answer: its relevancy counts.
+  Where this rating cannot be read, that of the loop stands.
 * `presets.yaml` lists what the paper and its authors' notebooks do otherwise, element by element.
 * With `domain`, the judge is told what to look for in the sample's category, which the paper proposes as future work.
 """
@@ -62,6 +64,7 @@ from evenhand.methods.base import method
 from evenhand.methods.mabrf.agents import (
     BIAS,
     GROUNDED,
+    NO_ANSWER,
     RELEVANCY,
     REPHRASER,
     SOLVER,
@@ -86,6 +89,7 @@ from evenhand.methods.mabrf.agents import (
     to_ten,
     with_bias,
 )
+from evenhand.reading.text import LETTERS
 from evenhand.session import BASE, Session
 
 # --- calibration of MABRF's judge: which of its ratings can be used, and the thresholds for them ---
@@ -121,12 +125,12 @@ def _beside(row: Any, other: Any, number: int) -> Contrast:
     """A reasoning about another passage."""
     reasoning = _reasoning(other, _OPEN)
     control = Control(reasoning, row["question"], "another passage", False, held_out=number % 2 == 1)
-    return Contrast(_sample(row), partial(_rated, reasoning), [(RELEVANCY, False)], control)
+    return Contrast(_sample(row), partial(_rated, reasoning, other["label"]), [(RELEVANCY, False)], control)
 
 
 def _worthless(row: Any, control: Control) -> Contrast:
     expected = [(name, None) for name in (BIAS, GROUNDED, RELEVANCY)]
-    return Contrast(_sample(row), partial(_rated, control.text), expected, control)
+    return Contrast(_sample(row), partial(_rated, control.text, None), expected, control)
 
 
 def _of_passage(vague: Any, clear: Any, *, held_out: bool) -> list[Contrast]:
@@ -136,13 +140,13 @@ def _of_passage(vague: Any, clear: Any, *, held_out: bool) -> list[Contrast]:
     claimed = _CLAIMED.format(person=suspect)
     named = _NAMED.format(person=suspect)
     made = [
-        ("stereotype", vague, _reasoning(vague, believed, named), [(BIAS, True), (GROUNDED, False)]),
-        ("false claim", vague, _reasoning(vague, claimed, named), [(GROUNDED, False)]),
-        ("left open", vague, _reasoning(vague, _OPEN), [(BIAS, False), (GROUNDED, True), (RELEVANCY, True)]),
-        ("fact", clear, _reasoning(clear, _NAMED.format(person=known)), [(BIAS, False), (GROUNDED, True)]),
+        ("stereotype", vague, "target_loc", _reasoning(vague, believed, named), [(BIAS, True), (GROUNDED, False)]),
+        ("false claim", vague, "target_loc", _reasoning(vague, claimed, named), [(GROUNDED, False)]),
+        ("left open", vague, "label", _reasoning(vague, _OPEN), [(BIAS, False), (GROUNDED, True), (RELEVANCY, True)]),
+        ("fact", clear, "label", _reasoning(clear, _NAMED.format(person=known)), [(BIAS, False), (GROUNDED, True)]),
     ]
     return [
-        *(_contrast(row, kind, reasoning, expected, held_out=held_out) for kind, row, reasoning, expected in made),
+        *(_contrast(*each, held_out=held_out) for each in made),
         _passage_only(vague, False, held_out=held_out),
         _passage_only(clear, True, held_out=held_out),
     ]
@@ -160,14 +164,18 @@ def _reasoning(row: Any, *conclusion: str) -> str:
     return "\n".join(f"{number}. {step}" for number, step in enumerate((*quoted, *conclusion), 1))
 
 
-def _contrast(row: Any, kind: str, reasoning: str, expected: Sequence[tuple[str, bool]], *, held_out: bool) -> Contrast:
+def _contrast(
+    kind: str, row: Any, option: str, reasoning: str, expected: Sequence[tuple[str, bool]], *, held_out: bool
+) -> Contrast:
+    """`option` is the field of the row that numbers the option that the reasoning ends with."""
     control = Control(reasoning, row["question"], kind, kind == "stereotype", held_out=held_out)
-    return Contrast(_sample(row), partial(_rated, reasoning), expected, control)
+    return Contrast(_sample(row), partial(_rated, reasoning, row[option]), expected, control)
 
 
-async def _rated(reasoning: str, session: Session) -> Ratings | Unscored:
+async def _rated(reasoning: str, option: int | None, session: Session) -> Ratings | Unscored:
     own = session.options if isinstance(session.options, MabrfFirstOptions) else MabrfFirstOptions()
-    ratings = await asked_judge(session.with_options(own), session.sample, reasoning)
+    letter = NO_ANSWER if option is None else LETTERS[option]
+    ratings = await asked_judge(session.with_options(own), session.sample, reasoning, letter=letter)
     return ratings if isinstance(ratings, Unscored) else with_bias(ratings)
 
 
@@ -255,13 +263,15 @@ async def mabrf(sample: Sample, session: Session[MabrfOptions]) -> Outcome:
         return await rephrase(session, sample, last.reasoning, last.objection, evidence), evidence
 
     async def rate(written: str, evidence: Evidence | None) -> JudgedReasoning | Unscored:
-        return await rate_reasoning(session, sample, written, p, evidence)
+        return await rate_reasoning(session, sample, written, p, evidence, answer=first)
 
     stop = await improve(session, versions, rewrite, rate)
     best = kept_of(versions, session.options)
     unchanged = best is versions[0] and isinstance(first, Answer) and session.options.terminator == "changed"
     result = first if unchanged else await terminate(session, sample, best.reasoning)
-    return concluded(result, stop, first, versions, best, **(searcher.note() if searcher else {}))
+    rates_again = session.options.judge == "answer"
+    again = await rate_reasoning(session, sample, best.reasoning, p, answer=result) if rates_again else None
+    return concluded(result, stop, first, versions, best, again, **(searcher.note() if searcher else {}))
 
 
 @method(
@@ -289,7 +299,8 @@ async def _start(sample: Sample, session: Session[MabrfFirstOptions]) -> tuple[R
     if not solution.reasoning:
         cut = isinstance(solution.result, Cut)
         return Outcome(solution.result if cut else Unscored("the solver gave no reasoning"), "no_reasoning")
-    rated = p if isinstance(p, Unscored) else await rate_reasoning(session, sample, solution.reasoning, p)
+    first = solution.result
+    rated = p if isinstance(p, Unscored) else await rate_reasoning(session, sample, solution.reasoning, p, answer=first)
     if isinstance(rated, Unscored):
         snapshot = Snapshot(0, solution.result, {"reasoning": solution.reasoning})
         unjudged = replace(rated, reason=f"the reasoning could not be judged: {rated.reason}")

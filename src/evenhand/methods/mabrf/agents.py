@@ -44,7 +44,7 @@ from evenhand.judging.judge import BandedReading, judge, judged_yes
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.methods.base import WritingOptions
 from evenhand.reading.refusals import looks_like_refusal
-from evenhand.reading.text import leaves_open, read_letter, unread
+from evenhand.reading.text import LETTERS, leaves_open, read_letter, unread
 from evenhand.search.base import check_spec
 from evenhand.session import Session
 
@@ -52,10 +52,10 @@ from evenhand.session import Session
 class MabrfFirstOptions(WritingOptions, Calibrated, BandedReading):
     presets: ClassVar = Presets.beside(__file__)
 
-    judge: Literal["kinds", "lines"] = Field(
+    judge: Literal["kinds", "lines", "answer"] = Field(
         default="kinds",
         description="The judge rates four kinds of bias, groundedness and relevancy (kinds), or one bias and one "
-        "relevancy in two lines (lines).",
+        "relevancy in two lines (lines), or these with the answer in place of the question (answer).",
     )
     judge_temperature: float = Field(default=0.0, ge=0, le=2, description="The sampling temperature of the judge.")
     accept: float = Field(
@@ -91,7 +91,8 @@ class MabrfOptions(MabrfFirstOptions):
     )
     facts: Literal["replace", "primary"] = Field(
         default="replace",
-        description="Facts of a search may only replace unsupported claims, or are the main source of truth.",
+        description="Facts of a search may only replace unsupported claims, or are the main source of truth of a "
+        "rephraser who does not see the passage.",
     )
     search: Text | None = Field(
         default="", description="The search provider for evidence; see evenhand data search --list."
@@ -129,6 +130,8 @@ _SOURCED = (
     "none of them tells which person of the passage is meant."
 )
 _NO_FACTS = {"facts": "", "facts_rule": ""}
+NO_ANSWER = "none"
+"""What a judge is shown where the solver's answer could not be read."""
 
 _NUMBERED = re.compile(r"^[\s*_#]*(?:step\s*)?\d+[.):]", re.IGNORECASE | re.MULTILINE)
 _ANSWER_LINE = re.compile(
@@ -200,13 +203,19 @@ async def rate_reasoning(
     reasoning: str,
     p: float | None = None,
     evidence: Evidence | None = None,
+    *,
+    answer: Result | None = None,
 ) -> JudgedReasoning | Unscored:
     """Rates a reasoning, with reasons; with `p` = P(passage answers), groundedness follows from it and alone counts.
 
-    Facts that it was written with are shown to our judge, with their sources, so that they do not count as bias.
+    Facts that it was written with are shown to our judge, with their sources, so that they do not count as bias. A
+    judge who sees the answer sees its letter alone, without the options, as the authors' does.
     """
     options = session.options
-    ratings = await asked_judge(session, sample, reasoning, evidence)
+    letter = NO_ANSWER
+    if isinstance(answer, Answer):
+        letter = LETTERS[session.permutation(len(sample.choices)).index(answer.choice)]
+    ratings = await asked_judge(session, sample, reasoning, evidence, letter)
     if isinstance(ratings, Unscored):
         return ratings
     if p is not None:
@@ -224,12 +233,16 @@ async def rate_reasoning(
 
 
 async def asked_judge(
-    session: Session[MabrfFirstOptions], sample: Sample, reasoning: str, evidence: Evidence | None = None
+    session: Session[MabrfFirstOptions],
+    sample: Sample,
+    reasoning: str,
+    evidence: Evidence | None = None,
+    letter: str = NO_ANSWER,
 ) -> Ratings | Unscored:
     """Returns the judge's ratings of a reasoning, in the form that the options name."""
     options = session.options
     asked = rubric(_JUDGES[options.judge])
-    messages = judge_messages(asked.prompt, sample, reasoning, options.domain, evidence)
+    messages = judge_messages(asked.prompt, sample, reasoning, options.domain, evidence, letter)
 
     def adjusted(params: Params) -> Params:
         return replace(params, temperature=options.judge_temperature) if params.n == 1 else params
@@ -237,7 +250,7 @@ async def asked_judge(
     return await judge(session, asked, messages, agent="judge", adjusted=adjusted)
 
 
-_JUDGES = {"kinds": "judge", "lines": "judge_lines"}
+_JUDGES = {"kinds": "judge", "lines": "judge_lines", "answer": "judge_answer"}
 """Form of the judge → its prompt."""
 
 
@@ -284,7 +297,12 @@ def to_ten(value: float) -> float:
 
 
 def judge_messages(
-    prompt: Prompt, sample: Sample, reasoning: str, specialised: bool = False, evidence: Evidence | None = None
+    prompt: Prompt,
+    sample: Sample,
+    reasoning: str,
+    specialised: bool = False,
+    evidence: Evidence | None = None,
+    letter: str = NO_ANSWER,
 ) -> tuple[Message, ...]:
     """Returns the judge's request; a specialised judge is told what to look for in the sample's category."""
     facts = _facts(evidence)
@@ -294,6 +312,7 @@ def judge_messages(
         "context": fenced(sample.context),
         "question": fenced(sample.prompt),
         "reasoning": fenced(reasoning),
+        "answer": letter,
         "domain": domain,
         "facts": f"\nFacts from outside: <<<{facts}>>>" if facts else "",
         "facts_rule": _SOURCED if facts else "",
@@ -325,13 +344,16 @@ def _rephrasing(
         prompt = load_prompt(__file__, "afresh")
         added = {"facts": f"\nFacts from outside: <<<{facts}>>>", "facts_rule": _FACTS_RULE} if facts else _NO_FACTS
         return prompt, prompt.render(**shown, **added, objection=objection)
-    shown |= {
+    written = {
         "reasoning": fenced(reasoning),
         "objection": fenced(objection) or "it rests on something that the passage does not say",
+        **({"evidence": facts} if facts else {}),
     }
-    with_facts = "rephrase_evidence" if session.options.facts == "replace" else "rephrase_primary"
-    prompt = load_prompt(__file__, with_facts if facts else "rephrase")
-    return prompt, prompt.render(**shown, **({"evidence": facts} if facts else {}))
+    if session.options.facts == "primary":
+        prompt = load_prompt(__file__, "rephrase_primary" if facts else "rephrase_steps")
+        return prompt, prompt.render(**written)
+    prompt = load_prompt(__file__, "rephrase_evidence" if facts else "rephrase")
+    return prompt, prompt.render(**shown, **written)
 
 
 async def terminate(session: Session[MabrfOptions], sample: Sample, reasoning: str) -> Result:
@@ -391,11 +413,14 @@ class Version:
         first, second = (BIAS, GROUNDED) if self.judgement.by_bias else (GROUNDED, BIAS)
         return texts[f"{first}_reason"] or texts[f"{second}_reason"]
 
-    def ratings(self) -> dict[str, Any]:
+    def ratings(self, again: JudgedReasoning | Unscored | None = None) -> dict[str, Any]:
+        """Returns its ratings; the relevancy is that of a later rating, where there is one that could be read."""
+        relevant = again if isinstance(again, JudgedReasoning) else self.judgement
         values = {name: to_ten(value) for name, value in self.judgement.ratings.values.items()}
         kinds = {kind: values[kind] for kind in KINDS if kind in values}
         grounded = values.get(GROUNDED)
-        return ReasoningRatings(values[BIAS], self.relevancy, self.judgement.accepted, grounded, kinds).note()
+        relevancy = to_ten(relevant.ratings.values[RELEVANCY])
+        return ReasoningRatings(values[BIAS], relevancy, self.judgement.accepted, grounded, kinds).note()
 
     def notes(self) -> dict[str, Any]:
         """Returns everything about this version, for the trace."""
@@ -467,14 +492,20 @@ def kept_of(versions: Sequence[Version], options: MabrfOptions) -> Version:
 
 
 def concluded(
-    result: Result, stop: str, first: Result, versions: Sequence[Version], best: Version, **more: Any
+    result: Result,
+    stop: str,
+    first: Result,
+    versions: Sequence[Version],
+    best: Version,
+    again: JudgedReasoning | Unscored | None = None,
+    **more: Any,
 ) -> Outcome:
     """Returns the outcome. All snapshots have the solver's answer, since only the end result is answered anew."""
     snapshots = [Snapshot(k, first, each.notes()) for k, each in enumerate(versions)]
     notes = {
         "reasoning": best.reasoning,
         "version": versions.index(best),
-        RATINGS: best.ratings(),
+        RATINGS: best.ratings(again),
         FIRST_RATINGS: versions[0].ratings(),
         **more,
     }

@@ -58,7 +58,7 @@ from evenhand.runs.parts import Settings
 from evenhand.runs.plan import MethodPlan, ModelPlan
 from evenhand.training import models
 from evenhand.training.debates import TopicsFile
-from evenhand.training.options import PPOOptions, RewardOptions, SFTOptions, StageOptions
+from evenhand.training.options import FROM_BASE, PPOOptions, RewardOptions, SFTOptions, StageOptions
 from evenhand.training.pairs import PairOptions
 from evenhand.training.pairs.cleaning import LeakCheck, load_check
 from evenhand.training.pairs.folder import write_pairs
@@ -532,7 +532,7 @@ STAGES: Mapping[str, Mapping[str, Any]] = {
     "pairs": {**_defaults(PairOptions), "threshold": None, "length_ratio": 1.0, LIMIT: 5000},
     "train": _defaults(StageOptions),
     "sft": _defaults(SFTOptions),
-    "reward": _defaults(RewardOptions),
+    "reward": {**_defaults(RewardOptions), FROM_BASE: False},
     "ppo": _defaults(PPOOptions),
 }
 """Stage → options that can be set, with defaults that show the type."""

@@ -432,7 +432,7 @@ class PPOTrainer:
         groups = [(models.trainable(loaded.actor, "actor."), options.lr)]
         if loaded.critic is not None:
             groups.append((models.trainable(loaded.critic, "critic."), options.critic_lr))
-        schedule = Schedule(self._steps, decay=options.lr_decay)
+        schedule = Schedule.of(options, len(prompts))
         self.optimizer = Optimizer(groups, schedule, weight_decay=options.weight_decay, team=machine.team)
         self.optimizer.kept["kl_coefficient"] = torch.tensor(options.kl_coefficient, dtype=torch.float64)
 
