@@ -205,7 +205,7 @@ class SearchAgent:
         written = list(dict.fromkeys(" ".join(each.split()) for each in reply.queries if each.strip()))
         if not written:
             return Evidence(groups, problem="no queries: the query writer named none")
-        if self.queries < len(written):  # those that name a group come first, as in MABRF's notebooks
+        if self.queries < len(written):  # those that name a group come first
             words = [word for group in groups for word in group.lower().split()]
             written.sort(key=lambda query: not any(word in query.lower() for word in words))
         queries = tuple(written[: self.queries])
