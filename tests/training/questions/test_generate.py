@@ -287,17 +287,6 @@ def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
         QuestionPlan(categories=("facts",))
 
 
-def test_a_passage_that_tells_something_like_it_is_asked_for_both():
-    drawn = rows(900, languages=("en",), categories=("facts",))
-    asked: dict[str, dict[str, str]] = {}
-    for row in drawn:
-        asked.setdefault(row.context, {})[row.state] = row.question
-    both = [each for each in asked.values() if len(each) == 2]
-
-    assert 0.1 * len(asked) < len(both) < 0.3 * len(asked)
-    assert all(each["told"] != each["not_told"] for each in both)
-
-
 def test_a_situation_without_questions_is_refused():
     with pytest.raises(UsageError, match="needs a head, pairs of questions"):
         parse_situations("x.txt", "walk: went for a walk\n- fell\n+ stood")

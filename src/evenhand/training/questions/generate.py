@@ -45,10 +45,6 @@ Messages = list[dict[str, str]]
 Verdict = Literal["yes", "no", "unknown", "known", "unknown_known"]
 """What is right: a claim holds, does not, or neither is told; or that the question can be answered, or cannot."""
 _GAPS = re.compile(r"\n{3,}")
-_LOWERED = (
-    "The ", "About ", "Visitors ", "Children ", "At ", "In ", "While ", "Most ", "Trams ", "Under ", "Critics ",
-)  # fmt: skip
-"""How statements of facts begin that are lower case after "that"; others begin with a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +251,7 @@ class _Asker:
             plain = claim.format(x=people[place].mention, q=self._asked_phrase)
             if asked.fact:
                 plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
-                plain = plain[:1].lower() + plain[1:] if plain.startswith(_LOWERED) else plain
+                plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
             template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
             claim = capitalized(asked.language.tidy(plain)) + "."
             text = asked.language.tidy(template.format(claim=claim, plain=plain, third=third))
@@ -449,7 +445,6 @@ class _Drawer:
         self._asks_knowledge = self._knowledge_deck(plan)
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
         self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
-        self._near: tuple[Situation, Passage, Fact] | None = None
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
         self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
         self._categories = {
@@ -519,11 +514,7 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        if told and self._near:
-            (situation, passage, fact), self._near = self._near, None
-        else:
-            situation, passage, fact, near = draw_fact(self._rng, self._split, right, first, told=told)
-            self._near = (situation, *near) if near else self._near
+        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
         state, place = ("told" if told else "not_told"), self._places[told].deal()
         asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)
