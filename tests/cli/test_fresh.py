@@ -42,6 +42,25 @@ def test_a_draw_is_committed_to_checked_again_and_kept_secret(cli, tmp_path: Pat
     assert (other.code, other.out) == (7, "Not as committed to: seed_sha256, questions_sha256.\n")
 
 
+@pytest.mark.parametrize(
+    "leaks", [{"checked": {"bbq": {"Age.jsonl": "0"}, "bbq_builtin": 1}}, {"checked": {}}, None, 3]
+)
+def test_a_draw_beside_other_public_data_is_not_called_a_false_commitment(
+    cli, tmp_path: Path, drawn: tuple[Path, dict[str, Any]], leaks: Any
+):
+    (tmp_path / "seed").write_bytes(SEED)
+    stated = {**drawn[1], "leaks": leaks, "questions_sha256": "of other questions"}
+    (tmp_path / "stated.json").write_text(json.dumps(stated))
+    (tmp_path / "false.json").write_text(json.dumps({**stated, "leaks": drawn[1]["leaks"]}))
+
+    elsewhere = cli("data", "fresh", "--seed-file", "seed", "--check", "stated.json")
+    false = cli("data", "fresh", "--seed-file", "seed", "--check", "false.json")
+
+    assert (elsewhere.code, elsewhere.out) == (2, "")
+    assert "drawn beside other public data than there is here (bbq" in elsewhere.err
+    assert (false.code, false.out) == (7, "Not as committed to: questions_sha256.\n")
+
+
 def test_no_situation_or_passage_is_one_that_training_generates(drawn: tuple[Path, dict[str, Any]]):
     rows = [json.loads(line) for line in drawn[0].read_text().splitlines()]
     trained = {

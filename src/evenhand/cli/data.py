@@ -277,6 +277,11 @@ def fresh(request: FreshCommand) -> int:
     if request.check:
         names = ("seed_sha256", "questions_sha256", "evenhand")
         wrong = [name for name in names if stated.get(name) != made[name]]
+        if wrong == ["questions_sha256"] and (others := _other_data(stated, made["leaks"]["checked"])):
+            raise UsageError(
+                f"The questions were drawn beside other public data than there is here ({', '.join(others)}), and what "
+                "repeats it is dropped; check them with the same data (--data FOLDER, EVENHAND_DATA)."
+            )
         click.echo(f"Not as committed to: {', '.join(wrong)}." if wrong else "The seed draws the committed questions.")
         return NOT_AS_STATED if wrong else 0
     write_bytes(request.out, content, mode=0o600)
@@ -289,6 +294,15 @@ def fresh(request: FreshCommand) -> int:
     if leaks["unchecked"]:
         click.echo(f"! {leaks['unchecked']}")
     return 0
+
+
+def _other_data(stated: Any, here: Mapping[str, Any]) -> list[str]:
+    """Return the public data sets that a commitment was made with, or without, other than here."""
+    match stated:
+        case {"leaks": {"checked": {**there}}}:
+            return sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
+        case _:
+            return sorted(here)
 
 
 data.add_command(hard)
