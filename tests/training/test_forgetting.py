@@ -200,6 +200,7 @@ async def test_the_same_model_has_lost_nothing():
     assert not found.lost
     assert {each.area: each.verdict for each in found.changes}["arithmetic"] == "no loss beyond 2"
     assert found.sentence.startswith("No loss was found, but it cannot be ruled out in")  # 40 requests tell too little
+    assert "--probes of a training" in found.sentence  # which has no --size
 
 
 async def test_answers_that_became_short_are_a_change():

@@ -38,6 +38,7 @@ _SUMS = 10
 _FEW = 5
 """As many words at most, such as "The number is 48.", explain nothing."""
 AREAS = ("arithmetic", "forms", "trivia", "given facts", "harmless requests", LENGTH)
+_ASK_MORE = "ask more requests (--size of `train forgets`, --probes of a training)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +380,10 @@ class Forgetting:
             return f"{self.after} has lost against {self.before}: {_moved(self.lost)}."
         unsure = [each for each in self.changes if each.verdict.startswith("cannot tell")]
         if worse := [each for each in unsure if each.is_worse]:
-            return f"{self.after} may have lost, unless it is chance: {_moved(worse)}; ask more with --size."
+            return f"{self.after} may have lost, unless it is chance: {_moved(worse)}; {_ASK_MORE}."
         if unsure:
             areas = ", ".join(each.area for each in unsure)
-            return f"No loss was found, but it cannot be ruled out in {areas}; ask more with --size."
+            return f"No loss was found, but it cannot be ruled out in {areas}; {_ASK_MORE}."
         return f"{self.after} has lost nothing beyond the limits against {self.before}."
 
     @property
