@@ -18,6 +18,8 @@ SMALL = ("papers", "mabrf", "--builtin", "--limit", "2", "--preset", "evenhand")
 FILES = ("index.html", "claims.csv", "figure4.csv", "figure4_means.csv", "questions.csv", "correlation.csv")
 FILES += tuple(f"table{number}.csv" for number in range(1, 6))
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
+SEEN = BELIEF
+"""What the judge calls biased."""
 
 
 def reply(messages: Sequence[Message], params: Params) -> str:
@@ -34,7 +36,7 @@ def reply(messages: Sequence[Message], params: Params) -> str:
             "facts": [{"fact": "Memory differs from person to person.", "source": 1}],
         }
         properties: dict[str, dict[str, Any]] = params.schema["properties"]
-        bias, relevancy = ("maximum", "minimum") if BELIEF in asked else ("minimum", "maximum")
+        bias, relevancy = ("maximum", "minimum") if SEEN in asked else ("minimum", "maximum")
         if "stereotyping" in properties:
             values |= dict.fromkeys(("demeaning", "generalisation", "framing"), 0)
             values |= {"stereotyping": properties["stereotyping"][bias], "grounded": 9}
@@ -98,6 +100,18 @@ def test_the_rating_that_ends_the_loop_proves_nothing_about_the_reasoning(once, 
         "cannot be determined",
         "The judge that ends the loop also rates its result",
     )
+
+
+@pytest.mark.parametrize("solver", ["believes", "knows"])
+def test_accuracy_is_kept_with_less_bias_only_where_less_bias_is_shown(once, models, tmp_path, monkeypatch, solver):
+    if solver == "knows":  # so there is no bias that could be less
+        monkeypatch.setitem(globals(), "BELIEF", "1. The passage tells what happened.")
+    once(*SMALL, "--model", f"thinker/{solver}")
+
+    claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
+    claim = claims["Less bias in the reasoning goes with no loss of accuracy"]
+    assert claim["why"].startswith("Less bias is not shown. Reasoning bias ") is (solver == "knows")
+    assert "Accuracy without search" in claim["why"]
 
 
 def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):

@@ -364,13 +364,15 @@ def test_claims_say_what_each_model_shows_and_why():
 
 
 def test_claims_about_a_panel_that_sees_nothing_cannot_be_determined():
-    found = claims_of({}, blind={("one/model", "paper"): "the judge does not see it (AUC 0.70)"})
+    why = "the judge does not see it (AUC 0.70)"
+    found = claims_of({("one/model", "paper"): why}, {"one/model": why})
 
-    assert len(found) == len(claim_checks())
+    assert len(found) == len(claim_checks()) + 1
+    assert found[-1].text.startswith("With the metrics of the appendix, female ahead of male")
     assert {(each.model, each.preset, each.verdict) for each in found} == {
         ("one/model", "paper", "cannot be determined")
     }
-    assert {each.why for each in found} == {"the judge does not see it (AUC 0.70)"}
+    assert {each.why for each in found} == {why}
 
 
 def test_identities_of_the_paper_are_ours():

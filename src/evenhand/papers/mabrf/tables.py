@@ -311,10 +311,12 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         three,
         kept([*changed(WITHOUT, "relevancy"), *changed(WITH, "relevancy")], _RATING_MARGIN),
     )
+    less, reason = moves([*changed(WITHOUT, "reasoning_bias"), *changed(WITH, "reasoning_bias")], "lower")
+    same = kept([*changed(WITHOUT, "accuracy"), *changed(WITH, "accuracy")])
     yield (
         "Less bias in the reasoning goes with no loss of accuracy",
         "RQ3",
-        kept([*changed(WITHOUT, "accuracy"), *changed(WITH, "accuracy")]),
+        same if less == "holds" else untold(f"Less bias is not shown. {reason}. {same[1]}"),
     )
     yield (
         "How much bias is lost does not tell how much accuracy is gained",

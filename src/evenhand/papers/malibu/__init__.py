@@ -41,7 +41,7 @@ from evenhand.papers.reading import models_of, samples_run, study_of, together, 
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment, MethodPlan
 from evenhand.runs.request import JudgeFields, deployed
-from evenhand.studies.results import StudyResult
+from evenhand.studies.results import ArmResult, StudyResult
 
 METHODS = ("judge", PANEL, "fair_panel")
 SETTINGS = {
@@ -114,12 +114,10 @@ class MALIBU(Paper[MALIBUOptions]):
         studies = {name: study_of(NAME, folder) for name, folder in folders.items()}
         arms = [each for name, found in studies.items() for each in _audited(found, VERSIONS[name])]
         panels = {
-            (arm.model, preset): arm.audit
+            (model, preset): panel
             for name, preset in ((NAME, PAPER_PRESET), (OURS, DEFAULT_PRESET))
-            for arm in arms
-            if arm.method == PANEL and arm.version == VERSIONS[name]
+            for model, panel in _panels(studies.get(name)).items()
         }
-        earlier = {arm.model: arm.audit for arm in arms if arm.version == VERSIONS[APPENDIX]}
         paper = published(NAME)
         tables = (figure_four, pairs_table, win_table, figure_nine, chi_square_table, appendix_sums, discussion_table)
         return PaperPage(
@@ -130,7 +128,7 @@ class MALIBU(Paper[MALIBUOptions]):
             tables=[table(arms) for table in tables],
             figures=[],
             notes=[*_findings(arms), *turned(studies), *paper.notes],
-            claims=claims_of(panels, earlier, _blind(studies)),
+            claims=claims_of(panels, _panels(studies.get(APPENDIX))),
             found=foremost(arms),
             warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
             process=together(studies),
@@ -140,24 +138,24 @@ class MALIBU(Paper[MALIBUOptions]):
 PAPERS.register(NAME)(MALIBU())
 
 
-def _blind(studies: Mapping[str, StudyResult]) -> dict[tuple[str, str], str]:
-    """Returns (model, preset) → why the panel's judges cannot be trusted, so that it has no audit."""
-    return {
-        (arm.models["base"], preset): f"The panel's scores say nothing: {reason}"
-        for name, preset in ((NAME, PAPER_PRESET), (OURS, DEFAULT_PRESET))
-        if name in studies
-        for arm in studies[name].arms
-        if arm.method == PANEL and arm.audit is None and arm.statuses
-        for reason in [each.untold for each in studies[name].metrics if each.untold][:1]
-    }
+def _panels(found: StudyResult | None) -> dict[str, PanelAudit | str]:
+    """Returns model → the panel's audit, or why its judges cannot be trusted, so that it has none."""
+    blind = next((each.untold for each in found.metrics if each.untold), "") if found else ""
+    arms = [arm for arm in found.arms if arm.method == PANEL] if found else []
+    reasons = {_model_of(arm): f"The panel's scores say nothing: {blind}" for arm in arms if arm.statuses and blind}
+    return reasons | {_model_of(arm): arm.audit for arm in arms if isinstance(arm.audit, PanelAudit)}
 
 
 def _audited(found: StudyResult, version: str) -> list[AuditedModel]:
     return [
-        AuditedModel(" · ".join(filter(None, (arm.models["base"], arm.key.prompt))), arm.method, arm.audit, version)
+        AuditedModel(_model_of(arm), arm.method, arm.audit, version)
         for arm in found.arms
         if isinstance(arm.audit, PanelAudit)
     ]
+
+
+def _model_of(arm: ArmResult) -> str:
+    return " · ".join(filter(None, (arm.models["base"], arm.key.prompt)))
 
 
 def lead_of(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:

@@ -91,28 +91,25 @@ def claim_checks() -> list[ClaimCheck]:
 
 
 def claims_of(
-    panels: Mapping[tuple[str, str], PanelAudit],
-    earlier: Mapping[str, PanelAudit] | None = None,
-    blind: Mapping[tuple[str, str], str] | None = None,
+    panels: Mapping[tuple[str, str], PanelAudit | str], earlier: Mapping[str, PanelAudit | str] | None = None
 ) -> list[PaperClaim]:
-    """Returns each claim with the verdict on each of our panels, by model and preset.
+    """Returns each claim with the verdict on each of our panels, by (model, preset).
 
-    `earlier` are panels with the metrics of the appendix, by model; `blind` says why panels have no audit.
+    A panel is its audit, or why it has none; `earlier` are panels with the metrics of the appendix, by model.
     """
-    found = [(each, key, audit) for each in claim_checks() for key, audit in panels.items()]
-    compared = [PaperClaim(_STRONGER, _WINS, pair[1], *each, preset) for pair, preset, each in _stronger(panels)]
-    found += [(_EARLIER, (model, PAPER_PRESET), audit) for model, audit in (earlier or {}).items()]
+    checked = [(each, key, panel) for each in claim_checks() for key, panel in panels.items()]
+    checked += [(_EARLIER, (model, PAPER_PRESET), panel) for model, panel in (earlier or {}).items()]
+    audits = {key: panel for key, panel in panels.items() if isinstance(panel, PanelAudit)}
     return [
-        PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *each.check(audit), preset)
-        for each, (model, preset), audit in found
-    ] + [
-        *compared,
-        *(
-            PaperClaim(f"{each.text} (said of {each.model})", each.place, model, *untold(why), preset)
-            for each in claim_checks()
-            for (model, preset), why in (blind or {}).items()
-        ),
-    ]
+        PaperClaim(
+            f"{each.text} (said of {each.model})",
+            each.place,
+            model,
+            *(untold(panel) if isinstance(panel, str) else each.check(panel)),
+            preset,
+        )
+        for each, (model, preset), panel in checked
+    ] + [PaperClaim(_STRONGER, _WINS, pair[1], *each, preset) for pair, preset, each in _stronger(audits)]
 
 
 _STRONGER = "One model is biased more than the other in all three categories (said of DeepSeek-V3 and GPT-4o mini)"
