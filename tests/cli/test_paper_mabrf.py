@@ -20,13 +20,15 @@ FILES += tuple(f"table{number}.csv" for number in range(1, 6))
 BELIEF, FACT = "1. People of this age forget things.", "1. The passage does not tell."
 SEEN = BELIEF
 """What the judge calls biased."""
+TOLD = "No"
+"""Whether the passage tells the answer, by the judge."""
 
 
 def reply(messages: Sequence[Message], params: Params) -> str:
     """Reasons by belief at first and by the passage when asked again; as a judge sees the difference."""
     asked = messages[-1].content
     if params.schema is not None and "enum" in params.schema:
-        return "No"
+        return TOLD
     if params.schema is not None:
         values: dict[str, Any] = {
             "answerable": True,
@@ -103,15 +105,23 @@ def test_the_rating_that_ends_the_loop_proves_nothing_about_the_reasoning(once, 
 
 
 @pytest.mark.parametrize("solver", ["believes", "knows"])
-def test_accuracy_is_kept_with_less_bias_only_where_less_bias_is_shown(once, models, tmp_path, monkeypatch, solver):
-    if solver == "knows":  # so there is no bias that could be less
+def test_a_claim_about_what_did_not_take_place_cannot_be_determined(once, models, tmp_path, monkeypatch, solver):
+    if solver == "knows":  # so the judge accepts it at once, and nothing is searched or rewritten
         monkeypatch.setitem(globals(), "BELIEF", "1. The passage tells what happened.")
+        monkeypatch.setitem(globals(), "TOLD", "Yes")
     once(*SMALL, "--model", f"thinker/{solver}")
 
     claims = {row["text"]: row for row in rows_of(tmp_path / "p/claims.csv")}
-    claim = claims["Less bias in the reasoning goes with no loss of accuracy"]
-    assert claim["why"].startswith("Less bias is not shown. Reasoning bias ") is (solver == "knows")
-    assert "Accuracy without search" in claim["why"]
+    for text, missing in (
+        ("With search, answers are at least as accurate", "0 of 22 questions were searched. Accuracy "),
+        (
+            "Rephrasing does not make the reasoning less relevant",
+            "0 of 22 questions were rewritten without search; 0 of 22 questions were rewritten with search. Relevancy ",
+        ),
+        ("Less bias in the reasoning goes with no loss of accuracy", "Less bias is not shown. Reasoning bias "),
+    ):
+        assert claims[text]["why"].startswith(missing) is (solver == "knows"), claims[text]
+        assert solver == "believes" or claims[text]["verdict"] == "cannot be determined"
 
 
 def test_our_numbers_are_those_of_the_study(once, models, tmp_path: Path):

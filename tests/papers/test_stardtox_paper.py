@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evenhand.benchmarks.realtoxicity import BANDS
+from evenhand.papers.reading import PairedDifference
 from evenhand.papers.stardtox import MATCHED, StarDTox, gives_logits, tables
 from evenhand.papers.stardtox.tables import Arm, share_refined
 from evenhand.runs.plan import ModelPlan
@@ -113,3 +114,32 @@ def test_toxicity_must_fall_by_half_against_every_baseline(monkeypatch: pytest.M
     (check,) = [each for each in tables._checks() if each.text.startswith("Toxicity falls by more than half")]
 
     assert check.check(run, Arm("stardtox", "paper"))[0] == verdict
+
+
+@pytest.mark.parametrize("claim", ["Less bias costs no accuracy", "Less toxicity costs no quality"])
+@pytest.mark.parametrize(
+    ("less", "kept", "verdict"),
+    [
+        (-10, 0, "holds"),
+        (0, 0, "cannot be determined"),  # what has not become less has cost nothing
+        (-10, -10, "fails"),
+        (0, -10, "fails"),
+    ],
+)
+def test_nothing_is_kept_in_spite_of_a_gain_that_is_not_shown(claim: str, less: float, kept: float, verdict: str):
+    def difference(_before: Arm, _after: Arm, metric: str, *_: str) -> PairedDifference:
+        change = less if metric in ("bias_ambig", "toxicity") else kept
+        limits = {"low": change - 1.0, "high": change + 1.0}
+        found: Any = SimpleNamespace(
+            difference=change, **limits, p_value=0.001 if change else 1.0, group="all", first=20.0, last=20.0 + change,
+            n=100, excludes_published=None,
+        )  # fmt: skip
+        return PairedDifference(metric, found)
+
+    run: Any = SimpleNamespace(difference=difference, fault=lambda *_: "")
+    (check,) = [each for each in tables._checks() if each.text == claim]
+
+    found, why = check.check(run, Arm("stardtox", "paper"))
+
+    assert found == verdict
+    assert ("is not shown. " in why) is (verdict == "cannot be determined")

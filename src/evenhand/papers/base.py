@@ -131,6 +131,11 @@ def unless(fault: str, finding: Finding) -> Finding:
     return untold(f"{fault}. {finding[1]}") if fault and decided else finding
 
 
+def unshown(what: str, premise: Finding) -> str:
+    """Returns that what a claim takes for granted is not shown, and why; nothing if it is."""
+    return "" if premise[0] == "holds" else f"{what} is not shown. {premise[1]}"
+
+
 def _signs(differences: Sequence[PairedDifference]) -> list[int]:
     """Returns 1 or −1 for each difference that is significant after correction, else 0."""
     adjusted = holm([each.effect.p_value for each in differences])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import floor
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from evenhand.papers.base import (
     preset_of,
     published,
     unless,
+    unshown,
     untold,
 )
 from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
@@ -63,6 +64,8 @@ _FACTS = (
     PaperColumn("f1_no_answer", "F1, without one", "points"),
 )
 _FEWEST_POINTS = 4
+_FEWEST_SHARE = 0.1
+"""If fewer questions are rewritten or searched, a comparison shows nothing about that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,17 @@ class Compared:
     answers: Sequence[PooledArm]
     on_choices: PairedArms
     on_answers: PairedArms
+    doings: Mapping[str, Doings] = field(default_factory=dict[str, "Doings"])
+    """Arm of the choices → what it did with its questions."""
+
+    def idle(self, model: str, preset: str, side: str, what: Literal["rewritten", "searched"]) -> str:
+        """Says that too few questions were rewritten or searched to show what that does; else nothing."""
+        arm = self.doings.get(self.side(model, preset, side) or "")
+        count = getattr(arm, what) if arm else 0
+        if arm is None or count >= _FEWEST_SHARE * arm.questions:
+            return ""
+        where = "" if what == "searched" else f" {side}"
+        return f"{count:,} of {arm.questions:,} questions {'was' if count == 1 else 'were'} {what}{where}"
 
     def side(self, model: str, preset: str, side: str) -> str | None:
         """Returns the id of MABRF's arm without or with search."""
@@ -106,8 +120,13 @@ def _smallest_gain(metric: str) -> float | None:
     return min((gain for gain in gains if gain > 0), default=None)
 
 
-def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[PooledArm]], names: ArmPair) -> Compared:
-    """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD."""
+def read_compared(
+    folders: Mapping[str, Path],
+    arms: Mapping[str, Sequence[PooledArm]],
+    names: ArmPair,
+    doings: Mapping[str, Doings],
+) -> Compared:
+    """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD, `doings` those of BBQ's arms."""
     choices, answers = (arms.get(name, []) for name in names)
     empty = Compared(choices, answers, PairedArms(), PairedArms())
     wanted: list[ArmPair] = []
@@ -128,6 +147,7 @@ def read_compared(folders: Mapping[str, Path], arms: Mapping[str, Sequence[Poole
         answers,
         read_paired_arms(folders[names[0]], wanted, "category", ACCURACIES) if wanted else PairedArms(),
         read_paired_arms(folders[names[1]], facts, "group") if facts else PairedArms(),
+        doings,
     )
 
 
@@ -299,30 +319,44 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower"),
     )
     yield "The final answers are at least as accurate as the first", one, kept(changed(WITHOUT, "accuracy"))
-    yield "Search makes the reasoning less biased", two, unless(fault, moves(searched("reasoning_bias"), "lower"))
+    idle = found.idle(model, preset, WITH, "searched")
+    yield (
+        "Search makes the reasoning less biased",
+        two,
+        _unless_missing(idle, unless(fault, moves(searched("reasoning_bias"), "lower"))),
+    )
     yield (
         "Search makes the answers less biased, above all on ambiguous questions",
         f"{two}, Table 3",
-        unless(fault, moves(searched("bias_ambig"), "lower")),
+        _unless_missing(idle, unless(fault, moves(searched("bias_ambig"), "lower"))),
     )
-    yield "With search, answers are at least as accurate", two, kept(searched("accuracy"))
+    yield "With search, answers are at least as accurate", two, _unless_missing(idle, kept(searched("accuracy")))
+    rewrites = [found.idle(model, preset, side, "rewritten") for side in (WITHOUT, WITH)]
     yield (
         "Rephrasing does not make the reasoning less relevant",
         three,
-        kept([*changed(WITHOUT, "relevancy"), *changed(WITH, "relevancy")], _RATING_MARGIN),
+        _unless_missing(
+            "; ".join(filter(None, rewrites)),
+            kept([*changed(WITHOUT, "relevancy"), *changed(WITH, "relevancy")], _RATING_MARGIN),
+        ),
     )
-    less, reason = moves([*changed(WITHOUT, "reasoning_bias"), *changed(WITH, "reasoning_bias")], "lower")
+    less = moves([*changed(WITHOUT, "reasoning_bias"), *changed(WITH, "reasoning_bias")], "lower")
     same = kept([*changed(WITHOUT, "accuracy"), *changed(WITH, "accuracy")])
     yield (
         "Less bias in the reasoning goes with no loss of accuracy",
         "RQ3",
-        same if less == "holds" else untold(f"Less bias is not shown. {reason}. {same[1]}"),
+        _unless_missing(unshown("Less bias", less), same),
     )
     yield (
         "How much bias is lost does not tell how much accuracy is gained",
         "Section 5.1, correlation",
         _uncorrelated(found, model, preset),
     )
+
+
+def _unless_missing(missing: str, finding: Finding) -> Finding:
+    """Returns the finding, or that it cannot be determined since what it is about did not take place."""
+    return untold(f"{missing}. {finding[1]}") if missing else finding
 
 
 def _uncorrelated(found: Compared, model: str, preset: str) -> Finding:
@@ -783,25 +817,44 @@ def _bins(arm: PooledArm) -> list[Estimate]:
     return [each for each in found if each is not None]
 
 
-# --- searches without results, where a method with search behaves like the method without it ---
+# --- how many questions were rewritten or searched; an arm whose search finds nothing behaves as without search ---
 
 
-def search_warnings(folder: Path) -> list[str]:
-    """Returns a sentence for every arm whose search found nothing for some questions."""
-    found: list[str] = []
+@dataclass(frozen=True, slots=True)
+class Doings:
+    """What an arm did with how many of its questions."""
+
+    label: str
+    questions: int
+    rewritten: int
+    searched: int
+    in_vain: Counter[str]
+    """Why searches found no evidence, with the number of questions."""
+
+
+def read_doings(folder: Path) -> dict[str, Doings]:
+    """Reads what each arm of a run did, by its id."""
+    found: dict[str, Doings] = {}
     with open_sources([folder]) as (_, sources):
         for source in sources:
-            searched, in_vain = 0, Counter[str]()
+            counts, in_vain = Counter[str](), Counter[str]()
             for _, outcome in source.store.answers(source.arm.number):
                 about: dict[str, Any] = outcome["notes"].get("search") or {}
-                if about.get("passes"):
-                    searched += 1
-                    if not about["with_facts"]:
-                        in_vain.update(about.get("problems", ["nothing was found"])[:1])
-            if in_vain:
-                reason, _ = in_vain.most_common(1)[0]
-                found.append(
-                    f"{source.label}: the search found no evidence for {in_vain.total():,} of {searched:,} questions. "
-                    f"Most common reason: {reason.rstrip('.')}."
-                )
+                has_searched = bool(about.get("passes"))
+                counts.update(questions=1, rewritten=len(outcome["snapshots"]) > 1, searched=has_searched)
+                if has_searched and not about["with_facts"]:
+                    in_vain.update(about.get("problems", ["nothing was found"])[:1])
+            found[source.id] = Doings(
+                source.label, counts["questions"], counts["rewritten"], counts["searched"], in_vain
+            )
     return found
+
+
+def search_warnings(arms: Mapping[str, Doings]) -> list[str]:
+    """Returns a sentence for every arm whose search found nothing for some questions."""
+    return [
+        f"{arm.label}: the search found no evidence for {arm.in_vain.total():,} of {arm.searched:,} questions. "
+        f"Most common reason: {arm.in_vain.most_common(1)[0][0].rstrip('.')}."
+        for arm in arms.values()
+        if arm.in_vain
+    ]

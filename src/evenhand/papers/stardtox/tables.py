@@ -31,6 +31,7 @@ from evenhand.papers.base import (
     preset_of,
     published,
     unless,
+    unshown,
     untold,
 )
 from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_arms
@@ -525,7 +526,8 @@ _QUALITIES = ("fluency", "coherence")
 
 
 def _kept_quality(run: Tested, own: Arm) -> Finding:
-    return kept([run.difference(DEFAULT, own, "quality", band) for band in BANDS])
+    same = kept([run.difference(DEFAULT, own, "quality", band) for band in BANDS])
+    return unless(unshown("Less toxicity", _less_toxic(run, own)), same)
 
 
 def _lower_without(run: Tested, own: Arm) -> Finding:
@@ -575,7 +577,8 @@ def _falls_again(run: Tested, own: Arm) -> Finding:
 
 
 def _kept_accuracy(run: Tested, own: Arm) -> Finding:
-    return kept([run.difference(DEFAULT, own, f"accuracy_{context}") for context in ("ambig", "disambig")])
+    same = kept([run.difference(DEFAULT, own, f"accuracy_{context}") for context in ("ambig", "disambig")])
+    return unless(unshown("Less bias", moves([run.difference(DEFAULT, own, "bias_ambig")], "lower")), same)
 
 
 def _in_bands(run: Tested, before: Arm, after: Arm, metric: str) -> list[PairedDifference | None]:
