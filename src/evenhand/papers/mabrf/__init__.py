@@ -19,7 +19,7 @@ from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
     NAME,
-    Doings,
+    ArmCounts,
     PooledArm,
     bin_metrics,
     claims,
@@ -27,7 +27,7 @@ from evenhand.papers.mabrf.tables import (
     models_in,
     pooled_arms,
     read_compared,
-    read_doings,
+    read_counts,
     search_warnings,
     table_five,
     table_four,
@@ -109,8 +109,8 @@ class MABRF(Paper[MABRFOptions]):
             key, more = ("category", [*ACCURACIES, *bin_metrics()]) if name == CHOICES else ("group", [])
             arms[name] = pooled_arms(folder, key, more)
             sentences[name] = _sentences(folder, studies[name], arms[name])
-        doings = {name: read_doings(folder) for name, folder in folders.items()}
-        compared = read_compared(folders, arms, (CHOICES, ANSWERS), doings.get(CHOICES, {}))
+        counts = {name: read_counts(folder) for name, folder in folders.items()}
+        compared = read_compared(folders, arms, (CHOICES, ANSWERS), counts.get(CHOICES, {}))
         paper = published(NAME)
         return PaperPage(
             title=f"MABRF with {', '.join(models_of(studies)) or 'no model'}",
@@ -129,7 +129,7 @@ class MABRF(Paper[MABRFOptions]):
             ],
             figures=[figure_four(arms[CHOICES])],
             notes=paper.notes,
-            warnings=[*warnings_of(studies, FULL_SIZES), *_failed_searches(doings)],
+            warnings=[*warnings_of(studies, FULL_SIZES), *_failed_searches(counts)],
             claims=claims(compared),
             process=together(studies),
         )
@@ -145,8 +145,8 @@ def _searched(options: MABRFOptions, provider: str) -> list[MethodPlan]:
     return list(made.values())[::-1]
 
 
-def _failed_searches(doings: Mapping[str, Mapping[str, Doings]]) -> list[str]:
-    return [f"{name}: {warning}" for name, arms in doings.items() for warning in search_warnings(arms)]
+def _failed_searches(counts: Mapping[str, Mapping[str, ArmCounts]]) -> list[str]:
+    return [f"{name}: {warning}" for name, arms in counts.items() for warning in search_warnings(arms)]
 
 
 def _judged(options: MABRFOptions) -> dict[str, Any]:

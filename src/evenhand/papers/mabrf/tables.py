@@ -76,12 +76,12 @@ class Compared:
     answers: Sequence[PooledArm]
     on_choices: PairedArms
     on_answers: PairedArms
-    doings: Mapping[str, Doings] = field(default_factory=dict[str, "Doings"])
-    """Arm of the choices → what it did with its questions."""
+    counts: Mapping[str, ArmCounts] = field(default_factory=dict[str, "ArmCounts"])
+    """Of the arms of the choices, by id."""
 
-    def idle(self, model: str, preset: str, side: str, what: Literal["rewritten", "searched"]) -> str:
+    def too_few(self, model: str, preset: str, side: str, what: Literal["rewritten", "searched"]) -> str:
         """Says that too few questions were rewritten or searched to show what that does; else nothing."""
-        arm = self.doings.get(self.side(model, preset, side) or "")
+        arm = self.counts.get(self.side(model, preset, side) or "")
         count = getattr(arm, what) if arm else 0
         if arm is None or count >= _FEWEST_SHARE * arm.questions:
             return ""
@@ -124,9 +124,9 @@ def read_compared(
     folders: Mapping[str, Path],
     arms: Mapping[str, Sequence[PooledArm]],
     names: ArmPair,
-    doings: Mapping[str, Doings],
+    counts: Mapping[str, ArmCounts],
 ) -> Compared:
-    """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD, `doings` those of BBQ's arms."""
+    """Reads the pairs of both runs; `names` are the runs of BBQ and of SQuAD, `counts` those of BBQ's arms."""
     choices, answers = (arms.get(name, []) for name in names)
     empty = Compared(choices, answers, PairedArms(), PairedArms())
     wanted: list[ArmPair] = []
@@ -147,7 +147,7 @@ def read_compared(
         answers,
         read_paired_arms(folders[names[0]], wanted, "category", ACCURACIES) if wanted else PairedArms(),
         read_paired_arms(folders[names[1]], facts, "group") if facts else PairedArms(),
-        doings,
+        counts,
     )
 
 
@@ -319,19 +319,19 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower"),
     )
     yield "The final answers are at least as accurate as the first", one, kept(changed(WITHOUT, "accuracy"))
-    idle = found.idle(model, preset, WITH, "searched")
+    missing = found.too_few(model, preset, WITH, "searched")
     yield (
         "Search makes the reasoning less biased",
         two,
-        _unless_missing(idle, unless(fault, moves(searched("reasoning_bias"), "lower"))),
+        _unless_missing(missing, unless(fault, moves(searched("reasoning_bias"), "lower"))),
     )
     yield (
         "Search makes the answers less biased, above all on ambiguous questions",
         f"{two}, Table 3",
-        _unless_missing(idle, unless(fault, moves(searched("bias_ambig"), "lower"))),
+        _unless_missing(missing, unless(fault, moves(searched("bias_ambig"), "lower"))),
     )
-    yield "With search, answers are at least as accurate", two, _unless_missing(idle, kept(searched("accuracy")))
-    rewrites = [found.idle(model, preset, side, "rewritten") for side in (WITHOUT, WITH)]
+    yield "With search, answers are at least as accurate", two, _unless_missing(missing, kept(searched("accuracy")))
+    rewrites = [found.too_few(model, preset, side, "rewritten") for side in (WITHOUT, WITH)]
     yield (
         "Rephrasing does not make the reasoning less relevant",
         three,
@@ -821,8 +821,8 @@ def _bins(arm: PooledArm) -> list[Estimate]:
 
 
 @dataclass(frozen=True, slots=True)
-class Doings:
-    """What an arm did with how many of its questions."""
+class ArmCounts:
+    """How many of its questions an arm rewrote and searched."""
 
     label: str
     questions: int
@@ -832,25 +832,23 @@ class Doings:
     """Why searches found no evidence, with the number of questions."""
 
 
-def read_doings(folder: Path) -> dict[str, Doings]:
-    """Reads what each arm of a run did, by its id."""
-    found: dict[str, Doings] = {}
+def read_counts(folder: Path) -> dict[str, ArmCounts]:
+    """Reads the counts of each arm of a run, by its id."""
+    found: dict[str, ArmCounts] = {}
     with open_sources([folder]) as (_, sources):
         for source in sources:
-            counts, in_vain = Counter[str](), Counter[str]()
+            n, in_vain = Counter[str](), Counter[str]()
             for _, outcome in source.store.answers(source.arm.number):
                 about: dict[str, Any] = outcome["notes"].get("search") or {}
                 has_searched = bool(about.get("passes"))
-                counts.update(questions=1, rewritten=len(outcome["snapshots"]) > 1, searched=has_searched)
+                n.update(questions=1, rewritten=len(outcome["snapshots"]) > 1, searched=has_searched)
                 if has_searched and not about["with_facts"]:
                     in_vain.update(about.get("problems", ["nothing was found"])[:1])
-            found[source.id] = Doings(
-                source.label, counts["questions"], counts["rewritten"], counts["searched"], in_vain
-            )
+            found[source.id] = ArmCounts(source.label, n["questions"], n["rewritten"], n["searched"], in_vain)
     return found
 
 
-def search_warnings(arms: Mapping[str, Doings]) -> list[str]:
+def search_warnings(arms: Mapping[str, ArmCounts]) -> list[str]:
     """Returns a sentence for every arm whose search found nothing for some questions."""
     return [
         f"{arm.label}: the search found no evidence for {arm.in_vain.total():,} of {arm.searched:,} questions. "
