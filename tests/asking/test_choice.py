@@ -81,6 +81,14 @@ async def test_readings_are_tried_from_the_best_the_model_offers(features: list[
     assert result == Unscored(f"no option could be read from the {readings[-1]} answer", "hm")
 
 
+@pytest.mark.parametrize(("features", "readings"), READINGS)
+async def test_an_empty_reply_is_called_that(features: list[str], readings: list[str]):
+    model = FunctionModel(lambda *_: " \n", features=features)  # pyright: ignore
+
+    assert await choose(session(model), SAMPLE, PROMPT) == Unscored("the answer is empty", " \n")
+    assert len(model.requests) == len(readings)
+
+
 async def test_all_requests_are_greedy_and_short():
     model = FunctionModel(lambda *_: "hm", features=["logprobs", "schema"])
 

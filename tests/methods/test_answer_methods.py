@@ -107,7 +107,6 @@ def test_clear_replies_are_read(text: str, result: Result):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "Ann",
         "The passage says that Ann fell.",
         '{"answerable": true, "answer": ""}',
@@ -123,6 +122,10 @@ def test_clear_replies_are_read(text: str, result: Result):
 )
 def test_replies_that_are_not_clear_are_unscored(text: str):
     assert read_answer(Completion(text)) == Unscored("no answer could be read from the reply", text)
+
+
+def test_an_empty_reply_is_called_that():
+    assert read_answer(Completion("\n")) == Unscored("the answer is empty", "\n")
 
 
 @pytest.mark.parametrize(

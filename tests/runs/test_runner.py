@@ -54,7 +54,8 @@ async def test_every_sample_ends_in_one_of_four_ways(workshop: Workshop):
     ends = {int(row["sample"][-4:]): (row["status"], row["reason"]) for row in rows if row["arm"] == "default"}
     assert ends[0] == ("graded", None)
     assert ends[1] == ends[2] == ends[4] == ("refused", "the model declined to answer")
-    assert ends[3] == ends[7] == ("unscored", "no option could be read from the text answer")
+    assert ends[3] == ("unscored", "no option could be read from the text answer")
+    assert ends[7] == ("unscored", "the answer is empty")
     assert ends[5] == ("failed", "broken JSON")
     assert ends[6] == ("failed", "ValueError in default: a bug in somebody's client")
 

@@ -74,7 +74,8 @@ def read_answer(completion: Completion) -> Result:
         return answers[0]
     if not answers and looks_like_refusal(text):
         return Refusal(completion.text)
-    return Unscored("no answer could be read from the reply", completion.text)
+    why = "no answer could be read from the reply" if completion.text.strip() else "the answer is empty"
+    return Unscored(why, completion.text)
 
 
 def _objects(text: str) -> list[str]:

@@ -190,7 +190,8 @@ def _read_choice(reading: str, shown: Sequence[str], order: Sequence[int], compl
     if position is None:
         if looks_like_refusal(completion.text):
             return Refusal(completion.text)
-        return Unscored(f"no option could be read from the {reading} answer", completion.text)
+        why = f"no option could be read from the {reading} answer" if completion.text.strip() else "the answer is empty"
+        return Unscored(why, completion.text)
     details |= {"reading": reading, "order": list(order), "position": position}
     if "probabilities" in details:
         details["probabilities"] = _by_choice(details["probabilities"], order)
