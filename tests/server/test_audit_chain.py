@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.errors import PlanError, StoreError, UsageError
 from evenhand.core.types import Usage
 from evenhand.server.config import ServeConfig, make_config
 from evenhand.server.process import ServeOptions, check
@@ -320,6 +320,17 @@ def test_after_a_crash_the_file_goes_on_and_says_so(file: Path, tmp_path: Path, 
     state = verify_audit(crashed)
     assert (state.problems, state.crashes) == ([], 1)
     assert "was not closed" in caplog.text
+
+
+def test_a_file_whose_making_was_interrupted_is_made_by_the_next_writer(file: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(audit_module, "_SCHEMA", f"{audit_module._SCHEMA} interrupted;")
+        with pytest.raises(StoreError):
+            AuditLog(file)
+
+    write(file, 1)
+
+    assert (rotated_files(file), verify_audit(file).problems) == ([], [])
 
 
 @pytest.mark.processes

@@ -107,7 +107,10 @@ class Hasher:
 def open_to_write(file: Path) -> sqlite3.Connection:
     db = connect(file, private=True, check=_check_version)  # prompts are private
     if not _tables(db) or version_of(db) == VERSION:
-        db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
+        with transaction(db):  # a half-made file would be set aside, and be a fault in the chain
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={VERSION}")
     return db
 
 
