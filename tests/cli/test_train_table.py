@@ -23,3 +23,13 @@ def test_the_table_has_n_intervals_a_verdict_and_what_got_worse(capsys: pytest.C
     rows = {line.split("  ")[0].strip(): line for line in said.splitlines()}
     assert rows["form letter"].split()[-2:] == ["cannot", "tell"]
     assert "40.0 [35.0, 45.0]" in rows["all"] and "400" in rows["all"] and rows["all"].split()[-1] == "better"
+
+
+def test_questions_about_one_situation_have_no_interval_and_no_verdict(capsys: pytest.CaptureFixture[str]):
+    before, after = ({"right": right, "low": None, "high": None, "n": 2, "grades": {}} for right in (0.5, 1.0))
+
+    _print_evaluation({"before": {"all": before}, "sft": {"all": after}})
+
+    said = capsys.readouterr().out
+    assert said.startswith("Right answers to held-out questions: 50 % before, 100 % after: cannot tell.\n")
+    assert "50.0 " in said

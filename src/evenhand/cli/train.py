@@ -554,11 +554,14 @@ def _print_training_forecast(device: str, parts: Sequence[tuple[str, int, float]
 
 
 def _right(share: Mapping[str, Any]) -> Content:
-    return measured(100 * share["right"], 100 * share["low"], 100 * share["high"])
+    low, high = (None if share[end] is None else 100 * share[end] for end in ("low", "high"))
+    return measured(100 * share["right"], low, high)
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Whether the whole interval of the difference lies on one side of 0; questions count as if asked of each anew."""
+    if before["low"] is None or after["low"] is None:
+        return "cannot tell"  # all questions are about one situation
     new, old = ((share["right"], share["low"], share["high"]) for share in (after, before))
     _, low, high = difference(new, old)
     return "better" if low > 0 else "worse" if high < 0 else "cannot tell"
