@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -117,14 +118,14 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--samples", type=int, help="of each kind, for a try")
-    parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--only", default="", help="runs whose name has this regular expression in it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("more", nargs="*")
     asked = parser.parse_args()
     costs_file = asked.out / COSTS
     costs = json.loads(costs_file.read_text()) if costs_file.is_file() else {}
     for name, arguments in commands(asked.model, asked.quality, asked.data, asked.out, asked.samples).items():
-        if asked.only not in name or costs.get(name, {}).get("status") == 0:
+        if not re.search(asked.only, name) or costs.get(name, {}).get("status") == 0:
             continue
         print(shlex.join(["evenhand", *arguments]), flush=True)
         if asked.list:
