@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.core.progress import ignore
 from evenhand.core.types import Message
 from evenhand.models.hf.decoding import StaticDecoder
 from evenhand.training.parallel import Team
@@ -19,7 +20,7 @@ transformers: Any = pytest.importorskip("transformers", reason="needs pip instal
 from evenhand.training import models, policy_copy, rollout  # noqa: E402 - they need torch
 from evenhand.training.chat import Chat  # noqa: E402
 from evenhand.training.policy_copy import PolicyCopy  # noqa: E402
-from evenhand.training.rollout import Rollout, logprobs_and_entropies, roll_out  # noqa: E402
+from evenhand.training.rollout import Rollout, answer_all, logprobs_and_entropies, roll_out  # noqa: E402
 
 HERE = models.Machine("cpu", "float32")
 SIZES: dict[str, Any] = {
@@ -299,6 +300,22 @@ def test_a_kept_copy_goes_with_its_policy(chat: Chat):
     gc.collect()
 
     assert alive() is None
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_halved(policy: Any, chat: Chat, monkeypatch: pytest.MonkeyPatch):
+    prompts = [(Message("user", "word " * n),) for n in (5, 1, 4, 2, 3)]
+    limits: dict[str, Any] = {"max_new_tokens": 4, "temperature": 0, "observe": ignore}
+    together, asked = answer_all(policy, chat, prompts, HERE, **limits), list[int]()
+
+    def small(policy: Any, chat: Chat, some: Any, *others: Any, **settings: Any) -> Rollout:
+        asked.append(len(some))
+        if len(some) > 1:
+            raise torch.OutOfMemoryError
+        return roll_out(policy, chat, some, *others, **settings)
+
+    monkeypatch.setattr(rollout, "roll_out", small)
+    assert answer_all(policy, chat, prompts, HERE, **limits) == together
+    assert asked == [5, 2, 1, 1, 1, 1, 1]
 
 
 def test_a_seed_repeats_answers_also_when_finished_ones_stay(policy: Any, chat: Chat, monkeypatch: pytest.MonkeyPatch):

@@ -281,7 +281,7 @@ def test_every_row_counts_the_same(spelling: str, tmp_path: Path):
 def test_general_answers_are_sampled_once_and_a_truncated_one_has_no_end(spelling: str, tmp_path: Path):
     model = models.load_causal(spelling, HERE, trained=False)
     chat = models.load_chat(spelling, model)
-    settings: dict[str, Any] = {"count": 3, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": ignore}
+    settings: dict[str, Any] = {"count": 3, "seed": 0, "max_new_tokens": 5, "observe": ignore}
     path = tmp_path / "general.jsonl"
 
     first = general.own_answers(model, chat, HERE, path, **settings)
@@ -298,7 +298,7 @@ def test_an_answer_with_a_line_separator_is_one_answer(spelling: str, tmp_path: 
     row = {"prompt": "Hello?", "answer": "One.\u2028Two.\x85Three.", "ended": True}
     path.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    settings: dict[str, Any] = {"count": 1, "seed": 0, "max_new_tokens": 5, "batch": 2, "observe": ignore}
+    settings: dict[str, Any] = {"count": 1, "seed": 0, "max_new_tokens": 5, "observe": ignore}
     assert len(general.own_answers(None, chat, HERE, path, **settings)) == 1
 
     line = {"form": "short", "state": "told", "language": "en", "situation": "one", "reply": row["answer"]}

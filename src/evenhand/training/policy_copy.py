@@ -80,6 +80,11 @@ def keep(policy: Any, copy: PolicyCopy) -> None:
     kept_copies[policy] = copy
 
 
+def drop(policy: Any) -> None:
+    """Forget the kept copy of a policy, and with it its cache and graphs."""
+    kept_copies.pop(policy, None)
+
+
 def supports(policy: Any) -> bool:
     """Whether a policy is a Llama-like model with ordinary weights, with or without ordinary LoRA adapters."""
     model = unwrapped(policy)

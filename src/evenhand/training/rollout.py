@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from evenhand.core.errors import UsageError
 from evenhand.core.files import append_json_lines, lines, write_bytes
 from evenhand.core.lazy import torch
-from evenhand.models.hf.decoding import Decoder, decoder
+from evenhand.core.progress import Count
+from evenhand.models.hf.decoding import Decoder, decoder, free_memory
 from evenhand.training.chat import Chat
 from evenhand.training.data import Prompt
 from evenhand.training.losses import spread, token_entropies, token_logprobs
 from evenhand.training.models import Machine
-from evenhand.training.policy_copy import policy_copy
+from evenhand.training.policy_copy import drop, policy_copy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SAMPLES = "samples.jsonl"
 SAMPLES_PER_STEP = 4
+_TOGETHER, _TOGETHER_GPU = 128, 512
+"""Prompts that are answered at once; halved when a GPU runs out of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,39 @@ def roll_out(
     texts = [chat.text(row[:n]) for row, n in zip(tokens.tolist(), lengths, strict=True)]
     ids, mask = torch.cat([ids, tokens], 1), torch.cat([mask, answer.long()], 1)
     return Rollout(ids, mask, answer.float(), texts, is_end.any(1).tolist(), logprobs * answer)
+
+
+def answer_all(
+    policy: Any,
+    chat: Chat,
+    prompts: Sequence[Prompt],
+    machine: Machine,
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    observe: Count,
+) -> list[tuple[str, bool]]:
+    """Return an answer to each prompt, and whether it has its end token; prompts of like length go together."""
+    order = sorted(range(len(prompts)), key=lambda i: sum(len(message.content) for message in prompts[i]))
+    found: dict[int, tuple[str, bool]] = {}
+    size = _TOGETHER_GPU if machine.device.startswith("cuda") else _TOGETHER
+    while len(found) < len(prompts):
+        observe(len(found), len(prompts))
+        chosen = order[len(found) : len(found) + size]
+        together = [prompts[i] for i in chosen]
+        try:
+            rollout = roll_out(policy, chat, together, machine, max_new_tokens=max_new_tokens, temperature=temperature)
+        except torch.OutOfMemoryError:
+            if len(chosen) == 1 or machine.team.size > 1:
+                raise
+            size = len(chosen) // 2
+            drop(policy)
+            free_memory()
+            continue
+        found.update(zip(chosen, zip(rollout.texts, rollout.ended, strict=True), strict=True))
+    observe(len(prompts), len(prompts))
+    drop(policy)  # with its cache, since training comes next
+    return [found[i] for i in range(len(prompts))]
 
 
 class _Sampler:

@@ -45,9 +45,8 @@ from evenhand.training.questions.generate import QuestionPlan
 from evenhand.training.questions.grading import ReplyGrade, grade
 from evenhand.training.questions.language import LANGUAGES
 from evenhand.training.questions.row import FORMS, QuestionRow, check_classes, read_rows
-from evenhand.training.rollout import roll_out
+from evenhand.training.rollout import answer_all, roll_out
 from evenhand.training.sft import SFTTrainer
-from evenhand.training.stage import chunks
 from evenhand.training.verifiable import general
 
 # --- the questions of a training: generated, or the user's rows, checked before the first step ---
@@ -166,7 +165,6 @@ def _check_leaks(rows: Sequence[QuestionRow], data: Path) -> dict[str, Any]:
 # --- what is asked before and after training, greedily: held-out questions, and what must not be forgotten ---
 
 FOLDER = "evaluation"
-_BATCH = 128
 _REWARDS: Mapping[ReplyGrade, float] = {
     ReplyGrade.RIGHT_PERSON: 1.0,
     ReplyGrade.RIGHT_ABSTENTION: 1.0,
@@ -200,9 +198,10 @@ def answer_questions(
     """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
     if path.is_file():
         return
-    replies = _replies(policy, chat, machine, [prompt_of(row) for row in rows], max_new_tokens, observe)
+    prompts = [prompt_of(row) for row in rows]
+    limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": 0, "observe": observe}
     lines: list[dict[str, Any]] = []
-    for row, text in zip(rows, replies, strict=True):
+    for row, (text, _) in zip(rows, answer_all(policy, chat, prompts, machine, **limits), strict=True):
         about = {"form": row.form, "state": row.state, "language": row.language, "situation": row.situation}
         about |= {"context": row.context, "question": row.question}
         lines.append({**about, "answer": row.answer, "reply": text, "grade": grade(row, text)})
@@ -222,27 +221,12 @@ def answer_probes(
     if path.is_file():
         return
     prompts = [(Message("user", probe.request),) for probe in asked]
-    replies = _replies(policy, chat, machine, prompts, max_new_tokens, observe)
+    limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": 0, "observe": observe}
     lines = [
         {"area": probe.area, "request": probe.request, "reply": text}
-        for probe, text in zip(asked, replies, strict=True)
+        for probe, (text, _) in zip(asked, answer_all(policy, chat, prompts, machine, **limits), strict=True)
     ]
     machine.team.on_main(lambda: write_json_lines(path, lines))
-
-
-def _replies(
-    policy: Any, chat: Chat, machine: Machine, prompts: Sequence[Prompt], max_new_tokens: int, observe: Count
-) -> list[str]:
-    """Greedy replies, in the order of the prompts; those of like length are asked together."""
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i][-1].content))
-    found: dict[int, str] = {}
-    for chunk in chunks(order, _BATCH):
-        observe(len(found), len(prompts))
-        together = [prompts[i] for i in chunk]
-        rollout = roll_out(policy, chat, together, machine, max_new_tokens=max_new_tokens, temperature=0)
-        found.update(zip(chunk, rollout.texts, strict=True))
-    observe(len(prompts), len(prompts))
-    return [found[i] for i in range(len(prompts))]
 
 
 def forgotten(folder: Path, asked: Sequence[Probe], before: str, after: str, *, limit: float) -> Forgetting:
@@ -297,7 +281,6 @@ def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 NAME = "verifiable"
 _RANK = 16
 _ROWS = 21000
-_GENERAL_BATCH = 128
 _LOSS_ROWS = 64
 """Held-out answers whose loss is measured before and after."""
 _MEASURED = 8
@@ -517,7 +500,7 @@ def train_sft(
         if count := round(len(rows) * whole.general / (1 - whole.general)):
             kept = general.own_answers(
                 model, chat, run.machine, whole.out / general.FILE, count=count, seed=options.seed,
-                max_new_tokens=whole.general_tokens, batch=_GENERAL_BATCH, observe=announce("general answers"),
+                max_new_tokens=whole.general_tokens, observe=announce("general answers"),
             )  # fmt: skip
         trainer = SFTTrainer(
             options, model, chat, rows, run.machine, equal_rows=True, kept=kept, keep=whole.keep, reference=reference

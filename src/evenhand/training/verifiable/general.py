@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +21,7 @@ from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.loop import step_seed
 from evenhand.training.models import Machine
-from evenhand.training.rollout import roll_out
-from evenhand.training.stage import chunks
+from evenhand.training.rollout import answer_all
 
 FILE = "general.jsonl"
 _COMPARISONS = 0.2
@@ -61,19 +61,19 @@ def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
 
 
 def own_answers(
-    policy: Any, chat: Chat, machine: Machine, path: Path, *, count: int, seed: int, max_new_tokens: int, batch: int,
+    policy: Any, chat: Chat, machine: Machine, path: Path, *, count: int, seed: int, max_new_tokens: int,
     observe: Count,
 ) -> list[Encoded]:  # fmt: skip
     """Sample answers of the untrained model at temperature 1, or read those that an interrupted training sampled."""
     if not path.is_file():
-        rows = _sampled(policy, chat, machine, count, seed, max_new_tokens, batch, observe)
+        rows = _sampled(policy, chat, machine, count, seed, max_new_tokens, observe)
         machine.team.on_main(lambda: write_json_lines(path, rows))
     rows = [row for _, row in json_lines(path)]
     return [_encoded(chat, row) for row in rows if row["answer"].strip()]
 
 
 def _sampled(
-    policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, batch: int, observe: Count
+    policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, observe: Count
 ) -> list[dict[str, Any]]:
     prompts = general_prompts()
     short = comparison_prompts(round(count * _COMPARISONS), seed)
@@ -84,15 +84,17 @@ def _sampled(
     torch.manual_seed(step_seed(seed, -1))
     rows: list[dict[str, Any]] = []
     for chosen, tokens in ((long, max_new_tokens), (short, min(_SHORT, max_new_tokens))):
-        for chunk in chunks(chosen, batch):
-            observe(len(rows), count)
-            rollout = roll_out(policy, chat, chunk, machine, max_new_tokens=tokens)
-            rows += [
-                {"prompt": prompt[0].content, "answer": answer, "ended": ended}
-                for prompt, answer, ended in zip(chunk, rollout.texts, rollout.ended, strict=True)
-            ]
-    observe(count, count)
+        done = partial(_further, observe, len(rows), count)
+        answers = answer_all(policy, chat, chosen, machine, max_new_tokens=tokens, observe=done)
+        rows += [
+            {"prompt": prompt[0].content, "answer": answer, "ended": ended}
+            for prompt, (answer, ended) in zip(chosen, answers, strict=True)
+        ]
     return rows
+
+
+def _further(observe: Count, before: int, count: int, done: int, _: int | None) -> None:
+    observe(before + done, count)
 
 
 def _encoded(chat: Chat, row: dict[str, Any]) -> Encoded:
