@@ -287,6 +287,17 @@ def test_facts_are_asked_with_and_without_an_answer_in_the_passage():
         QuestionPlan(categories=("facts",))
 
 
+def test_a_passage_that_tells_something_like_it_is_asked_for_both():
+    drawn = rows(900, languages=("en",), categories=("facts",))
+    asked: dict[str, dict[str, str]] = {}
+    for row in drawn:
+        asked.setdefault(row.context, {})[row.state] = row.question
+    both = [each for each in asked.values() if len(each) == 2]
+
+    assert 0.1 * len(asked) < len(both) < 0.3 * len(asked)
+    assert all(each["told"] != each["not_told"] for each in both)
+
+
 def test_a_situation_without_questions_is_refused():
     with pytest.raises(UsageError, match="needs a head, pairs of questions"):
         parse_situations("x.txt", "walk: went for a walk\n- fell\n+ stood")
@@ -341,7 +352,7 @@ def test_not_is_asked_in_full_and_contracted(train: list[QuestionRow]):
 
 def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[QuestionRow]):
     asked = {
-        negated: (situation, polarity)
+        (situation.id, negated): (situation, polarity)
         for situation in load("en").situations
         for pair in situation.asked
         for polarity, phrase in enumerate(pair)
@@ -349,19 +360,40 @@ def test_who_did_not_is_asked_of_passages_that_tell_about_both(train: list[Quest
     }
     for each in load("en").situations:
         for phrase in (phrase for pair in each.asked for phrase in pair):
-            asked.pop(phrase, None)
+            asked.pop((each.id, phrase), None)
     found = 0
     for row in train:
-        phrase = row.question.removeprefix("Who ").rstrip("?")
-        if row.language != "en" or row.state != "told" or row.form == "yes_no" or phrase not in asked:
+        key = (row.situation, row.question.removeprefix("Who ").rstrip("?"))
+        if row.language != "en" or row.state != "told" or row.form == "yes_no" or key not in asked:
             continue
-        situation, polarity = asked[phrase]
+        situation, polarity = asked[key]
         assert row.polarity == ("positive", "negative")[polarity]
         context = row.context.lower()
         shown = [any(each.lower() in context for each in situation.shown[side]) for side in (0, 1)]
         assert all(shown) or not any(shown), row  # both sides, or a sign about both
         found += 1
     assert found > 20
+
+
+def test_a_passage_that_tells_about_both_people_is_asked_for_both(train: list[QuestionRow]):
+    about: dict[str, list[QuestionRow]] = {}
+    for row in train:
+        if row.state == "told" and row.category != "facts" and row.form != "yes_no":
+            about.setdefault(row.context, []).append(row)
+    twins = [each for each in about.values() if len(each) == 2]
+    questions = [row.question for each in twins for row in each if row.language == "en"]
+
+    assert 0.1 * len(about) < len(twins) < 0.4 * len(about)
+    assert all({row.polarity for row in each} == {"negative", "positive"} for each in twins)
+    assert all(each[0].people[each[0].right] != each[1].people[each[1].right] for each in twins)
+    assert 0.4 < sum(" not " in each or "n't " in each for each in questions) / len(questions) < 0.6
+
+
+def test_not_does_not_tell_whether_there_is_an_answer(train: list[QuestionRow]):
+    asked = [row for row in train if row.language == "en" and row.context and row.category != "facts"]
+    for negated in (True, False):
+        told = [row.state == "told" for row in asked if (" not " in row.question or "n't " in row.question) is negated]
+        assert 0.4 < sum(told) / len(told) < 0.6
 
 
 def test_a_situation_may_word_its_questions_in_several_ways():

@@ -45,6 +45,10 @@ Messages = list[dict[str, str]]
 Verdict = Literal["yes", "no", "unknown", "known", "unknown_known"]
 """What is right: a claim holds, does not, or neither is told; or that the question can be answered, or cannot."""
 _GAPS = re.compile(r"\n{3,}")
+_LOWERED = (
+    "The ", "About ", "Visitors ", "Children ", "At ", "In ", "While ", "Most ", "Trams ", "Under ", "Critics ",
+)  # fmt: skip
+"""How statements of facts begin that are lower case after "that"; others begin with a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +255,7 @@ class _Asker:
             plain = claim.format(x=people[place].mention, q=self._asked_phrase)
             if asked.fact:
                 plain = asked.fact.statement.format(v=people[place].mention).rstrip(".")
-                plain = plain[:1].lower() + plain[1:] if plain.startswith(("The ", "About ", "Visitors ")) else plain
+                plain = plain[:1].lower() + plain[1:] if plain.startswith(_LOWERED) else plain
             template = rng.choice(self._of_split(wording["instruction"]["yes_no"]))
             claim = capitalized(asked.language.tidy(plain)) + "."
             text = asked.language.tidy(template.format(claim=claim, plain=plain, third=third))
@@ -342,7 +346,11 @@ _VERDICTS: tuple[Verdict, ...] = ("yes", "no", "unknown", "yes", "no", "unknown"
 _KNOWLEDGE_SHARE = (4, 20)
 """Four questions of twenty in a form that knowledge has: about 16 % of all."""
 _NEGATED = 0.25
-"""Share of the questions that ask who did not, where the phrase allows it."""
+"""Share of the questions that ask who did not, where the phrase allows it; twins come on top where it is told."""
+_NEGATED_OPEN = 0.4
+"""The same where it is not told."""
+_TWIN = 0.5
+"""Share of the passages that tell about both people and are asked for both: who did it, and who did not."""
 _LITERAL = 0.2
 """Share of the questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
@@ -444,7 +452,10 @@ class _Drawer:
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
         self._asks_knowledge = self._knowledge_deck(plan)
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
+        self._twins: dict[str, AskedPassage] = {}
+        """By language: the passage that comes next, with the opposite of what was asked."""
         self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
+        self._near: tuple[Situation, Passage, Fact] | None = None
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
         self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
         self._categories = {
@@ -478,16 +489,21 @@ class _Drawer:
         verdict = self._verdicts.deal() if form == "yes_no" else None
         if category == FACTS:
             return self._draw_fact(language, form, verdict)
-        situation = self._situations[language.code][category == CONTROL].deal()
         state = self._state(form, verdict)
+        if state == "told" and (twin := self._twins.pop(language.code, None)):
+            return make_row(rng, replace(twin, unknown_place=self._places[True].deal()), form, verdict)
+        situation = self._situations[language.code][category == CONTROL].deal()
         if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
             state = "partial"
         polarity, first, right = self._cells[state == "told"].deal()
-        phrase, negated = self._phrase(language, situation, polarity)
-        if not negated and rng.random() < _LITERAL:
+        pair = rng.choice(situation.asked)
+        phrase, negated = self._phrase(language, pair, polarity, told=state == "told")
+        literal = not negated and rng.random() < _LITERAL
+        if literal:
             phrase, situation = self._literal(situation, polarity)
-        elif rng.random() < 0.5:
-            phrase = language.contracted(phrase)
+        opposite = (None if negated else language.negated(phrase)) or pair[1 - polarity]
+        if not literal:
+            phrase = self._spoken(language, phrase)
         settle = verdict == "no" or negated
         count = self._count(category, state, settle=settle)
         people = draw_people(rng, language, situation, category, self._split, count, first)
@@ -496,12 +512,19 @@ class _Drawer:
         passage = write_passage(rng, language, situation, people, polarity, state, right, settle=settle)
         place = self._places[state == "told"].deal()
         asked = AskedPassage(language, situation, category, state, polarity, passage, self._split, place, phrase)
+        if state == "told" and count == 2 and passage.settled and rng.random() < _TWIN:
+            other = replace(passage, right=1 - right)
+            opposite = self._spoken(language, opposite)
+            self._twins[language.code] = replace(asked, phrase=opposite, polarity=1 - polarity, passage=other)
         return make_row(rng, asked, form, verdict)
 
-    def _phrase(self, language: Language, situation: Situation, polarity: int) -> tuple[str, bool]:
+    def _spoken(self, language: Language, phrase: str) -> str:
+        return language.contracted(phrase) if self._rng.random() < 0.5 else phrase
+
+    def _phrase(self, language: Language, pair: tuple[str, str], polarity: int, *, told: bool) -> tuple[str, bool]:
         """What is asked, and whether it is asked by \"not\" and the opposite, which needs a passage about both."""
-        pair = self._rng.choice(situation.asked)
-        if self._rng.random() < _NEGATED and (negated := language.negated(pair[1 - polarity])):
+        share = _NEGATED if told else _NEGATED_OPEN
+        if self._rng.random() < share and (negated := language.negated(pair[1 - polarity])):
             return negated, True
         return pair[polarity], False
 
@@ -514,7 +537,11 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        situation, passage, fact = draw_fact(self._rng, self._split, right, first, told=told)
+        if told and self._near:
+            (situation, passage, fact), self._near = self._near, None
+        else:
+            situation, passage, fact, near = draw_fact(self._rng, self._split, right, first, told=told)
+            self._near = (situation, *near) if near else self._near
         state, place = ("told" if told else "not_told"), self._places[told].deal()
         asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
         return make_row(self._rng, asked, form, verdict)

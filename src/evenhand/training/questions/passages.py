@@ -33,6 +33,10 @@ State = Literal["told", "not_told", "partial", "contradicted", "other_time", "ex
 _SIGNS = 0.5
 """Share of the passages about two people that tell by a sign, from which the answer has to be concluded."""
 STATES: tuple[State, ...] = get_args(State)
+_LONG = 0.4
+"""Share of the passages of facts that are about several things at some length."""
+_NEAR = 0.45
+"""Share of the questions about facts not told whose passage tells something much like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,34 +294,54 @@ class Fact:
     statement: str
 
 
-def draw_fact(rng: Random, split: Split, right: int, first: int, *, told: bool) -> tuple[Situation, Passage, Fact]:
-    """Draw a passage about one subject or two, and a question about the first; `right` is the place of the answer."""
+def draw_fact(
+    rng: Random, split: Split, right: int, first: int, *, told: bool
+) -> tuple[Situation, Passage, Fact, tuple[Passage, Fact] | None]:
+    """Draw a passage about one subject or more, and a question about the first; `right` is the place of the answer.
+
+    Where the passage only tells something much like it, the question that it does answer comes as well.
+    """
     kind = rng.choice(list(_kinds().values()))
-    subject, other = rng.sample(of_split(kind["subjects"], split), 2)
-    asked, *rest = rng.sample(kind["attributes"], 4)
-    statement, question, clause, values = asked
+    attributes, subjects = kind["attributes"], of_split(kind["subjects"], split)
+    long = rng.random() < _LONG
+    subject, *others = rng.sample(subjects, min(len(subjects), 3 if long else 2))
+    place, *rest = rng.sample(range(len(attributes)), 4)
+    near = None
+    if not told and rng.random() < _NEAR:
+        near = rng.choice(kind["untold"])
+        place = near[3]
+        rest = [each for each in rng.sample(range(len(attributes)), 4) if each != place][:3]
+    statement, question, clause, values = attributes[place]
     chosen = rng.sample(values, 2)
-    sentences = [_said(rng, each, subject) for each in rest[: rng.randint(1, 3)]]
-    evidence = ""
-    if told:
-        evidence = _statement(statement, subject, chosen[right])
-        sentences.append(evidence)
-    if rng.random() < 0.4:
+    also = rest[: 3 if long else rng.randint(1, 3)]
+    lines = [(attributes[each][0], rng.choice(attributes[each][3])) for each in also]
+    evidence = [(statement, chosen[right])] if told or near else []
+    groups = [_about(rng, subject, [*lines, *evidence])]
+    if long or rng.random() < 0.4:
         # The same fact about something else.
-        sentences.append(_statement(statement, other, chosen[1 - right]))
-    rng.shuffle(sentences)
-    people = tuple(Character(each, each, each, (each,), (first + place) % 2) for place, each in enumerate(chosen))
+        for other in others:
+            more = [(attributes[each][0], rng.choice(attributes[each][3])) for each in rest[:2] if long]
+            groups.append(_about(rng, other, [(statement, chosen[1 - right]), *more]))
+    rng.shuffle(groups)
+    people = tuple(Character(each, each, each, (each,), (first + at) % 2) for at, each in enumerate(chosen))
     situation = Situation(f"{FACTS}: {subject}", "", (), ((), ()), (), lasting=True, things=(), split=split)
-    passage = Passage(" ".join(sentences), evidence, people, right if told else None, settled=told)
-    return situation, passage, Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
+    open_passage = Passage(" ".join(groups), "", people, None, settled=False)
+    shown = _filled(statement, subject).format(v=chosen[right])
+    settled = replace(open_passage, evidence=shown, right=right, settled=True)
+    fact = Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
+    if near:
+        asked = Fact(near[1].format(it=subject), near[2].format(it=subject), _filled(near[0], subject))
+        return situation, open_passage, asked, (settled, fact)
+    return situation, settled if told else open_passage, fact, None
 
 
-def _said(rng: Random, attribute: Sequence[Any], subject: str) -> str:
-    return _statement(attribute[0], subject, rng.choice(attribute[3]))
-
-
-def _statement(template: str, subject: str, value: str) -> str:
-    return _filled(template, subject).format(v=value)
+def _about(rng: Random, subject: str, lines: Sequence[tuple[str, str]]) -> str:
+    """Sentences about one subject in a new order, some with "it" in its place after the first."""
+    said: list[str] = []
+    for template, value in rng.sample(lines, len(lines)):
+        named = not said or not template.startswith("{It} ") or rng.random() < 0.6
+        said.append(_filled(template, subject if named else "it").format(v=value))
+    return " ".join(said)
 
 
 def _filled(template: str, subject: str) -> str:

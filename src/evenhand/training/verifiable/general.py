@@ -51,7 +51,7 @@ def form_prompts(count: int, seed: int) -> list[Prompt]:
 
 
 def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
-    kind = rng.choices(("forms", "sums", "code"), weights=(67, 25, 8))[0]
+    kind = rng.choices(("forms", "sums", "code"), weights=(62, 30, 8))[0]
     topic, other = rng.sample(texts["topics"], 2)
     a, c = rng.randint(8, 40), rng.randint(2, 9)
     numbers = {"a": a, "b": rng.randint(2, a - 1), "c": c, "d": rng.randint(2, 12), "ac": a * c, "a12": a * 12}
