@@ -142,13 +142,18 @@ def answer_all(
             if len(chosen) == 1 or machine.team.size > 1:
                 raise
             size = len(chosen) // 2
-            drop(policy)
-            free_memory()
+            _free(policy)
             continue
         found.update(zip(chosen, zip(rollout.texts, rollout.ended, strict=True), strict=True))
     observe(len(prompts), len(prompts))
-    drop(policy)  # with its cache, since training comes next
+    _free(policy)  # since training comes next, here and perhaps in other processes
     return [found[i] for i in range(len(prompts))]
+
+
+def _free(policy: Any) -> None:
+    """Give back the memory of a policy's copy, with its cache."""
+    drop(policy)
+    free_memory()
 
 
 class _Sampler:
