@@ -109,6 +109,9 @@ def test_the_lead_says_how_much_was_judged_with_each_preset():
     assert lead_of(both, alike[1:]).startswith(
         "11 judgements with the paper’s settings; 40 scenarios of 20 professions with evenhand's settings, seed 7. "
     )
+    assert lead_of({NAME: run}, []).startswith("11 judgements, seed 7. ")  # of judges that see nothing
+    judged.statuses = {}
+    assert lead_of({NAME: run}, []) == ""
 
 
 def test_what_the_fairness_instruction_reversed_is_said_for_each_preset():

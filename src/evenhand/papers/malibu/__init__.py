@@ -160,7 +160,7 @@ def _model_of(arm: ArmResult) -> str:
 
 def lead_of(studies: Mapping[str, StudyResult], arms: Sequence[AuditedModel]) -> str:
     """Says how much was judged, and with which settings."""
-    if not arms:
+    if not any(samples_run(found)[0] for found in studies.values()):
         return ""
     plans = {name: next(iter(found.provenance.values()))["plan"] for name, found in studies.items()}
     sizes = {name: _size(found, arms, VERSIONS[name]) for name, found in studies.items()}
