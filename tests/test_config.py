@@ -40,6 +40,20 @@ def test_the_projects_file_is_found_upwards_and_wins(user: Path, project: Path):
     assert config.sources["judge"] == project and config.sources["budget"] == user
 
 
+def test_a_folder_that_may_not_be_entered_has_no_file(user: Path, project: Path, monkeypatch: pytest.MonkeyPatch):
+    project.write_text('out = "mine"')
+    is_file = Path.is_file
+    assert read_config().out
+
+    def closed(file: Path) -> bool:
+        if file in (user, project):
+            raise PermissionError(13, "Permission denied", str(file))
+        return is_file(file)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert read_config().out is None
+
+
 def test_a_provider_of_the_project_replaces_the_users_as_a_whole(user: Path, project: Path):
     user.write_text('[providers.vllm]\nbase_url = "http://mine/v1"\nkey = "MY_KEY"\n')
     project.write_text('[providers.vllm]\nbase_url = "http://theirs/v1"\n')

@@ -85,7 +85,7 @@ def read_config() -> Config:
     fields: dict[str, Any] = {}
     sources: dict[str, Path] = {}
     for path, is_project in ((user_file(), False), (project_file(), True)):
-        if path is None or not path.is_file():
+        if path is None or not _is_there(path):
             continue
         for name, value in _read(path, is_project).items():
             fields[name] = {**fields.get(name, {}), **value} if name in _TABLES else value
@@ -101,7 +101,15 @@ def user_file() -> Path:
 def project_file() -> Path | None:
     """Return the nearest evenhand.toml, from the current folder upwards."""
     here = Path.cwd()
-    return next((file for folder in (here, *here.parents) if (file := folder / PROJECT_FILE).is_file()), None)
+    return next((file for folder in (here, *here.parents) if _is_there(file := folder / PROJECT_FILE)), None)
+
+
+def _is_there(file: Path) -> bool:
+    """Whether there is a file; a folder that may not be entered has none."""
+    try:
+        return file.is_file()
+    except PermissionError:
+        return False
 
 
 def _read(path: Path, is_project: bool) -> dict[str, Any]:
