@@ -452,10 +452,9 @@ class _Drawer:
         self._places = {told: _Deck(rng, range(60)) for told in (True, False)}
         self._asks_knowledge = self._knowledge_deck(plan)
         self._kinds = _Deck(rng, _cards(KIND_SHARES, KIND_SHARES))
-        self._twins: dict[str, AskedPassage] = {}
-        """By language: the passage that comes next, with the opposite of what was asked."""
+        self._again: dict[str, AskedPassage] = {}
+        """By language, or for facts: the passage that is asked about once more, with its next question."""
         self._known = {kind: _Deck(rng, facts) for kind, facts in knowledge(split).items()}
-        self._near: tuple[Situation, Passage, Fact] | None = None
         self._known_places = {kind: _Deck(rng, PLACES) for kind in KIND_SHARES}
         self._situations = {name: self._situation_decks(load(name)) for name in plan.languages}
         self._categories = {
@@ -490,7 +489,7 @@ class _Drawer:
         if category == FACTS:
             return self._draw_fact(language, form, verdict)
         state = self._state(form, verdict)
-        if state == "told" and (twin := self._twins.pop(language.code, None)):
+        if state == "told" and (twin := self._again.pop(language.code, None)):
             return make_row(rng, replace(twin, unknown_place=self._places[True].deal()), form, verdict)
         situation = self._situations[language.code][category == CONTROL].deal()
         if state in ("other_time", "excluded") and (situation.things or (situation.lasting and state == "other_time")):
@@ -515,7 +514,7 @@ class _Drawer:
         if state == "told" and count == 2 and passage.settled and rng.random() < _TWIN:
             other = replace(passage, right=1 - right)
             opposite = self._spoken(language, opposite)
-            self._twins[language.code] = replace(asked, phrase=opposite, polarity=1 - polarity, passage=other)
+            self._again[language.code] = replace(asked, phrase=opposite, polarity=1 - polarity, passage=other)
         return make_row(rng, asked, form, verdict)
 
     def _spoken(self, language: Language, phrase: str) -> str:
@@ -537,13 +536,14 @@ class _Drawer:
     def _draw_fact(self, language: Language, form: Form, verdict: Verdict | None) -> QuestionRow:
         told = self._state(form, verdict) == "told"
         polarity, first, right = self._cells[told].deal()
-        if told and self._near:
-            (situation, passage, fact), self._near = self._near, None
-        else:
+        asked = self._again.pop(FACTS, None) if told else None
+        if asked is None:
             situation, passage, fact, near = draw_fact(self._rng, self._split, right, first, told=told)
-            self._near = (situation, *near) if near else self._near
-        state, place = ("told" if told else "not_told"), self._places[told].deal()
-        asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, place, fact=fact)
+            state = "told" if told else "not_told"
+            asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, 0, fact=fact)
+            if near:
+                self._again[FACTS] = replace(asked, state="told", passage=near[0], fact=near[1])
+        asked = replace(asked, polarity=polarity, unknown_place=self._places[told].deal())
         return make_row(self._rng, asked, form, verdict)
 
     def _state(self, form: Form, verdict: Verdict | None) -> State:
