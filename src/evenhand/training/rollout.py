@@ -134,6 +134,7 @@ def answer_all(
     size = _TOGETHER_GPU if machine.device.startswith("cuda") else _TOGETHER
     while len(found) < len(prompts):
         observe(len(found), len(prompts))
+        rollout = None
         chosen = order[len(found) : len(found) + size]
         together = [prompts[i] for i in chosen]
         try:
@@ -142,6 +143,7 @@ def answer_all(
             if len(chosen) == 1 or machine.team.size > 1:
                 raise
             size = len(chosen) // 2
+        if rollout is None:  # here, since the error holds what its frames hold
             _free(policy)
             continue
         found.update(zip(chosen, zip(rollout.texts, rollout.ended, strict=True), strict=True))
