@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -190,6 +191,8 @@ async def test_one_kind_of_question_that_fails_is_not_arithmetic_as_a_whole():
     assert change.difference.low is not None
     assert change.difference.low < 2.5 * change.difference.estimate
     assert found.sentence.startswith("fake/after may have lost, unless it is chance: arithmetic (100 → 9")
+    named = replace(found, after="the trained model").sentence
+    assert named.startswith("The trained model may have lost")
 
 
 async def test_the_same_model_has_lost_nothing():

@@ -376,15 +376,16 @@ class Forgetting:
     @property
     def sentence(self) -> str:
         """The finding in one sentence, a loss before all else."""
+        after = self.after if "/" in self.after else self.after.capitalize()  # a spec stays as it is typed
         if self.lost:
-            return f"{self.after} has lost against {self.before}: {_moved(self.lost)}."
+            return f"{after} has lost against {self.before}: {_moved(self.lost)}."
         unsure = [each for each in self.changes if each.verdict.startswith("cannot tell")]
         if worse := [each for each in unsure if each.is_worse]:
-            return f"{self.after} may have lost, unless it is chance: {_moved(worse)}; {_ASK_MORE}."
+            return f"{after} may have lost, unless it is chance: {_moved(worse)}; {_ASK_MORE}."
         if unsure:
             areas = ", ".join(each.area for each in unsure)
             return f"No loss was found, but it cannot be ruled out in {areas}; {_ASK_MORE}."
-        return f"{self.after} has lost nothing beyond the limits against {self.before}."
+        return f"{after} has lost nothing beyond the limits against {self.before}."
 
     @property
     def table(self) -> Table:
