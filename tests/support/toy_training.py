@@ -130,7 +130,10 @@ def ending_model(folder: Path) -> str:
 
 
 def assert_close(one: Path, other: Path, *, tolerance: float = 1e-5) -> None:
-    """Two trainings took the same steps to the same weights and results, up to rounding."""
+    """Two trainings took the same steps to the same weights and results, up to rounding.
+
+    Adam makes steps of full length of gradients that are rounding alone, so one weight in a thousand may differ more.
+    """
     import pytest
     import torch
 
@@ -139,7 +142,9 @@ def assert_close(one: Path, other: Path, *, tolerance: float = 1e-5) -> None:
     first, second = tensors_of(one), tensors_of(other)
     assert first.keys() == second.keys()
     for name, tensor in first.items():
-        torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=tolerance)
+        torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=10 * tolerance)
+        rounded = torch.isclose(second[name], tensor, rtol=1e-4, atol=tolerance)
+        assert (~rounded).sum() <= tensor.numel() / 1000, name
     before, after = (json.loads((folder / "training.json").read_text())["results"] for folder in (one, other))
     assert leaves(after) == pytest.approx(leaves(before), rel=1e-4, abs=tolerance)
 
