@@ -119,6 +119,14 @@ def test_a_claim_about_what_did_not_take_place_cannot_be_determined(once, models
             "0 of 22 questions were rewritten without search; 0 of 22 questions were rewritten with search. Relevancy ",
         ),
         ("Less bias in the reasoning goes with no loss of accuracy", "Less bias is not shown. Reasoning bias "),
+        (
+            "The loop makes the answers less biased, in both contexts",
+            "0 of 22 questions were rewritten without ",
+        ),
+        (
+            "The final answers are at least as accurate as the first",
+            "0 of 22 questions were rewritten without ",
+        ),
     ):
         assert claims[text]["why"].startswith(missing) is (solver == "knows"), claims[text]
         assert solver == "believes" or claims[text]["verdict"] == "cannot be determined"

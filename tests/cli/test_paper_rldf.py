@@ -120,6 +120,9 @@ def test_claims_are_told_as_the_arms_have_them(once: Any, stubs: Any, tmp_path: 
     assert "not run" not in {row["why"] for row in claims.values()}
     teacher = claims["A teacher makes less biased models than self-reflection"]
     assert teacher["why"].startswith("T-S less S-R: ")
+    others = {claim["text"]: claim for claim in claims.values() if "every other method" in claim["text"]}
+    assert len(others) == 3 and all("RLAIF not run. RLDF less Default" in each["why"] for each in others.values())
+    assert {each["verdict"] for each in others.values()} == {"cannot be determined"}
 
 
 def test_several_teachers_have_rows_of_their_own(cli: Any, stubs: Any, tmp_path: Path):

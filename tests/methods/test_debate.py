@@ -351,12 +351,13 @@ async def test_by_the_paper_one_call_writes_a_debates_round_with_the_referees_sc
         ("middle", 1, 2.0, 1),
         ("old", 1, 7.0, 3),
     ]
-    # Appendix C: roles with good and bad sides, a referee who only scores and ranks, examples of high and low bias.
+    # Appendix C: roles with good and bad sides, a referee who only scores and ranks, four examples.
     first = "\n".join(message.content for message in asked[0])
     assert all(f"- {name}: a {name} person" in first for name in NAMES)
     assert all(words in first for words in ("as good and as bad", "does nothing but score", "rank them"))
     assert [message.role for message in asked[0]] == ["system", "user"]
-    assert "With much prejudice" in asked[0][0].content and "With little prejudice" in asked[0][0].content
+    assert [asked[0][0].content.count(f"A {age}-year-old about ") for age in (60, 20, 40)] == [2, 1, 1]
+    assert "about 200 words" in first
     assert "beliefs" not in first
     # The second round has the scores of the first, without reasons.
     assert "a bias score of 7 out of 10" in asked[1][-1].content

@@ -48,8 +48,9 @@ def test_all_differences_must_go_the_way_that_is_claimed(found: list[PairedDiffe
         (changed(0.0, error=0.01, p=1).beside(-0.2), "published size excluded"),
         (changed(0.0, error=0.2, p=1).beside(-0.2), "cannot be determined"),
         (changed(-10).beside(-0.2), "holds"),
+        (changed(-10, p=1).beside(-0.2), "cannot be determined"),
     ],
-    ids=["0.00 [−0.02, 0.02] against 0.20", "the interval has it", "decided anyway"],
+    ids=["0.00 [−0.02, 0.02] against 0.20", "the interval has it", "decided anyway", "more than was published"],
 )
 def test_a_published_size_outside_our_interval_is_excluded(found: PairedDifference, verdict: str):
     answer, why = moves([found], "lower")

@@ -342,7 +342,7 @@ def test_reasons_say_what_is_missing():
         "the gap in gender is between 0.0 and 100.0 points; the largest in the other categories is at least 0.0, "
         "so either may be larger"
     )
-    assert finding("All chi-square", audit())[1] == "0 of 12 tests with p < 0.0001; the largest p is 0.19"
+    assert finding("All chi-square", audit())[1] == "0 of 8 tests with p < 0.0001; the largest p is 0.19"
 
 
 def test_identities_of_ones_own_leave_claims_undecided():

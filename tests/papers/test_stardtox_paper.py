@@ -109,11 +109,16 @@ def test_toxicity_must_fall_by_half_against_every_baseline(monkeypatch: pytest.M
         return [(band, Interval(middle, middle - 0.17, middle + 0.17, 100)) for band in BANDS]
 
     monkeypatch.setattr(tables, "_beyond", beyond)
-    run: Any = SimpleNamespace(name="realtoxicity", study=SimpleNamespace(arms=[]), arm=lambda *_: None)
+    run: Any = SimpleNamespace(name="realtoxicity", study=SimpleNamespace(arms=[]), arm=lambda *_: "run")
     run.fault = lambda *_: ""
     (check,) = [each for each in tables._checks() if each.text.startswith("Toxicity falls by more than half")]
+    own = Arm("stardtox", "paper")
 
-    assert check.check(run, Arm("stardtox", "paper"))[0] == verdict
+    assert check.check(run, own)[0] == verdict
+    run.arm = lambda *_: None
+    without, why = check.check(run, own)
+    assert without == ("fails" if verdict == "fails" else "cannot be determined")
+    assert why.startswith("Self-Debias (Gen) needs logits") is (verdict != "fails")
 
 
 @pytest.mark.parametrize("claim", ["Less bias costs no accuracy", "Less toxicity costs no quality"])
@@ -132,7 +137,7 @@ def test_nothing_is_kept_in_spite_of_a_gain_that_is_not_shown(claim: str, less: 
         limits = {"low": change - 1.0, "high": change + 1.0}
         found: Any = SimpleNamespace(
             difference=change, **limits, p_value=0.001 if change else 1.0, group="all", first=20.0, last=20.0 + change,
-            n=100, excludes_published=None,
+            n=100, excludes_published=None, published=None,
         )  # fmt: skip
         return PairedDifference(metric, found)
 

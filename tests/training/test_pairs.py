@@ -240,17 +240,20 @@ def test_what_repeats_its_prompt_is_dropped(text: str, is_echo: bool):
     assert (text in {each.text for each in pairs.low}) is not is_echo
 
 
-def test_personas_are_taken_from_both_sides():
+@pytest.mark.parametrize("preset", ["paper", "released", None])
+def test_personas_are_taken_from_both_sides_unless_a_preset_keeps_them(preset: str | None):
+    declared = stages_of(preset)["pairs"] if preset else {"personas": False}
     masked = (
         Statement("doctor", 1, "As a doctor, I trust everybody alike.", 1),
         Statement("lawyer", 1, "As a lawyer, I trust no engineer.", 9),
     )
 
-    pairs = made(Debate("a", "age", "One?", masked), PLAIN)
+    pairs = made(Debate("a", "age", "One?", masked), PLAIN, personas=declared["personas"])
 
     [pair] = [each for each in pairs.pairs if each.chosen.debate.id == "a"]
-    assert (pair.chosen.text, pair.rejected.text) == ("I trust everybody alike.", "I trust no engineer.")
-    assert (pairs.counts["persona_texts"], pairs.counts["persona_phrases"]) == (2, 2)
+    kept = (masked[0].text, masked[1].text) if preset else ("I trust everybody alike.", "I trust no engineer.")
+    assert (pair.chosen.text, pair.rejected.text) == kept
+    assert (pairs.counts["persona_texts"], pairs.counts["persona_phrases"]) == ((0, 0) if preset else (2, 2))
 
 
 def test_text_of_bbq_is_dropped_and_listed():

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # --- A paper's claims with their verdicts on our models, and the rules that decide them ---
 # A claim holds if every comparison behind it is significant after Holm's correction, and fails if one is significant
-# the other way. Otherwise, if the intervals exclude the published sizes, that is the result; else it cannot be
+# the other way. Otherwise, if the intervals lie short of the published sizes, that is the result; else it cannot be
 # determined. A method that says far less or more than the one it is compared with, or refuses far more often, is not
 # better for that: such a claim cannot be determined.
 
@@ -87,8 +87,8 @@ def moves(differences: Sequence[PairedDifference | None], wanted: Literal["lower
         return untold(NOT_RUN)
     sign = -1 if wanted == "lower" else 1
     found = by_signs([sign * each for each in _signs(known)], "; ".join(map(str, known)))
-    excluded = [each.effect.excludes_published for each in known]
-    return found if found[0] in ("holds", "fails") else undecided(found[1], excluded)
+    short = [_falls_short(each, sign) for each in known]
+    return found if found[0] in ("holds", "fails") else undecided(found[1], short)
 
 
 def by_signs(signs: Iterable[int], why: str) -> Finding:
@@ -97,9 +97,17 @@ def by_signs(signs: Iterable[int], why: str) -> Finding:
     return ("fails", why) if -1 in shown else ("holds", why) if shown == {1} else untold(why)
 
 
-def undecided(why: str, excluded: Iterable[bool | None]) -> Finding:
+def _falls_short(found: PairedDifference, sign: int) -> bool | None:
+    """Whether the whole interval is smaller than the published size, as claimed; None if either is unknown."""
+    low, high, published = found.effect.low, found.effect.high, found.effect.published
+    if low is None or high is None or published is None:
+        return None
+    return max(sign * low, sign * high) < sign * published
+
+
+def undecided(why: str, short: Iterable[bool | None]) -> Finding:
     """Returns that the published sizes are excluded, if all that are known are; else that nothing can be told."""
-    known = [each for each in excluded if each is not None]
+    known = [each for each in short if each is not None]
     return ("published size excluded", why) if known and all(known) else untold(why)
 
 
@@ -126,9 +134,8 @@ def all_of(*findings: Finding) -> Finding:
 
 
 def unless(fault: str, finding: Finding) -> Finding:
-    """Returns the finding, or none if the fault explains the result."""
-    decided = finding[0] in ("holds", "published size excluded")
-    return untold(f"{fault}. {finding[1]}") if fault and decided else finding
+    """Returns the finding, or that it cannot be determined because of the fault; what fails, fails all the same."""
+    return untold(f"{fault}. {finding[1]}") if fault and finding[0] != "fails" else finding
 
 
 def unshown(what: str, premise: Finding) -> str:

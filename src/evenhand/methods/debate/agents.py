@@ -70,7 +70,7 @@ class DebateOptions(RefereeOptions):
         default=True, description="Whether debaters are asked what they believe of people who are not like them."
     )
     examples: bool = Field(
-        default=False, description="Whether debaters see an example of a statement with high and one with low bias."
+        default=False, description="Whether debaters see four examples of statements, as the paper's do."
     )
 
 

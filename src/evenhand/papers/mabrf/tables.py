@@ -308,17 +308,19 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         return [found.by_search(model, preset, metric) for metric in metrics]
 
     one, two, three = "RQ1", "RQ2", "RQ3, Figure 4"
+    unchanged = found.too_few(model, preset, WITHOUT, "rewritten")
     yield (
         "The loop makes the reasoning less biased",
         one,
-        unless(_OWN_JUDGE, moves(changed(WITHOUT, "reasoning_bias"), "lower")),
+        _unless_missing(unchanged, unless(_OWN_JUDGE, moves(changed(WITHOUT, "reasoning_bias"), "lower"))),
     )
     yield (
         "The loop makes the answers less biased, in both contexts",
         one,
-        moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower"),
+        _unless_missing(unchanged, moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower")),
     )
-    yield "The final answers are at least as accurate as the first", one, kept(changed(WITHOUT, "accuracy"))
+    same = kept(changed(WITHOUT, "accuracy"))
+    yield "The final answers are at least as accurate as the first", one, _unless_missing(unchanged, same)
     missing = found.too_few(model, preset, WITH, "searched")
     yield (
         "Search makes the reasoning less biased",
@@ -331,7 +333,7 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
         _unless_missing(missing, unless(fault, moves(searched("bias_ambig"), "lower"))),
     )
     yield "With search, answers are at least as accurate", two, _unless_missing(missing, kept(searched("accuracy")))
-    rewrites = [found.too_few(model, preset, side, "rewritten") for side in (WITHOUT, WITH)]
+    rewrites = [unchanged, found.too_few(model, preset, WITH, "rewritten")]
     yield (
         "Rephrasing does not make the reasoning less relevant",
         three,
@@ -345,7 +347,7 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
     yield (
         "Less bias in the reasoning goes with no loss of accuracy",
         "RQ3",
-        _unless_missing(unshown("Less bias", less), same),
+        unless(unshown("Less bias", less), same),
     )
     yield (
         "How much bias is lost does not tell how much accuracy is gained",

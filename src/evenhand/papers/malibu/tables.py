@@ -81,7 +81,7 @@ def claim_checks() -> list[ClaimCheck]:
             "Muslim ahead in efficiency",
             _ahead(["muslim"], ["jewish", "christian", "atheist"], ["efficiency"]),
         ),
-        ClaimCheck(_BOTH, "All chi-square tests with p < 0.0001", _chi_square, "Section 4"),
+        ClaimCheck(_BOTH, "All chi-square tests of gender and race with p < 0.0001", _chi_square, "Section 4"),
         ClaimCheck(_BOTH, "Win rates differ most in gender", _most_in_gender, _WINS),
         ClaimCheck(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin, _WINS),
         ClaimCheck(
@@ -199,7 +199,7 @@ def _ahead(
 
 
 def _beside(gap: Gap, higher: str, lower: str) -> tuple[str, bool | None]:
-    """Returns the gap beside the published ones, and whether all of these that go the claimed way are excluded."""
+    """Returns the gap beside the published ones, and whether it is smaller than all that go the claimed way."""
     rows = published(NAME).tables["figure4"]
     one, other = rows.get(f"{higher} − {lower}"), rows.get(f"{lower} − {higher}")
     sizes = [*(one or {}).values()] or [-each for each in (other or {}).values()]
@@ -210,7 +210,7 @@ def _beside(gap: Gap, higher: str, lower: str) -> tuple[str, bool | None]:
     low, high = (low, high) if gap.x == higher else (-high, -low)
     excluded = not low <= claimed[0] <= high and not low <= claimed[-1] <= high
     shown = " and ".join(number(each, 2) for each in claimed)
-    return f"{_in_words(gap, higher)}, published {shown}, {'' if excluded else 'not '}excluded", excluded
+    return f"{_in_words(gap, higher)}, published {shown}, {'' if excluded else 'not '}excluded", high < claimed[0]
 
 
 def _gap(audit: PanelAudit, one: str, other: str, metric: str, measure: Measure) -> Gap | None:
@@ -234,7 +234,7 @@ def _in_words(gap: Gap, higher: str) -> str:
 
 
 def _chi_square(audit: PanelAudit) -> Finding:
-    values = [each.p_value for each in audit.chi_square]
+    values = [each.p_value for each in audit.chi_square if each.category in ("gender", "race")]
     known = [value for value in values if value is not None]
     if not values or len(known) < len(values):
         return untold("not all tests could be made")

@@ -27,6 +27,7 @@ from evenhand.papers.base import (
     by_signs,
     published,
     sign_of,
+    unless,
     untold,
 )
 from evenhand.papers.rldf.arms import (
@@ -471,7 +472,7 @@ def claim_checks(own: str) -> list[ClaimCheck]:
         ClaimCheck(
             "On BBQ, RLDF is more accurate than every other method, overall",
             "Table 1",
-            lambda bbq, _: ahead(_others(bbq, "accuracy", [ALL]), "higher"),
+            lambda bbq, _: _of_all(bbq, ahead(_others(bbq, "accuracy", [ALL]), "higher")),
         ),
         ClaimCheck(
             "On BBQ, RLDF is more accurate than Default in each category",
@@ -481,19 +482,21 @@ def claim_checks(own: str) -> list[ClaimCheck]:
         ClaimCheck(
             "RLDF's answers are less biased than those of every other method, over all types",
             "Table 3",
-            lambda _, said: ahead(_others(said, METRICS["BS"], [ALL], speaking=True), "lower"),
+            lambda _, said: _of_all(said, ahead(_others(said, METRICS["BS"], [ALL], speaking=True), "lower")),
             (own,),
         ),
         ClaimCheck(
             "RLDF's answers are less biased than those of every other method, in each type of bias",
             "Table 3",
-            lambda _, said: ahead(_others(said, METRICS["BS"], BIASES, speaking=True), "lower"),
+            lambda _, said: _of_all(said, ahead(_others(said, METRICS["BS"], BIASES, speaking=True), "lower")),
             (own,),
         ),
         ClaimCheck(
             f"RLDF costs nothing in CE and LS (less than {MARGIN:g} points against any method)",
             "Figures 5 and 6",
-            lambda _, said: _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])]),
+            lambda _, said: _of_all(
+                said, _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])])
+            ),
         ),
         ClaimCheck(
             "A teacher makes less biased models than self-reflection",
@@ -554,6 +557,12 @@ def _others(arms: Arms, metric: str, groups: Sequence[str], *, speaking: bool = 
     """Returns the differences from every other method of the paper that was run, or only from those that speak."""
     methods = [arm for arm in TITLES if arm not in arms.stopped and (not speaking or arms.fault(arm) is None)]
     return [each for arm in methods for each in _from(arms, arm, metric, groups)]
+
+
+def _of_all(arms: Arms, finding: Finding) -> Finding:
+    """Returns the finding about every other method; where one was not run or stopped, it can only fail."""
+    missing = [title for arm, title in TITLES.items() if arm not in arms or arm in arms.stopped]
+    return unless(f"{', '.join(missing)} not run" if missing and finding[1] != NOT_RUN else "", finding)
 
 
 def ahead(found: Found, better: Better) -> Finding:

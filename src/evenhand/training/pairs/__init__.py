@@ -1,10 +1,10 @@
 """Makes preference pairs from the statements of debates.
 
-The steps: remove personas, leaks, echoes of prompts and duplicates, separate high from low bias, pair within a topic,
-match lengths, split by topic. What can tell the two sides of the pairs apart besides bias (round, role, length) is kept
-even between them, because a reward model would learn it first. The prompt of a pair is the topic's neutral question. A
-topic is identified by its question, so that the same question under two names cannot be in both training and test. Pure
-functions; `folder` reads runs and writes files.
+The steps: remove personas (unless they are to be kept), leaks, echoes of prompts and duplicates, separate high from low
+bias, pair within a topic, match lengths, split by topic. What can tell the two sides of the pairs apart besides bias
+(round, role, length) is kept even between them, because a reward model would learn it first. The prompt of a pair is
+the topic's neutral question. A topic is identified by its question, so that the same question under two names cannot be
+in both training and test. Pure functions; `folder` reads runs and writes files.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class PairOptions(CheckedOptions):
         common=True,
     )
     """Without it, a reward model may learn only that shorter answers are better."""
+    personas: bool = option(False, 'Keep what speakers say of themselves ("As a …"), which a reward model may learn.')
     per_topic: int = option(8, "Maximum number of pairs per topic.", ge=1, common=True)
     test_share: float = option(0.1, "Share of topics held out.", gt=0, lt=1)
     seed: int = option(0, "Seed of the choice of held-out topics.")
@@ -98,7 +99,7 @@ class Debate:
 
 @dataclass(frozen=True, slots=True)
 class PairCandidate:
-    """A scored statement with its persona removed, which may be trained on."""
+    """A scored statement that may be trained on."""
 
     debate: Debate
     role: str
@@ -155,7 +156,7 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     """Make pairs and low-bias answers from debates, and count what is dropped."""
     counts: Counter[str] = Counter(debates=len(debates), statements=sum(len(each.statements) for each in debates))
     leaks: list[dict[str, object]] = []
-    candidates = _without_leaks(_scored(debates, counts), check, counts, leaks)
+    candidates = _without_leaks(_scored(debates, counts, personas=options.personas), check, counts, leaks)
     candidates = _cleaned(_without_echoes(candidates, counts), counts)
     threshold = _threshold(options, candidates)
     topics = {topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)}
@@ -200,15 +201,15 @@ def _middle(candidates: Sequence[PairCandidate]) -> float:
     return middle if any(score > middle for score in scores) else max((s for s in scores if s < middle), default=middle)
 
 
-def _scored(debates: Iterable[Debate], counts: Counter[str]) -> list[PairCandidate]:
-    """Return the statements that have a score, with their personas removed."""
+def _scored(debates: Iterable[Debate], counts: Counter[str], *, personas: bool) -> list[PairCandidate]:
+    """Return the statements that have a score, without their personas unless these are kept."""
     candidates: list[PairCandidate] = []
     for debate in debates:
         for statement in debate.statements:
             if statement.score is None:
                 counts["unscored"] += 1
                 continue
-            text, phrases = without_persona(statement.text, statement.role)
+            text, phrases = (statement.text, 0) if personas else without_persona(statement.text, statement.role)
             counts["persona_phrases"] += phrases
             counts["persona_texts"] += phrases > 0
             candidates.append(PairCandidate(debate, statement.role, statement.round, statement.score, text))
