@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SAMPLES = "samples.jsonl"
 SAMPLES_PER_STEP = 4
 _TOGETHER, _TOGETHER_GPU = 128, 512
-"""Prompts that are answered at once; halved when a GPU runs out of memory."""
+"""Prompts that are answered at once; a GPU's are halved when its memory runs out, which a team cannot do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def answer_all(
     """Return an answer to each prompt, and whether it has its end token; prompts of like length go together."""
     order = sorted(range(len(prompts)), key=lambda i: sum(len(message.content) for message in prompts[i]))
     found: dict[int, tuple[str, bool]] = {}
-    size = _TOGETHER_GPU if machine.device.startswith("cuda") else _TOGETHER
+    size = _TOGETHER_GPU if machine.device.startswith("cuda") and machine.team.size == 1 else _TOGETHER
     while len(found) < len(prompts):
         observe(len(found), len(prompts))
         rollout = None

@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from evenhand.core.errors import UnknownNameError, UsageError
-from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, grade, make
+from evenhand.core.files import read_yaml
+from evenhand.training.questions import FORMS, QuestionPlan, QuestionRow, grade, language, make
 from evenhand.training.questions.language import LANGUAGES, load, parse_situations
 from evenhand.training.questions.passages import STATES, draw_people, write_passage
 
@@ -387,6 +389,31 @@ def test_a_passage_that_tells_about_both_people_is_asked_for_both(train: list[Qu
     assert all({row.polarity for row in each} == {"negative", "positive"} for each in twins)
     assert all(each[0].people[each[0].right] != each[1].people[each[1].right] for each in twins)
     assert 0.4 < sum(" not " in each or "n't " in each for each in questions) / len(questions) < 0.6
+
+
+def test_not_is_asked_of_a_question_and_never_of_a_phrase_of_the_passage():
+    drawn = rows(6000, languages=("en", "es", "pt", "fr"))
+    negated = [row for row in drawn if row.context and row.category != "facts"]
+    for code in ("en", "es", "pt", "fr"):
+        texts = load(code)
+        asked = {phrase for each in texts.situations for pair in each.asked for phrase in pair}
+        shown = {phrase for each in texts.situations for side in each.shown for phrase in side} - asked
+        denied = {text for phrase in shown if (text := texts.negated(phrase))}
+        denied |= {texts.contracted(text) for text in denied}
+        assert len(denied) > 100
+        for row in negated:
+            text = row.messages[-1]["content"].lower().replace(row.context.lower(), "")
+            assert row.language != code or not any(each.lower() in text for each in denied), row
+
+
+def test_a_claim_is_never_open_where_the_passage_tells_something_like_it():
+    kinds = read_yaml(Path(language.__file__).parent / "texts/en.facts.yaml")
+    untold = {statement for kind in kinds.values() for statement, *_ in kind["untold"]}
+    near = [re.escape(each.rstrip(".")).replace(r"\{It\}", ".+").replace(r"\{v\}", ".+") for each in untold]
+    claims = [row for row in rows(3000, languages=("en",), categories=("facts",)) if row.form == "yes_no"]
+
+    assert len(claims) > 200
+    assert [row for row in claims if re.search("|".join(near), row.question, re.IGNORECASE)] == []
 
 
 def test_not_does_not_tell_whether_there_is_an_answer(train: list[QuestionRow]):

@@ -497,10 +497,11 @@ class _Drawer:
         polarity, first, right = self._cells[state == "told"].deal()
         pair = rng.choice(situation.asked)
         phrase, negated = self._phrase(language, pair, polarity, told=state == "told")
+        # Of the question, never of a phrase of the passage: of that "not" may deny a part only.
+        opposite = (None if negated else language.negated(phrase)) or pair[1 - polarity]
         literal = not negated and rng.random() < _LITERAL
         if literal:
             phrase, situation = self._literal(situation, polarity)
-        opposite = (None if negated else language.negated(phrase)) or pair[1 - polarity]
         if not literal:
             phrase = self._spoken(language, phrase)
         settle = verdict == "no" or negated
@@ -538,7 +539,10 @@ class _Drawer:
         polarity, first, right = self._cells[told].deal()
         asked = self._again.pop(FACTS, None) if told else None
         if asked is None:
-            situation, passage, fact, near = draw_fact(self._rng, self._split, right, first, told=told)
+            # A claim that something is so can be denied by what is much like it, and then it is told.
+            situation, passage, fact, near = draw_fact(
+                self._rng, self._split, right, first, told=told, near=form != "yes_no"
+            )
             state = "told" if told else "not_told"
             asked = AskedPassage(language, situation, FACTS, state, polarity, passage, self._split, 0, fact=fact)
             if near:

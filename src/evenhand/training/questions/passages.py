@@ -295,27 +295,26 @@ class Fact:
 
 
 def draw_fact(
-    rng: Random, split: Split, right: int, first: int, *, told: bool
+    rng: Random, split: Split, right: int, first: int, *, told: bool, near: bool
 ) -> tuple[Situation, Passage, Fact, tuple[Passage, Fact] | None]:
     """Draw a passage about one subject or more, and a question about the first; `right` is the place of the answer.
 
-    Where the passage only tells something much like it, the question that it does answer comes as well.
+    Where the passage only tells something much like it (`near`), the question that it does answer comes as well.
     """
     kind = rng.choice(list(_kinds().values()))
     attributes, subjects = kind["attributes"], of_split(kind["subjects"], split)
     long = rng.random() < _LONG
     subject, *others = rng.sample(subjects, min(len(subjects), 3 if long else 2))
     place, *rest = rng.sample(range(len(attributes)), 4)
-    near = None
-    if not told and rng.random() < _NEAR:
-        near = rng.choice(kind["untold"])
-        place = near[3]
+    untold = rng.choice(kind["untold"]) if near and not told and rng.random() < _NEAR else None
+    if untold:
+        place = untold[3]
         rest = [each for each in rng.sample(range(len(attributes)), 4) if each != place][:3]
     statement, question, clause, values = attributes[place]
     chosen = rng.sample(values, 2)
     also = rest[: 3 if long else rng.randint(1, 3)]
     lines = [(attributes[each][0], rng.choice(attributes[each][3])) for each in also]
-    evidence = [(statement, chosen[right])] if told or near else []
+    evidence = [(statement, chosen[right])] if told or untold else []
     groups = [_about(rng, subject, [*lines, *evidence])]
     if long or rng.random() < 0.4:
         # The same fact about something else.
@@ -329,8 +328,8 @@ def draw_fact(
     shown = _filled(statement, subject).format(v=chosen[right])
     settled = replace(open_passage, evidence=shown, right=right, settled=True)
     fact = Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
-    if near:
-        asked = Fact(near[1].format(it=subject), near[2].format(it=subject), _filled(near[0], subject))
+    if untold:
+        asked = Fact(untold[1].format(it=subject), untold[2].format(it=subject), _filled(untold[0], subject))
         return situation, open_passage, asked, (settled, fact)
     return situation, settled if told else open_passage, fact, None
 
