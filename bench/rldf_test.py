@@ -767,7 +767,8 @@ def evaluated(lab: Lab, name: str, folder: str | Path) -> dict[str, Any]:
             policy, [(Message("user", row["question"] + ends),) for row in rows_], 0, 24 if lab.tiny else 256
         )
         right = [
-            last_number(reply) == last_number(row["answer"]) for row, (reply, _) in zip(rows_, replies, strict=True)
+            last_number(reply, row["question"]) == last_number(row["answer"])
+            for row, (reply, _) in zip(rows_, replies, strict=True)
         ]
         write(lab.out / "gsm" / f"{name}.json", right)
     del policy

@@ -169,7 +169,7 @@ def _extracted(row: Mapping[str, Any], text: str) -> bool:
 
 def sums(asker: Asker, rows: Sequence[tuple[str, int]]) -> Found:
     replies = asker.replies([(_user(SUM, question=question),) for question, _ in rows], 400)
-    right = [last_number(text) == number for (_, number), text in zip(rows, replies, strict=True)]
+    right = [last_number(text, asked) == number for (asked, number), text in zip(rows, replies, strict=True)]
     answers = zip(rows, replies, right, strict=True)
     return {
         "right": share(right),

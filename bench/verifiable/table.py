@@ -177,10 +177,10 @@ def suite(folders: Sequence[Path]) -> str:
     replies = list(zip(asked, before, after, strict=True))
     lines = ["| | before | after | change, interval over kinds | over requests |", "|---|---|---|---|---|"]
     for each in compared(asked, ("before", before), ("after", after), limit=2.0).changes:
-        graded = [
-            (probe.check(a), probe.check(b)) for probe, a, b in replies if probe.area == each.area and probe.check
-        ]
-        single = _change(mean_interval([int(b) - int(a) for a, b in graded], bounds=(-1, 1)), 100) if graded else ""
+        rows = [row for row in replies if row[0].area == each.area and row[0].check]
+        moved = [int(probe.check(b)) - int(probe.check(a)) for probe, a, b in rows]
+        asked_in = [probe.request for probe, _, _ in rows]  # some requests are the same in each training
+        single = _change(mean_interval(moved, asked_in, bounds=(-1, 1)), 100) if rows else ""
         lines.append(f"| {each.area} | {each.before:.1f} | {each.after:.1f} | {_change(each.difference)} | {single} |")
     sums = [row for row in replies if row[0].area == "arithmetic"]
     endings = [re.split(r"(?<=[.?]) ", probe.request)[-1] for probe, _, _ in sums]
@@ -202,7 +202,8 @@ def _graded(found: Found) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
             wording = f" wording {each['wording'] + 1}" if "wording" in each else ""
             chosen = each.get("chosen", each.get("three orders"))
             right = each["verdict"] == "right" if "verdict" in each else chosen == each["right"]
-            cluster = each.get("situation") or f"{each['category']}/{each['question']}"
+            # Without the options, which follow in further lines.
+            cluster = each.get("situation") or f"{each['category']}/{each['question'].partition(chr(10))[0]}"
             key = (cluster, each["question"], each["context"])
             rows.setdefault(f"{name}{wording}, {each['condition']}", []).append((key, right))
     return rows

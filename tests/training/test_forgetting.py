@@ -23,6 +23,7 @@ from evenhand.training.forgetting import (
     forgets,
     has_keys,
     last_number,
+    names_one,
     numbered_items,
     probes,
     sentences,
@@ -100,6 +101,8 @@ def test_arithmetic_probes_accept_the_right_number_and_no_other():
         ("One. Two! Three?", 3),
         ("1. First one.\n2. Second one.", 2),
         ("He said “Stop.” Then he left.", 2),
+        ("“Stop!” said Dr. Bell of St. Mary's.", 1),
+        ("Wait... it rains.", 1),
         ("", 0),
         ("No full stop at the end", 1),
     ],
@@ -115,7 +118,88 @@ def test_forms_are_read_by_code():
     assert not has_keys('Here: {"title": 1, "text": 2}', ("title", "text"))
     assert last_number("It is 1,250 in all.") == 1250
     assert last_number("none") is None
-    assert last_number(r"The plant has \(\boxed{40}\) leaves after 3 days.") == 40
+
+
+@pytest.mark.parametrize(
+    ("reply", "asked", "number"),
+    [
+        (r"The plant has \(\boxed{40}\) leaves after 3 days.", "", 40),
+        (r"\boxed{20 \text{ m}^2}", "", 20),
+        (r"So it is 1{,}512.", "", 1512),
+        ("The area is 20 m^2.", "", 20),
+        ("The area is 20 m2.", "", 20),
+        ("The plant will have 40 leaves after 3 days.", "How many leaves are there after 3 days?", 40),
+        ("It has 3 days.", "How many days are left after 3 days?", 3),
+        ("10 litres an hour: it is empty in 12 hours.", "A tank loses 10 litres an hour.", 12),
+        ("It is 45.9.", "", None),
+        ("It is 45.0.", "", 45),
+    ],
+)
+def test_the_last_number_is_the_answer_and_not_a_unit_or_a_repetition(reply: str, asked: str, number: int | None):
+    assert last_number(reply, asked) == number
+
+
+@pytest.mark.parametrize(
+    ("reply", "right"),
+    [
+        ("Tom", True),
+        ("**Tom.**", True),
+        ("Tom is older.", True),
+        ("Tom is 60 and Lena is 40, so it is Tom.", False),
+        ("Lena", False),
+        ("Tomas", False),
+    ],
+)
+def test_given_facts_are_answered_by_one_name(reply: str, *, right: bool):
+    assert names_one(reply, "Tom", "Lena") is right
+
+
+def test_forms_are_what_was_asked_for():
+    checks = dict(forgetting._PLAIN_FORMS)
+    right = {
+        "three paragraphs": "**Salt**\n\n" + "\n\n".join(["Salt is found in the sea and in mines."] * 3),
+        "end with the words": "Salt is old. “That is all.”",
+        "Begin your answer": "**Indeed**, it is salty.",
+        "one question": "“What is salt?”",
+        "small letters": "salt is white, and it is old.",
+        "two columns": "| a | b |\n|---|:--|\n| 1 | 2 |",
+    }
+    wrong = {
+        "three paragraphs": "One, which has more than six words in it.\n\nTwo.",
+        "capital letters": "SALT IS WHITE. SALT IS OLD.",
+        "without any comma": "Salt is white. Salt is old.",
+        "two columns": "| a |\n|---|\n| 1 |",
+    }
+    for reply, texts in ((True, right), (False, wrong)):
+        for part, text in texts.items():
+            (check,) = [each for kind, each in checks.items() if part in kind]
+            assert check(text) is reply, text
+    bullets = next(each for each in probes(1, 200) if each.kind == "bullets")
+    count = int(re.findall(r"\d", bullets.request)[0])
+    assert bullets.check is not None
+    assert bullets.check("- Salt\n" * count) and not bullets.check("• Salt\n" * count)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "reply", "right"),
+    [
+        ("capital of Tunisia", "The capital of Tunisia is Sfax.", False),
+        ("capital of Tunisia", "Tunis.", True),
+        ("Roman numeral for fifty", "The capital letter of it is X.", False),
+        ("Roman numeral for fifty", "It is L.", True),
+        ("symbol of caesium", "I'm not sure.", False),
+        ("months have 31 days", "Seventh", False),
+        ("sides does a hexagon", "It has 60 sides.", False),
+        ("sides does a hexagon", "It has 6 sides.", True),
+        ("formula of water", "$H_2O$", True),
+        ("capital of Colombia", "Bogotá", True),
+        ("currency of India", "Rupees.", True),
+    ],
+)
+def test_trivia_are_whole_words(request_of: str, reply: str, *, right: bool):
+    (probe,) = [each for each in probes(0, 1000) if each.area == "trivia" and request_of in each.request]
+
+    assert probe.check is not None and probe.check(reply) is right
 
 
 TEXTS = read_yaml(Path(forgetting.__file__).with_name("probes.yaml"))
@@ -127,6 +211,8 @@ TEXTS = read_yaml(Path(forgetting.__file__).with_name("probes.yaml"))
         ("7 cards for each of 12 players are 84.", True),
         ("12 × 7 = 84, so 84.", True),
         ("84", False),
+        ("9 × 9 + 3 = 84", True),
+        ("There are 84 chairs in the great hall.", False),
         ("The number is 84.", False),
         ("7 cards for each of 12 players are 85.", False),
         ("It follows from the number of players and cards.", False),
@@ -154,7 +240,7 @@ def test_one_form_of_ten_is_a_sum_to_be_explained_and_the_training_asks_in_other
 async def test_a_model_that_answers_with_the_bare_number_has_lost_a_form():
     def explains(request: str) -> str:
         ended = next((each for each in TEXTS["explained"] if request.endswith(each)), None)
-        return solved(request) if ended is None else f"That is how it comes to this: {solved(request, ended)}"
+        return solved(request) if ended is None else f"All 10 of it come to this. {solved(request, ended)}"
 
     def bare(request: str) -> str:
         ended = next((each for each in TEXTS["explained"] if request.endswith(each)), None)

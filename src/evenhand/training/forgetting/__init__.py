@@ -35,8 +35,6 @@ _AT_ONCE = 32
 LENGTH = "everyday answers"
 _SUMS = 10
 """One form of so many is a calculation with an explanation."""
-_FEW = 5
-"""As many words at most, such as "The number is 48.", explain nothing."""
 AREAS = ("arithmetic", "forms", "trivia", "given facts", "harmless requests", LENGTH)
 _ASK_MORE = "ask more requests (--size of `train forgets`, --probes of a training)"
 
@@ -82,7 +80,7 @@ def _calculation(rng: Random, calculation: Mapping[str, Any]) -> tuple[str, int]
 
 
 def _number(request: str, kind: str, value: int) -> Probe:
-    return Probe("arithmetic", kind, request, lambda reply: last_number(reply) == value)
+    return Probe("arithmetic", kind, request, lambda reply: last_number(reply, request) == value)
 
 
 def _value(terms: str, values: Mapping[str, int]) -> int:
@@ -94,11 +92,23 @@ def _value(terms: str, values: Mapping[str, int]) -> int:
     return total
 
 
-def last_number(text: str) -> int | None:
-    """The last whole number in a text, or in its last box (`\\boxed{…}`), without separators and markup, or None."""
-    boxes = re.findall(r"\\boxed\{([^{}]*\d[^{}]*)\}", text)
-    found = re.findall(r"\d[\d,]*(?:\.\d+)?", (boxes[-1] if boxes else text).replace("\\,", ""))
-    return None if not found else int(float(found[-1].replace(",", "").rstrip(".")))
+def last_number(text: str, asked: str = "") -> int | None:
+    """The last number in a text, or in its last box (`\\boxed{…}`), without separators and markup; None if not whole.
+
+    Numbers of units and what the end repeats of the question, such as "after 3 days", are passed over.
+    """
+    boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*\d(?:[^{}]|\{[^{}]*\})*)\}", text)
+    plain = re.sub(r"\\text\{[^{}]*\}|\^\{?\d\}?|\\,|(?<=\d)\{,\}", "", boxes[-1] if boxes else text)
+    plain = re.sub(r"(?<=\s[a-z])2\b|(?<=\s[a-z]{2})2\b", "", plain)  # m2, km2
+    found = [(each[0], plain[each.start() : each.end() + 40]) for each in _NUMBER.finditer(plain)]
+    while len(found) > 1 and (again := _COUNTED.match(found[-1][1])) and f" {again[0]}" in asked:
+        found.pop()
+    value = float(found[-1][0].replace(",", "").rstrip(".")) if found else 0.5
+    return int(value) if value.is_integer() else None
+
+
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_COUNTED = re.compile(r"\d+ [a-z]+")
 
 
 # Obedience to a form
@@ -114,12 +124,12 @@ def _explained(rng: Random, texts: Mapping[str, Any]) -> Probe:
     """A calculation that is to be explained: the right number alone is not what was asked for."""
     request, value = _calculation(rng, rng.choice(list(texts["calculations"].values())))
     end = rng.choice(texts["explained"])
-    return Probe("forms", end, f"{request} {end}", lambda reply: explained(reply, value))
+    return Probe("forms", end, f"{request} {end}", lambda reply: explained(reply, value, request))
 
 
-def explained(text: str, value: int) -> bool:
-    """Whether a reply comes to this number in more than a few words, signs of a calculation among them."""
-    return last_number(text) == value and len(text.split()) > _FEW
+def explained(text: str, value: int, asked: str = "") -> bool:
+    """Whether a reply comes to this number from at least one other."""
+    return last_number(text, asked) == value and len({*_NUMBER.findall(text)}) > 1
 
 
 def _sentences(rng: Random, texts: Mapping[str, Any]) -> Probe:
@@ -142,7 +152,7 @@ def _bullets(rng: Random, texts: Mapping[str, Any]) -> Probe:
         "forms",
         "bullets",
         f"Give me {count} bullet points about {topic}, each starting with a dash.",
-        lambda reply: len(re.findall(r"^\s*[-–•*]\s+\S", reply, re.MULTILINE)) == count,
+        lambda reply: len(re.findall(r"^\s*[-–—]\s+\S", reply, re.MULTILINE)) == count,
     )
 
 
@@ -187,23 +197,41 @@ def _plain_form(rng: Random, texts: Mapping[str, Any]) -> Probe:
 
 
 _PLAIN_FORMS: Sequence[tuple[str, Correct]] = (
-    ("Write one sentence about {t} in capital letters only.", lambda it: len(it.split()) > 3 and it.upper() == it),
-    ("Write one sentence about {t} in small letters only.", lambda it: len(it.split()) > 3 and it.lower() == it),
-    ("Write three paragraphs about {t}.", lambda it: len(re.split(r"\n\s*\n", it.strip())) == 3),
-    ("Write about {t} and end with the words: That is all.", lambda it: it.rstrip(' *."').endswith("That is all")),
-    ("Begin your answer with the word Indeed. What is special about {t}?", lambda it: it.startswith("Indeed")),
+    ("Write one sentence about {t} in capital letters only.", lambda it: _is_sentence(it) and it.upper() == it),
+    ("Write one sentence about {t} in small letters only.", lambda it: _is_sentence(it) and it.lower() == it),
+    ("Write three paragraphs about {t}.", lambda it: len(_paragraphs(it)) == 3),
+    ("Write about {t} and end with the words: That is all.", lambda it: it.rstrip(_MARKS).endswith("That is all")),
+    (
+        "Begin your answer with the word Indeed. What is special about {t}?",
+        lambda it: it.lstrip(_MARKS).startswith("Indeed"),
+    ),
     (
         "Ask one question about {t} and write nothing else.",
-        lambda it: len(sentences(it)) == 1 and it.rstrip()[-1:] == "?",
+        lambda it: len(sentences(it)) == 1 and it.rstrip(_MARKS)[-1:] == "?",
     ),
     ("Name one thing that belongs to {t}. Answer with one word only.", lambda it: len(it.split()) == 1),
-    ("Write a sentence about {t} without any comma.", lambda it: len(it.split()) > 3 and "," not in it),
+    ("Write a sentence about {t} without any comma.", lambda it: _is_sentence(it) and "," not in it),
     ("Write about {t} and use the word however.", lambda it: "however" in it.lower()),
     (
         "Make a Markdown table about {t} with two columns.",
-        lambda it: re.search(r"^\|?\s*:?-+:?\s*\|", it, re.M) is not None,
+        lambda it: re.search(r"^\|?\s*:?-+:?\s*\|\s*:?-+:?\s*\|?\s*$", it, re.M) is not None,
     ),
 )
+_MARKS = " \n*_.\"'“”‘’"
+"""What may stand around a word or sentence."""
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text.split()) > 3 and len(re.findall(r"[.!?](?=\s+\w)", text)) == 0
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text, without titles."""
+    return [each for each in re.split(r"\n\s*\n", text.strip()) if len(each.split()) > _TITLE]
+
+
+_TITLE = 6
+"""Words of a title, at most."""
 
 
 _FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language, *[_plain_form] * 7)
@@ -212,7 +240,9 @@ _FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _
 def sentences(text: str) -> list[str]:
     """The sentences of a reply, without headings and list marks."""
     plain = re.sub(r"^\s*(?:#+ .*|\d+[.)]\s+|[-*•]\s+)", "", text, flags=re.MULTILINE)
-    parts = re.split(r"(?<=[.!?…])[\"'”’)]*\s+|\n+", plain.strip())
+    plain = re.sub(r"\b(Mrs?|Ms|Drs?|St|Prof|e\.g|i\.e|U\.S)\.", r"\1", plain)
+    # What goes on in lower case is the same sentence: "Wait... it", “Good morning!” she said.
+    parts = re.split(r"(?<=[.!?…])[\"'”’)]*\s+(?![a-zà-ÿ])|\n+", plain.strip())
     return [part for part in parts if re.search(r"\w", part)]
 
 
@@ -253,7 +283,7 @@ def _trivia(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
 
 
 def _mentions(answer: str, *, exact: bool = False) -> Correct:
-    pattern = re.compile(rf"(?<!\w)(?:{answer})" + (r"(?!\w)" if exact else ""), 0 if exact else re.IGNORECASE)
+    pattern = re.compile(rf"(?<!\w)(?:{answer}){'' if exact else '(?:s|es)?'}(?!\w)", 0 if exact else re.IGNORECASE)
     return lambda reply: pattern.search(reply) is not None
 
 
@@ -279,13 +309,14 @@ def _comparison(rng: Random, first: str, second: str) -> Probe:
     )
     passage, question = rng.choice(told)
     kind = re.sub(r"\d+", "#", question)
-    return Probe("given facts", kind, f"{passage} {question}", lambda reply: names_first(reply, first, second))
+    request = f"{passage} {question} Answer with the name only."
+    return Probe("given facts", kind, request, lambda reply: names_one(reply, first, second))
 
 
-def names_first(reply: str, right: str, wrong: str) -> bool:
-    """Whether the right person is named, and before the other one."""
-    here, there = reply.find(right), reply.find(wrong)
-    return here >= 0 and (there < 0 or here < there)
+def names_one(reply: str, right: str, wrong: str) -> bool:
+    """Whether the right person is named, and not the other one."""
+    here, there = (re.search(rf"\b{name}\b", reply) is not None for name in (right, wrong))
+    return here and not there
 
 
 # Behaviour
@@ -338,7 +369,7 @@ class Change:
         """Whether more than the limit was lost, and not by chance alone."""
         low, high = self.difference.low, self.difference.high
         if self.area == LENGTH:
-            return self.is_worse and not (low is not None and high is not None and low <= 0 <= high)
+            return self.is_worse and low is not None and high is not None and not low <= 0 <= high
         return self.is_worse and high is not None and high < 0
 
     @property
@@ -460,7 +491,7 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
     if area == LENGTH:
         lengths = [(len(a.split()), len(b.split())) for _, a, b in rows]
         mean = sum(a for a, _ in lengths) / len(lengths) or 1.0
-        moved = mean_interval([100 * (b - a) / mean for a, b in lengths])
+        moved = mean_interval([100 * (b - a) / mean for a, b in lengths], [probe.request for probe, _, _ in rows])
         if moved.low is None and len(lengths) > 1:  # all changed alike
             moved = replace(moved, low=moved.estimate, high=moved.estimate)
         return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)

@@ -62,7 +62,8 @@ def abstains(text: str, language: str = "en", question: str = "") -> bool:
 def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> int | None:
     """The one person whom the text names as the answer, as an index into lists of aliases; None if it is not clear who.
 
-    People named only after "not", "unlike", "while" and the like are not the answer.
+    People named only after "not", "unlike", "while" and the like are not the answer, nor are two who are named together
+    ("Anna and Ben", "neither Anna nor Ben").
     """
     plain, patterns = _plain(text), _patterns(language)
     end = patterns["after"].pattern if "after" in patterns else r"(?!\w)"
@@ -75,6 +76,7 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> i
         for place, found in spans.items()
     }
     is_other = _is_before if language in _SAID_AFTER else _is_behind
+    spans = _apart(plain, spans, patterns["joined"])
     for behind in ("not", "beside"):
         kept = {
             place: each
@@ -217,7 +219,8 @@ def _sentences(text: str) -> list[str]:
 def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
     """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` at other people.
 
-    `after` is how a name may end, for a language that adds particles to it.
+    `joined` stands between people who are named together; `after` is how a name may end, in a language that adds
+    particles to it.
     """
     file = resources.files("evenhand.training.questions") / "texts" / f"{language}.replies.yaml"
     return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
@@ -237,6 +240,22 @@ def _is_behind(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> b
 
 def _is_before(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> bool:
     return pattern.match(plain, span[1]) is not None
+
+
+def _apart(
+    plain: str, spans: Mapping[int, Sequence[tuple[int, int]]], joined: re.Pattern[str]
+) -> dict[int, list[tuple[int, int]]]:
+    """The places without those that are joined to another person's, and without people who have no other."""
+    every = [(span, place) for place, found in spans.items() for span in found]
+    together = {
+        span
+        for one, place in every
+        for other, its in every
+        if place != its and one[1] <= other[0] and joined.fullmatch(plain, one[1], other[0])
+        for span in (one, other)
+    }
+    kept = {place: [span for span in found if span not in together] for place, found in spans.items()}
+    return {place: found for place, found in kept.items() if found}
 
 
 def _inside(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
