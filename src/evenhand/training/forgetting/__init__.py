@@ -99,11 +99,13 @@ def last_number(text: str, asked: str = "") -> int | None:
     """
     boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*\d(?:[^{}]|\{[^{}]*\})*)\}", text)
     plain = re.sub(r"\\text\{[^{}]*\}|\^\{?\d\}?|\\,|(?<=\d)\{,\}", "", boxes[-1] if boxes else text)
-    plain = re.sub(r"(?<=\s[a-z])2\b|(?<=\s[a-z]{2})2\b", "", plain)  # m2, km2
+    plain = re.sub(r"\b(k?m|cm)2\b", r"\1", plain)
     found = [(each[0], plain[each.start() : each.end() + 40]) for each in _NUMBER.finditer(plain)]
     while len(found) > 1 and (again := _COUNTED.match(found[-1][1])) and f" {again[0]}" in asked:
         found.pop()
-    value = float(found[-1][0].replace(",", "").rstrip(".")) if found else 0.5
+    if not found:
+        return None
+    value = float(found[-1][0].replace(",", ""))
     return int(value) if value.is_integer() else None
 
 
