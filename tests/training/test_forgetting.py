@@ -326,6 +326,17 @@ async def test_a_model_that_is_cut_while_it_thinks_has_not_replied():
         await forgets(written("fake/a", solved), thinking, probes(1, 5), limit=2.0)
 
 
+async def test_replies_that_are_cut_are_counted_since_their_length_is_not_their_own():
+    def long(messages: object, _params: object) -> Completion:
+        return Completion("word " * 20, finish="length")
+
+    found = await forgets(written("fake/a", solved), FunctionModel(long, spec="fake/long"), probes(1, 5), limit=2.0)
+
+    assert found.cut == (0, len(probes(1, 5)))
+    assert found.notes == [f"Replies cut at the limit of tokens: 0 before, {len(probes(1, 5))} after."]
+    assert found.as_json()["cut"] == found.cut
+
+
 def test_the_command_says_what_was_lost_first_and_exits_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     models = {"fake/before": written("fake/before", solved), "fake/after": written("fake/after", lambda _: "No idea.")}
     monkeypatch.setattr("evenhand.cli.train.load_model", models.__getitem__)

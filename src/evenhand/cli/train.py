@@ -401,8 +401,8 @@ def forgets_command(request: ForgetsCommand) -> int:
 def _print_forgetting(found: Forgetting) -> None:
     click.echo(found.sentence)
     print_table(found.table)
-    if found.failed:
-        click.echo(f"{plural(found.failed, 'request')} without a reply of both models; they count nowhere.")
+    for note in found.notes:
+        click.echo(note)
 
 
 class GGUFCommand(Request):

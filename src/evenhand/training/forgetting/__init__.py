@@ -21,6 +21,7 @@ from typing import Any
 from evenhand.core import aio
 from evenhand.core.errors import ModelError, PlanError
 from evenhand.core.files import read_yaml
+from evenhand.core.format import plural
 from evenhand.core.language import language_of
 from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Message, Params
@@ -401,6 +402,8 @@ class Forgetting:
     changes: Sequence[Change]
     failed: int
     """Requests without a reply of both models; they count nowhere."""
+    cut: tuple[int, int] = (0, 0)
+    """Replies before and after that reached their limit of tokens: their length and form are not the model's own."""
 
     @property
     def lost(self) -> list[Change]:
@@ -419,6 +422,13 @@ class Forgetting:
             areas = ", ".join(each.area for each in unsure)
             return f"No loss was found, but it cannot be ruled out in {areas}; {_ASK_MORE}."
         return f"{after} has lost nothing beyond the limits against {self.before}."
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before the table is believed."""
+        failed = f"{plural(self.failed, 'request')} without a reply of both models; they count nowhere."
+        cut = f"Replies cut at the limit of tokens: {self.cut[0]} before, {self.cut[1]} after."
+        return [failed] * bool(self.failed) + [cut] * any(self.cut)
 
     @property
     def table(self) -> Table:
@@ -442,16 +452,17 @@ class Forgetting:
             | {"change": each.difference.estimate, "low": each.difference.low, "high": each.difference.high}
             for each in self.changes
         ]
-        return {"before": self.before, "after": self.after, "failed": self.failed, "areas": areas}
+        counts = {"failed": self.failed, "cut": self.cut}
+        return {"before": self.before, "after": self.after, **counts, "areas": areas}
 
 
 async def forgets(
     before: Model, after: Model, asked: Sequence[Probe], *, limit: float, progress: Count = ignore
 ) -> Forgetting:
     """Ask two models the same requests, greedily, and compare the replies request by request."""
-    one = counted(progress, 2 * len(asked))
+    one, cut = counted(progress, 2 * len(asked)), [0, 0]
 
-    async def reply(model: Model, probe: Probe, room: asyncio.Semaphore) -> str | None:
+    async def reply(model: Model, side: int, probe: Probe, room: asyncio.Semaphore) -> str | None:
         async with room:
             try:
                 generation = await model.generate([Message("user", probe.request)], _PARAMS)
@@ -461,13 +472,16 @@ async def forgets(
         if generation is None:
             return None
         said = generation.completions[0]
-        return None if said.finish == "length" and not said.text.strip() else said.text  # cut while it was thinking
+        is_cut = said.finish == "length"
+        cut[side] += is_cut
+        return None if is_cut and not said.text.strip() else said.text  # cut while it was thinking
 
-    async def replies(model: Model) -> list[str | None]:
+    async def replies(side: int, model: Model) -> tuple[str, list[str | None]]:
         room = asyncio.Semaphore(model.slots or _AT_ONCE)
-        return await aio.all_of([reply(model, probe, room) for probe in asked])
+        return model.spec, await aio.all_of([reply(model, side, probe, room) for probe in asked])
 
-    return compared(asked, (before.spec, await replies(before)), (after.spec, await replies(after)), limit=limit)
+    told = [await replies(side, model) for side, model in enumerate((before, after))]
+    return replace(compared(asked, *told, limit=limit), cut=(cut[0], cut[1]))
 
 
 def compared(

@@ -223,16 +223,19 @@ def answer_probes(
     prompts = [(Message("user", probe.request),) for probe in asked]
     limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": 0, "observe": observe}
     lines = [
-        {"area": probe.area, "request": probe.request, "reply": text}
-        for probe, (text, _) in zip(asked, answer_all(policy, chat, prompts, machine, **limits), strict=True)
+        {"area": probe.area, "request": probe.request, "reply": text, "ended": ended}
+        for probe, (text, ended) in zip(asked, answer_all(policy, chat, prompts, machine, **limits), strict=True)
     ]
     machine.team.on_main(lambda: write_json_lines(path, lines))
 
 
 def forgotten(folder: Path, asked: Sequence[Probe], before: str, after: str, *, limit: float) -> Forgetting:
     """Compare the replies of two evaluations to the same probes."""
-    told = {name: [row["reply"] for row in _read(folder / FOLDER / probe_file(name))] for name in (before, after)}
-    return compared(asked, ("the untrained model", told[before]), ("the trained model", told[after]), limit=limit)
+    rows = [_read(folder / FOLDER / probe_file(name)) for name in (before, after)]
+    old, new = ([row["reply"] for row in each] for each in rows)
+    cut = [sum(not row.get("ended", True) for row in each) for each in rows]
+    found = compared(asked, ("the untrained model", old), ("the trained model", new), limit=limit)
+    return replace(found, cut=(cut[0], cut[1]))
 
 
 def probe_file(name: str) -> str:
@@ -594,7 +597,7 @@ Right answers in percent, with 95 % intervals (questions about one situation are
 def _forgotten(options: VerifiableOptions) -> str:
     if (found := forgetting_of(options)) is None:
         return "Not measured (--probes 0)."
-    return f"{found.sentence}\n\n{markdown(found.table)}"
+    return "\n\n".join([found.sentence, markdown(found.table), *found.notes])
 
 
 def _data(options: VerifiableOptions) -> str:
