@@ -128,7 +128,7 @@ _NAMED = 3
 """Claims that the first screen names for each verdict."""
 _LEAD = (
     "Each claim is tested on our own runs. It holds or fails if the difference is significant after Holm's correction. "
-    "Otherwise our intervals may exclude the size that the paper published, or it cannot be determined. Answers that "
+    "Otherwise our intervals may lie below the size that the paper published, or it cannot be determined. Answers that "
     "are far shorter, longer or rarer than those they are compared with decide nothing."
 )
 
