@@ -37,6 +37,8 @@ _LONG = 0.4
 """Share of the passages of facts that are about several things at some length."""
 _NEAR = 0.45
 """Share of the questions about facts not told whose passage tells something much like it."""
+_TOLD_NEAR = 0.8
+"""Share of new passages about facts told that are about one much like another; of others it is the second question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,15 +308,20 @@ def draw_fact(
     long = rng.random() < _LONG
     subject, *others = rng.sample(subjects, min(len(subjects), 3 if long else 2))
     place, *rest = rng.sample(range(len(attributes)), 4)
-    untold = rng.choice(kind["untold"]) if near and not told and rng.random() < _NEAR else None
-    if untold:
-        place = untold[3]
+    like = rng.choice(kind["like"]) if near and rng.random() < (_TOLD_NEAR if told else _NEAR) else None
+    if like:
+        place = like[3]
         rest = [each for each in rng.sample(range(len(attributes)), 4) if each != place][:3]
     statement, question, clause, values = attributes[place]
     chosen = rng.sample(values, 2)
+    other_value = (statement, chosen[1 - right])
+    if told and like:
+        statement, question, clause, _ = like
     also = rest[: 3 if long else rng.randint(1, 3)]
     lines = [(attributes[each][0], rng.choice(attributes[each][3])) for each in also]
-    evidence = [(statement, chosen[right])] if told or untold else []
+    evidence = [(statement, chosen[right])] if told or like else []
+    if told and like:
+        evidence.append(other_value)
     groups = [_about(rng, subject, [*lines, *evidence])]
     if long or rng.random() < 0.4:
         # The same fact about something else.
@@ -328,8 +335,8 @@ def draw_fact(
     shown = _filled(statement, subject).format(v=chosen[right])
     settled = replace(open_passage, evidence=shown, right=right, settled=True)
     fact = Fact(question.format(it=subject), clause.format(it=subject), _filled(statement, subject))
-    if untold:
-        asked = Fact(untold[1].format(it=subject), untold[2].format(it=subject), _filled(untold[0], subject))
+    if like and not told:
+        asked = Fact(like[1].format(it=subject), like[2].format(it=subject), _filled(like[0], subject))
         return situation, open_passage, asked, (settled, fact)
     return situation, settled if told else open_passage, fact, None
 
