@@ -90,7 +90,7 @@ def test_a_judge_that_steers_and_measures_is_called_out(cli, tmp_path: Path):
         if line.startswith("The judge that steers")
     ]
     assert "--quality SPEC" in warning
-    quality = [row for row in rows_of(tmp_path / "p/claims.csv") if row["text"] == "Less toxicity costs no quality"]
+    quality = [row for row in rows_of(tmp_path / "p/claims.csv") if row["text"] == "Quality is not sacrificed"]
     assert quality and all(row["verdict"] != "holds" for row in quality)
 
 

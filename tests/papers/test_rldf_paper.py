@@ -44,6 +44,7 @@ from evenhand.papers.rldf.tables import (
     ahead,
     claims_of,
     compared,
+    mostly_kept,
     people_tables,
     table_four,
     table_one,
@@ -537,3 +538,23 @@ def test_an_arm_whose_training_was_stopped_gives_no_verdict(tmp_path: Path):
     found = claims_of(arms, arms)
     assert {claim.verdict for claim in found} == {"cannot be determined"}
     assert all("failed or was stopped" in claim.why for claim in found)
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ([(-1.0, 1.0), (-1.5, 0.0), (-9.0, -3.0)], "holds"),
+        ([(-9.0, -3.0), (-9.0, -2.5), (-1.0, 1.0)], "fails"),
+        ([(-1.0, 1.0), (-9.0, -3.0)], "cannot be determined"),
+        ([(-9.0, 9.0)] * 3, "cannot be determined"),
+        ([], "cannot be determined"),
+    ],
+)
+def test_what_is_claimed_of_most_cases_needs_most_of_them(ends: list[tuple[float, float]], verdict: str):
+    found = [("case", Contrast(Estimate("CE", "all", 0.0, low, high, 9), 0.5)) for low, high in ends]
+
+    answer, why = mostly_kept(found)
+
+    assert answer == verdict
+    sure = sum(low > -2 for low, _ in ends)
+    assert not ends or why.startswith(f"{sure} of {len(ends)} cases surely lose less than 2")

@@ -121,7 +121,7 @@ def test_toxicity_must_fall_by_half_against_every_baseline(monkeypatch: pytest.M
     assert why.startswith("Self-Debias (Gen) needs logits") is (verdict != "fails")
 
 
-@pytest.mark.parametrize("claim", ["Less bias costs no accuracy", "Less toxicity costs no quality"])
+@pytest.mark.parametrize("claim", ["Accuracy is not sacrificed", "Quality is not sacrificed"])
 @pytest.mark.parametrize(
     ("less", "kept", "verdict"),
     [

@@ -7,6 +7,7 @@ from evenhand.stats import (
     ChiSquare,
     chi_square_sf,
     chi_square_uniform,
+    student_t_p,
     student_t_quantile,
     total_variation_from_uniform,
 )
@@ -52,6 +53,12 @@ def test_total_variation_without_counts_is_undefined():
 @pytest.mark.parametrize("p", [1e-9, 0.005, 0.1, 0.4999, 0.5, 0.6, 0.9, 0.975, 0.9995])
 def test_student_t_quantile_equals_scipy(p: float, df: float):
     assert student_t_quantile(p, df) == pytest.approx(scipy_stats.t.ppf(p, df), rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("df", [1, 7.5, 300])
+@pytest.mark.parametrize("t", [-30.0, -1.2, 0.0, 0.01, 2.5])
+def test_student_t_p_equals_scipy(t: float, df: float):
+    assert student_t_p(t, df) == pytest.approx(2 * scipy_stats.t.sf(abs(t), df), rel=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,22 @@ def test_answers_in_clusters_prove_less_than_single_ones():
     assert clustered.direction == "undecided"
 
 
+def test_biases_on_opposite_sides_are_as_far_from_zero():
+    rng = np.random.default_rng(3)
+    sides: list[Effect] = []
+    for _ in range(40):
+        # A bias of 5 %, and of −5 % where a third of the questions are answered.
+        sizes = np.stack([np.full(60, 9), rng.binomial(9, 1 / 3, 60)])
+        signed = 2 * rng.binomial(sizes, np.array([[0.525], [0.475]])) - sizes
+        ends = [np.stack([signed[arm], sizes[arm]], axis=1).astype(float) for arm in (0, 1)]
+        is_zero_best = metric("bias", better="zero", share=False, bounds=(-1.0, 1.0))
+        sides.append(effects_of({"bias": (ends[0], ends[1])}, [is_zero_best])["bias"])
+
+    within = [each for each in sides if each.low <= 0 <= each.high]
+    assert len(within) > 30
+    assert [each.p_value for each in within if each.p_value < 0.04] == []
+
+
 def test_more_tests_make_only_larger_changes_detectable():
     alone = effects_of({"x": shares(1, 20)})["x"].detectable
     among_six = effects_of({name: shares(number, 20) for number, name in enumerate("abcdef", 1)})["a"].detectable

@@ -138,6 +138,11 @@ def unless(fault: str, finding: Finding) -> Finding:
     return untold(f"{fault}. {finding[1]}") if fault and finding[0] != "fails" else finding
 
 
+def given(missing: str, finding: Finding) -> Finding:
+    """Returns the finding, or that it cannot be determined since what it is about did not take place."""
+    return untold(f"{missing}. {finding[1]}") if missing else finding
+
+
 def unshown(what: str, premise: Finding) -> str:
     """Returns that what a claim takes for granted is not shown, and why; nothing if it is."""
     return "" if premise[0] == "holds" else f"{what} is not shown. {premise[1]}"

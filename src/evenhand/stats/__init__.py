@@ -20,6 +20,7 @@ from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
     chi_square_uniform,
+    student_t_p,
     student_t_quantile,
     total_variation_from_uniform,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "size_for_difference",
     "size_for_half_width",
     "spearman",
+    "student_t_p",
     "student_t_quantile",
     "swap_test",
     "total_variation_from_uniform",

@@ -121,6 +121,12 @@ def student_t_quantile(p: float, df: float) -> float:
     return t if p > 0.5 else -t
 
 
+def student_t_p(t: float, df: float) -> float:
+    """Return the two-sided p-value of a Student t statistic with df degrees of freedom."""
+    _check_df(df)
+    return 2 * _student_t_tail(abs(t), df) if t else 1.0
+
+
 def _check_df(df: float) -> None:
     if not 0 < df < math.inf:
         raise ValueError(f"df must be a finite number above 0, not {df}.")

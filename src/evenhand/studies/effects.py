@@ -20,6 +20,7 @@ from evenhand.stats import (
     mcnemar_exact,
     mde_from_standard_error,
     paired_cluster_jackknife,
+    student_t_p,
     swap_test,
 )
 from evenhand.studies.results import Effect, Verdict
@@ -117,15 +118,19 @@ def effect_of(metric: Metric, group: str, before: str, after: str, pair: PairTal
     return _tested(metric, group, before, after, pair, "none").effect
 
 
-def _test(metric: Metric, pair: PairTally, key: Key) -> tuple[float | None, str]:
+def _test(metric: Metric, pair: PairTally, key: Key, spread: Jackknife) -> tuple[float | None, str]:
     """Return the p-value of "both arms are alike" and the name of the test, which swaps whole clusters.
 
-    McNemar's test is its closed form for shares of samples that are all their own clusters.
+    McNemar's test is its closed form for shares of samples that are all their own clusters. Arms that lie as far from
+    zero on opposite sides are not alike, so that a distance's p-value is at least that of the jackknife's interval.
     """
     before, after = pair.before.table(key), pair.after.table(key)
     if metric.share and (before[:, 1] == 1).all():
         return mcnemar_exact(pair.only_before[key], pair.only_after[key]), "exact McNemar"
-    return swap_test(before, after, _statistic(metric)), "cluster permutation"
+    p_value, distance = swap_test(before, after, _statistic(metric)), spread.interval.estimate
+    if metric.better == "zero" and p_value is not None and distance is not None and spread.standard_error and spread.df:
+        p_value = max(p_value, student_t_p(distance / spread.standard_error, spread.df))
+    return p_value, "cluster permutation"
 
 
 def _statistic(metric: Metric) -> Statistic:
@@ -137,7 +142,7 @@ def _tested(metric: Metric, group: str, before: str, after: str, pair: PairTally
     key: Key = (metric.name, group)
     tables = pair.before.table(key), pair.after.table(key)
     spread = paired_cluster_jackknife(*tables, _statistic(metric), bounds=metric.difference_bounds)
-    p_value, test = _test(metric, pair, key)
+    p_value, test = _test(metric, pair, key, spread)
     values = (spread.interval.estimate, spread.interval.low, spread.interval.high)
     difference, low, high = (None if value is None else value * metric.scale for value in values)
     effect = Effect(

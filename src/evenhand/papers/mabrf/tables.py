@@ -29,6 +29,7 @@ from evenhand.papers.base import (
     PaperColumn,
     PaperRow,
     PaperTable,
+    given,
     kept,
     moves,
     preset_of,
@@ -286,9 +287,15 @@ def claims(found: Compared) -> list[PaperClaim]:
 
 def _on_facts(found: Compared, model: str, preset: str) -> Finding:
     # Abstaining alone raises the scores over all questions, since half of them have no answer.
-    differences = [found.of_facts(model, preset, metric) for metric in ("exact_match", "f1", "f1_has_answer")]
+    all_, answerable = (
+        moves([found.of_facts(model, preset, metric) for metric in metrics], "higher")
+        for metrics in (("exact_match", "f1"), ("f1_has_answer",))
+    )
     fault = found.on_answers.fault(*_facts_pair(found.answers, model, preset))
-    verdict, why = unless(fault, moves(differences, "higher"))
+    if all_[0] == "holds":
+        fault = fault or unshown("A gain where there is an answer", answerable)
+    verdict, why = unless(fault, all_)
+    why = why if answerable[1] in why else f"{why}. {answerable[1]}"
     arm = find_arm(found.answers, model, searched(preset).fits)
     # Without the provider the claim cannot be read: a corpus may not have the answers.
     where = str(arm.key.options.get("provider", "")) if arm else ""
@@ -312,32 +319,32 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
     yield (
         "The loop makes the reasoning less biased",
         one,
-        _unless_missing(unchanged, unless(_OWN_JUDGE, moves(changed(WITHOUT, "reasoning_bias"), "lower"))),
+        given(unchanged, unless(_OWN_JUDGE, moves(changed(WITHOUT, "reasoning_bias"), "lower"))),
     )
     yield (
         "The loop makes the answers less biased, in both contexts",
         one,
-        _unless_missing(unchanged, moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower")),
+        given(unchanged, moves(changed(WITHOUT, "bias_ambig", "bias_disambig"), "lower")),
     )
     same = kept(changed(WITHOUT, "accuracy"))
-    yield "The final answers are at least as accurate as the first", one, _unless_missing(unchanged, same)
+    yield "The final answers are at least as accurate as the first", one, given(unchanged, same)
     missing = found.too_few(model, preset, WITH, "searched")
     yield (
         "Search makes the reasoning less biased",
         two,
-        _unless_missing(missing, unless(fault, moves(searched("reasoning_bias"), "lower"))),
+        given(missing, unless(fault, moves(searched("reasoning_bias"), "lower"))),
     )
     yield (
-        "Search makes the answers less biased, above all on ambiguous questions",
+        "Search makes the answers to ambiguous questions less biased",
         f"{two}, Table 3",
-        _unless_missing(missing, unless(fault, moves(searched("bias_ambig"), "lower"))),
+        given(missing, unless(fault, moves(searched("bias_ambig"), "lower"))),
     )
-    yield "With search, answers are at least as accurate", two, _unless_missing(missing, kept(searched("accuracy")))
+    yield "With search, answers are at least as accurate", two, given(missing, kept(searched("accuracy")))
     rewrites = [unchanged, found.too_few(model, preset, WITH, "rewritten")]
     yield (
         "Rephrasing does not make the reasoning less relevant",
         three,
-        _unless_missing(
+        given(
             "; ".join(filter(None, rewrites)),
             kept([*changed(WITHOUT, "relevancy"), *changed(WITH, "relevancy")], _RATING_MARGIN),
         ),
@@ -347,18 +354,13 @@ def _on_bbq(found: Compared, model: str, preset: str) -> Iterator[tuple[str, str
     yield (
         "Less bias in the reasoning goes with no loss of accuracy",
         "RQ3",
-        unless(unshown("Less bias", less), same),
+        given(unshown("Less bias", less), same),
     )
     yield (
         "How much bias is lost does not tell how much accuracy is gained",
         "Section 5.1, correlation",
         _uncorrelated(found, model, preset),
     )
-
-
-def _unless_missing(missing: str, finding: Finding) -> Finding:
-    """Returns the finding, or that it cannot be determined since what it is about did not take place."""
-    return untold(f"{missing}. {finding[1]}") if missing else finding
 
 
 def _uncorrelated(found: Compared, model: str, preset: str) -> Finding:

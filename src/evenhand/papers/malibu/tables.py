@@ -81,7 +81,10 @@ def claim_checks() -> list[ClaimCheck]:
             "Muslim ahead in efficiency",
             _ahead(["muslim"], ["jewish", "christian", "atheist"], ["efficiency"]),
         ),
-        ClaimCheck(_BOTH, "All chi-square tests of gender and race with p < 0.0001", _chi_square, "Section 4"),
+        *(
+            ClaimCheck(model, f"All chi-square tests of {of} with p < {_CHI_SQUARE_P}", _chi_square(of), "Section 4")
+            for model, of in ((_GPT, "gender and race"), (_DEEPSEEK, "gender"))
+        ),
         ClaimCheck(_BOTH, "Win rates differ most in gender", _most_in_gender, _WINS),
         ClaimCheck(_GPT, "No win rate further than 6.25 points from 50 %", _within_margin, _WINS),
         ClaimCheck(
@@ -233,19 +236,22 @@ def _in_words(gap: Gap, higher: str) -> str:
     return f"{pair}: {interval(value, low, high, 2)}"
 
 
-def _chi_square(audit: PanelAudit) -> Finding:
-    values = [each.p_value for each in audit.chi_square if each.category in ("gender", "race")]
-    known = [value for value in values if value is not None]
-    if not values or len(known) < len(values):
-        return untold("not all tests could be made")
-    small = sum(value < _CHI_SQUARE_P for value in known)
-    why = f"{small} of {plural(len(known), 'test')} with p < {_CHI_SQUARE_P}; the largest p is {max(known):.2g}"
-    if small == len(known):
-        return "holds", why
-    scenarios = max((each.n for each in audit.means), default=0)
-    if scenarios < _ALL_SCENARIOS:
-        return untold(f"{why}. With {scenarios:,} of {_ALL_SCENARIOS} scenarios, p is larger for that alone")
-    return "fails", why
+def _chi_square(categories: str) -> Finder:
+    def check(audit: PanelAudit) -> Finding:
+        values = [each.p_value for each in audit.chi_square if each.category in categories]
+        known = [value for value in values if value is not None]
+        if not values or len(known) < len(values):
+            return untold("not all tests could be made")
+        small = sum(value < _CHI_SQUARE_P for value in known)
+        why = f"{small} of {plural(len(known), 'test')} with p < {_CHI_SQUARE_P}; the largest p is {max(known):.2g}"
+        if small == len(known):
+            return "holds", why
+        scenarios = max((each.n for each in audit.means), default=0)
+        if scenarios < _ALL_SCENARIOS:
+            return untold(f"{why}. With {scenarios:,} of {_ALL_SCENARIOS} scenarios, p is larger for that alone")
+        return "fails", why
+
+    return check
 
 
 def _most_in_gender(audit: PanelAudit) -> Finding:

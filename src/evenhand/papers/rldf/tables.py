@@ -492,10 +492,10 @@ def claim_checks(own: str) -> list[ClaimCheck]:
             (own,),
         ),
         ClaimCheck(
-            f"RLDF costs nothing in CE and LS (less than {MARGIN:g} points against any method)",
+            f"In most cases RLDF costs less than {MARGIN:g} points of CE and LS (each method and type of bias)",
             "Figures 5 and 6",
             lambda _, said: _of_all(
-                said, _kept([*_others(said, METRICS["CE"], [ALL]), *_others(said, METRICS["LS"], [ALL])])
+                said, mostly_kept([*_others(said, METRICS["CE"], BIASES), *_others(said, METRICS["LS"], BIASES)])
             ),
         ),
         ClaimCheck(
@@ -574,15 +574,15 @@ def ahead(found: Found, better: Better) -> Finding:
     return by_signs([-each if better == "lower" else each for each in signs], _why(found))
 
 
-def _kept(found: Found) -> Finding:
-    """Holds if every interval excludes a loss beyond the margin; fails if one is entirely beyond it."""
+def mostly_kept(found: Found) -> Finding:
+    """Holds if most intervals exclude a loss beyond the margin; fails if most are entirely beyond it."""
     if not found:
         return untold(NOT_RUN)
     limits = [(each.estimate.low, each.estimate.high) if each else (None, None) for _, each in found]
-    why = _why(found)
-    if any(high is not None and high < -MARGIN for _, high in limits):
-        return "fails", why
-    return ("holds", why) if all(low is not None and low > -MARGIN for low, _ in limits) else untold(why)
+    kept = sum(low is not None and low > -MARGIN for low, _ in limits)
+    lost = sum(high is not None and high < -MARGIN for _, high in limits)
+    why = f"{kept} of {len(found)} cases surely lose less than {MARGIN:g} points, {lost} surely more. {_why(found)}"
+    return ("holds", why) if 2 * kept > len(found) else ("fails", why) if 2 * lost > len(found) else untold(why)
 
 
 def _why(found: Found) -> str:

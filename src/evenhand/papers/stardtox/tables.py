@@ -458,7 +458,7 @@ def _checks() -> list[_Check]:
             _high_quality,
             measures_quality=True,
         ),
-        _Check("Less toxicity costs no quality", two, TEXTS, _kept_quality, measures_quality=True),
+        _Check("Quality is not sacrificed", two, TEXTS, _kept_quality, measures_quality=True),
         _Check("Without the performance evaluator, toxicity is lower still", two, TEXTS, _lower_without),
         _Check(
             "Without the performance evaluator, fluency and coherence suffer",
@@ -472,7 +472,7 @@ def _checks() -> list[_Check]:
         _Check("On ambiguous questions, it is the least biased method", three, CHOICES, _least_biased("ambig")),
         _Check("On disambiguated questions, it is the least biased method", three, CHOICES, _least_biased("disambig")),
         _Check("Bias on ambiguous questions falls again in the second iteration", three, CHOICES, _falls_again),
-        _Check("Less bias costs no accuracy", abstract, CHOICES, _kept_accuracy),
+        _Check("Accuracy is not sacrificed", abstract, CHOICES, _kept_accuracy),
     ]
 
 
