@@ -82,7 +82,7 @@ def test_what_was_made_is_told_and_recorded(cli: Any, run: Path, tmp_path: Path)
     assert [k for k, count in enumerate(about["rounds"][1]["bins"]) if count] == [0, 2, 4]
     assert about["options"] == {
         "policy": "threshold", "threshold": 3.0, "margin": 2.0, "length_ratio": 1.5, "per_topic": 8, "test_share": 0.1,
-        "seed": 0,
+        "seed": 0, "personas": False,
     }  # fmt: skip
     assert len(about["held_out"]) == 2
     assert set(about["held_out"][0]) == {"id", "bias", "question"}

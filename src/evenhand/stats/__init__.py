@@ -47,10 +47,7 @@ from evenhand.stats.paired import (
     swap_test,
 )
 from evenhand.stats.power import (
-    design_effect,
     mde_from_standard_error,
-    mde_paired_share,
-    mde_share,
     size_for_difference,
     size_for_half_width,
 )
@@ -76,7 +73,6 @@ __all__ = [
     "cohen_interval",
     "cohen_kappa",
     "corrected_mean",
-    "design_effect",
     "fleiss_interval",
     "fleiss_kappa",
     "holm",
@@ -84,8 +80,6 @@ __all__ = [
     "least_swap_p",
     "mcnemar_exact",
     "mde_from_standard_error",
-    "mde_paired_share",
-    "mde_share",
     "mean_interval",
     "paired_cluster_jackknife",
     "pearson",
