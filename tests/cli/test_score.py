@@ -133,7 +133,7 @@ def test_a_terminal_gets_the_first_rows_and_the_means(cli, tmp_path: Path, termi
     assert "red [bold]" in out
     assert "\x1b[31m" not in out
     assert "at 0.5 or more" in out
-    assert "0.646" in out  # ten texts of 6 letters, two of 7, one longer than 10: 8.4 / 13
+    assert "0.646 [0.5" in out  # ten texts of 6 letters, two of 7, one longer than 10: 8.4 / 13
 
 
 def test_two_scorers_are_compared(cli, tmp_path: Path):

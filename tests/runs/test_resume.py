@@ -332,6 +332,17 @@ def largest_file(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+async def test_a_disk_that_is_full_at_once_leaves_no_run_and_says_so(workshop: Workshop):
+    workshop.model(right)
+
+    with largest_file(90_000), pytest.raises(StoreError, match="no answer was stored; free some space and begin again"):
+        await workshop.run(benchmark_options={"size": 200}, **METHODS)
+
+    assert not (workshop.directory / "run").exists()
+    progress = await workshop.run(benchmark_options={"size": 20}, **METHODS)
+    assert progress.statuses == {"graded": 40}
+
+
 async def test_a_full_disk_ends_the_run_with_a_sentence_and_loses_nothing(workshop: Workshop):
     model = workshop.model(right)
 

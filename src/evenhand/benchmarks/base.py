@@ -209,7 +209,7 @@ COVERAGE = share_metric(
     "Coverage",
     lambda record: record.status == "graded",
     "higher",
-    meaning=Meaning(says="gives an answer that can be read in {value} of the cases"),
+    meaning=Meaning(says="has an answer that can be read in {value} of the cases (a failed request has none)"),
 )
 REFUSALS = share_metric(
     "refusals",

@@ -140,6 +140,9 @@ def main() -> None:
 def entry() -> NoReturn:
     """Run the command line; errors that the user can fix are one sentence and exit code 2."""
     warnings.showwarning = _print_warning
+    warnings.simplefilter("ignore", FutureWarning)  # what libraries will change
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # their bars are one endless line in a log
     try:
         code: Any = main(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:

@@ -16,7 +16,7 @@ from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.fields import CacheFields
-from evenhand.core.format import DASH, number, percent, plural
+from evenhand.core.format import DASH, interval, number, percent, plural
 from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
 from evenhand.core.untrusted import one_line
@@ -194,10 +194,12 @@ def _show_means(tally: ScoreTally, console: Console, place: int) -> None:
     for reason, count in reasons.most_common(_SHOWN_REASONS):
         console.print(safe_text(one_line(f"  {count:,} × {reason}")))
     rows = [
-        [mean.attribute, f"{mean.n:,}", number(mean.value, 3), _share(mean.high, mean.n)] for mean in tally.means(place)
+        [row.attribute, f"{row.n:,}", interval(mean.estimate, mean.low, mean.high, 3), _share(row.high, row.n)]
+        for row in tally.means(place)
+        for mean in [row.mean]
     ]
     if rows:
-        print_table(Table("", columns("attribute", "n", "mean", "at 0.5 or more"), rows), console)
+        print_table(Table("", columns("attribute", "n", "mean [95 %]", "at 0.5 or more"), rows), console)
 
 
 def _show_agreement(tally: ScoreTally, console: Console, first: int, second: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import orjson
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, ratio
-from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, StoreError, UnknownNameError
 from evenhand.core.registry import code_refused, file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
@@ -554,9 +554,15 @@ def opened(
                     if settings.retry_failed:
                         store.forget("failed")
                     yield store
-                except BaseException:
+                except BaseException as error:
                     store.settle()
                     worthless = new and not store.has_answers()
+                    if worthless and isinstance(error, StoreError):
+                        reason = error.__cause__ or error
+                        raise StoreError(
+                            f"{directory} cannot be written ({reason}), and no answer was stored; free some space and "
+                            "begin again."
+                        ) from error
                     raise
         finally:
             if worthless:

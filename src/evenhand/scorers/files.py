@@ -27,7 +27,7 @@ from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.load import load_model
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
-from evenhand.stats import pearson, spearman
+from evenhand.stats import Interval, bounded_mean_interval, pearson, spearman
 
 Result = Scores | Unscored
 Write = Callable[[TextRow, Sequence[Result]], None]
@@ -119,7 +119,7 @@ class AttributeMean:
 
     attribute: str
     n: int
-    value: float
+    mean: Interval
     high: float
     """The share of texts at 0.5 or more."""
 
@@ -166,7 +166,8 @@ class ScoreTally:
             values = [value for value in column if not math.isnan(value)]
             if values:
                 high = sum(value >= _HIGH for value in values) / len(values)
-                found.append(AttributeMean(name, len(values), math.fsum(values) / len(values), high))
+                mean = bounded_mean_interval([(value, 1.0) for value in values])
+                found.append(AttributeMean(name, len(values), mean, high))
         return found
 
     def agreements(self, first: int, second: int) -> list[ScorerAgreement]:
