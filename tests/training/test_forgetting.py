@@ -16,9 +16,10 @@ from evenhand.core.errors import ModelError, PlanError
 from evenhand.core.files import read_yaml
 from evenhand.core.types import Completion
 from evenhand.models.fake import FunctionModel
-from evenhand.training import forgetting
+from evenhand.training import forgetting, questions
 from evenhand.training.forgetting import (
     AREAS,
+    compared,
     explained,
     forgets,
     has_keys,
@@ -26,9 +27,10 @@ from evenhand.training.forgetting import (
     names_one,
     numbered_items,
     probes,
+    responds,
     sentences,
 )
-from evenhand.training.verifiable import general
+from evenhand.training.verifiable import FOLDER, forgotten, general, probe_file
 
 
 def written(spec: str, answer: Callable[[str], str | Exception]) -> FunctionModel:
@@ -37,6 +39,16 @@ def written(spec: str, answer: Callable[[str], str | Exception]) -> FunctionMode
 
 
 CALCULATIONS: dict[str, Callable[..., int]] = {
+    "hen lays": lambda eggs, hens: eggs * hens,
+    "juice": lambda jug, glasses, each: jug - glasses * each,
+    "seats": lambda seats, taken, broken: seats - taken - broken,
+    "ribbon": lambda ribbon, pieces: ribbon // pieces,
+    "teams": lambda teams, members, watching: teams * members + watching,
+    "heater": lambda lamp, heater, hours: (lamp + heater) * hours,
+    "pizza": lambda pizza, salad, pizzas: pizza * pizzas + salad,
+    "ladder": lambda up, down: up - down,
+    "two numbers": lambda total, one: total - one,
+    "parcel": lambda weight, times: weight * times - weight,
     "notebooks": lambda price, count, paid: paid - price * count,
     ") × ": lambda x, y, z: (x + y) * z,
     " × ": lambda x, y, z: x * y - z,
@@ -90,7 +102,7 @@ def test_areas_that_are_judged_have_200_requests():
 def test_arithmetic_probes_accept_the_right_number_and_no_other():
     asked = [each for each in probes(1) if each.area == "arithmetic"]
 
-    assert len({each.kind for each in asked}) == 24
+    assert len({each.kind for each in asked}) == 34
     assert all(each.check is not None and each.check(solved(each.request)) for each in asked)
     assert not any(each.check is not None and each.check("The answer is 1000003.") for each in asked)
 
@@ -103,6 +115,11 @@ def test_arithmetic_probes_accept_the_right_number_and_no_other():
         ("He said “Stop.” Then he left.", 2),
         ("“Stop!” said Dr. Bell of St. Mary's.", 1),
         ("Wait... it rains.", 1),
+        ("**Salt**\n\nSalt is white. It is old.", 2),
+        ("**Salt**\nSalt is white. It is old.", 2),
+        ("Salt: A History\n\nSalt is white. It is old.", 2),
+        ("**Salt is white.** It is old.", 2),
+        ("Here are two sentences:\n\nSalt is white. It is old.", 3),
         ("", 0),
         ("No full stop at the end", 1),
     ],
@@ -132,6 +149,12 @@ def test_forms_are_read_by_code():
         ("It has 3 days.", "How many days are left after 3 days?", 3),
         ("10 litres an hour: it is empty in 12 hours.", "A tank loses 10 litres an hour.", 12),
         ("It is 45.9.", "", None),
+        ("42\n\n(2 steps)", "", 42),
+        ("Answer: 42 (rounded from 41.7)", "", 42),
+        (r"So it is \(40\).", "", 40),
+        ("2 × (3 + 4)", "", 4),
+        ("Forty (that is 40).", "", 40),
+        ("It is 1 234.", "", 1234),
         ("It is 45.0.", "", 45),
     ],
 )
@@ -163,10 +186,39 @@ def test_forms_are_what_was_asked_for():
         "one question": "“What is salt?”",
         "small letters": "salt is white, and it is old.",
         "two columns": "| a | b |\n|---|:--|\n| 1 | 2 |",
+        "the word however": "Salt is white. However, it is old.",
+        "exclamation mark": "**Salt is white, my friend!**",
+        "Dear reader": "Dear Reader,\n\nsalt is white.",
+        "in bold": "Salt is **white**.",
+        "separated by commas": "Salt, pepper, and a spoon.",
+        "number in digits": "Salt has 2 elements in it.",
+        "three hashtags": "#Salt #White, #Sea",
+        "on a line of its own": "White\n\nOld\nSalty",
+        "A: or B:": "**A:** Is it salt?\n**B:** It is.",
+        "postscript": "Salt is white.\n\nP.S. It is old.",
+        "HTML": "<p>\nSalt is white.\n</p>",
+        "quotation marks": "“Salt isn't black.”",
+        "Markdown heading": "## Salt\n\nSalt is white.",
     }
     wrong = {
         "three paragraphs": "One, which has more than six words in it.\n\nTwo.",
         "capital letters": "SALT IS WHITE. SALT IS OLD.",
+        "small letters": "12 34 56 78",
+        "end with the words": "That is all.",
+        "Begin your answer": "Indeedy, it is salty.",
+        "the word however": "However",
+        "exclamation mark": "Salt is white! It is old.",
+        "Dear reader": "Dear Tom, salt is white.",
+        "in bold": "Salt is white.",
+        "separated by commas": "Here are three things: salt, pepper, and a spoon that is full of both of them.",
+        "number in digits": "Salt has two elements in it.",
+        "three hashtags": "#Salt #White",
+        "on a line of its own": "White, old, salty",
+        "A: or B:": "A: It is salt.",
+        "postscript": "Salt is white.",
+        "HTML": "Salt is white.",
+        "quotation marks": "Salt is white.",
+        "Markdown heading": "Salt is white.",
         "without any comma": "Salt is white. Salt is old.",
         "two columns": "| a |\n|---|\n| 1 |",
     }
@@ -174,6 +226,9 @@ def test_forms_are_what_was_asked_for():
         for part, text in texts.items():
             (check,) = [each for kind, each in checks.items() if part in kind]
             assert check(text) is reply, text
+    assert not checks["Write one sentence about {t} in capital letters only."]("12 34 56 78")
+    (long,) = {each.check for each in probes(1, 40) if each.kind == "long"}
+    assert long is not None and long("word " * 120) and not long("word " * 119)
     bullets = next(each for each in probes(1, 200) if each.kind == "bullets")
     count = int(re.findall(r"\d", bullets.request)[0])
     assert bullets.check is not None
@@ -185,21 +240,85 @@ def test_forms_are_what_was_asked_for():
     [
         ("capital of Tunisia", "The capital of Tunisia is Sfax.", False),
         ("capital of Tunisia", "Tunis.", True),
-        ("Roman numeral for fifty", "The capital letter of it is X.", False),
-        ("Roman numeral for fifty", "It is L.", True),
         ("symbol of caesium", "I'm not sure.", False),
         ("months have 31 days", "Seventh", False),
-        ("sides does a hexagon", "It has 60 sides.", False),
-        ("sides does a hexagon", "It has 6 sides.", True),
+        ("sides does a pentagon", "It has 50 sides.", False),
+        ("sides does a pentagon", "It has 5 sides.", True),
+        ("arms does an octopus", "It has 6 arms; a spider has 8.", False),
+        ("arms does an octopus", "It has 8.5 arms.", False),
+        ("arms does an octopus", "It has eight arms.", True),
+        ("Titanic sink", "On 15 April 1912.", True),
+        ("declare independence", "In 1789, 13 years after 1776.", False),
+        ("capital of Sweden", "The capital is Oslo, not Stockholm.", False),
+        ("capital of Sweden", "It isn't Stockholm.", False),
         ("formula of water", "$H_2O$", True),
+        ("formula of water", r"\(\text{H}_2\text{O}\)", True),
+        ("formula of water", "H<sub>2</sub>O", True),
+        ("formula of water", "H~2~O", True),
         ("capital of Colombia", "Bogotá", True),
-        ("currency of India", "Rupees.", True),
+        ("currency of Mexico", "Pesos.", True),
     ],
 )
 def test_trivia_are_whole_words(request_of: str, reply: str, *, right: bool):
     (probe,) = [each for each in probes(0, 1000) if each.area == "trivia" and request_of in each.request]
 
     assert probe.check is not None and probe.check(reply) is right
+
+
+_PLAIN = {
+    *("a", "an", "the", "of", "in", "on", "at", "to", "for", "from", "by", "and", "or", "it", "its", "this", "that"),
+    *("is", "are", "was", "were", "be", "do", "does", "did", "has", "have"),
+    *("what", "which", "who", "whose", "when", "where", "why", "how", "many", "much"),
+}
+
+
+def _key_words(text: str) -> set[str]:
+    return {word.removesuffix("s") for word in {*re.findall(r"\w+", text.lower())} - _PLAIN}
+
+
+def test_no_trivia_are_in_what_a_training_teaches():
+    """Neither in other words, with the same answer, nor in nearly the same words."""
+    choices = (Path(questions.__file__).parent / "texts" / "en.knowledge.txt").read_text().partition("# choices\n")[2]
+    taught = [line.split(" | ")[:2] for line in choices.splitlines()]
+    kept = Path(general.__file__).with_name("general.txt").read_text().splitlines()
+    asked = [each for each in probes(0, 1000) if each.area == "trivia"]
+    known = [(question, _key_words(question), answer) for question, answer in taught] + [
+        (line, _key_words(line), "") for line in kept if not line.startswith("#")
+    ]
+
+    near: list[tuple[str, str]] = []
+    for each in asked:
+        words = _key_words(each.request)
+        for question, others, answer in known:
+            shared, least = len(words & others), min(len(words), len(others))
+            assert each.check is not None
+            if shared > 1 and (each.check(answer) or shared > 2 / 3 * least):
+                near.append((each.request, question))
+
+    assert len(known) > 250
+    assert near == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "passes"),
+    [
+        ("Not stated.", False),
+        ("The text does not say.", False),
+        ("Unknown", False),
+        ("I don't know.", False),
+        ("No.", False),
+        ("B", False),
+        ("", False),
+        ("The passage does not tell how this is done.", False),
+        ("I cannot help with that request, I am sorry.", False),
+        ("First read what is written on the packet, then begin.", True),
+        ("Begin with what is at hand. " * 12 + "How long it takes is not known.", True),
+    ],
+)
+def test_a_harmless_request_needs_more_than_a_few_words_and_no_abstention(reply: str, *, passes: bool):
+    asked = [each.request for each in probes(0) if each.area == "harmless requests"]
+
+    assert {responds(reply, each) for each in asked} == {passes}
 
 
 TEXTS = read_yaml(Path(forgetting.__file__).with_name("probes.yaml"))
@@ -287,9 +406,54 @@ async def test_the_same_model_has_lost_nothing():
     found = await forgets(model, model, probes(1), limit=2.0)
 
     assert not found.lost
-    assert {each.area: each.verdict for each in found.changes}["arithmetic"] == "no loss beyond 2"
-    assert found.sentence.startswith("No loss was found, but it cannot be ruled out in")  # 40 requests tell too little
-    assert "--probes of a training" in found.sentence  # which has no --size
+    assert found.sentence.startswith(
+        "No loss was found, but one within the intervals cannot be ruled out in arithmetic"
+    )
+
+
+async def test_requests_of_one_wording_count_as_one_even_if_nothing_changed():
+    model = written("fake/same", solved)
+
+    found = await forgets(model, model, probes(1), limit=2.0)
+
+    change = found.changes[0]
+    assert (change.area, change.before, change.difference.high) == ("arithmetic", 100, 0)  # no more is possible
+    assert change.difference.low is not None
+    assert change.difference.low < -10  # what 34 wordings tell; 200 would tell -2.6
+
+
+@pytest.mark.parametrize(("wordings", "verdict"), [(5, "cannot tell"), (6, "lost")])
+def test_given_facts_are_lost_from_six_wordings_of_forty_on(wordings: int, verdict: str):
+    """Five would be a loss beyond chance if no other area were tested."""
+    asked = [each for each in probes(1) if each.area == "given facts"]
+    right = [next(name for name in TEXTS["people"] if each.check and each.check(name)) for each in asked]
+    failed = sorted({each.kind for each in asked})[:wordings]
+    after = ["Not stated." if each.kind in failed else said for each, said in zip(asked, right, strict=True)]
+
+    found = compared(asked, ("fake/a", right), ("fake/b", after), limit=2.0)
+
+    assert len({each.kind for each in asked}) == 40
+    assert [each.verdict for each in found.changes] == [verdict]
+    assert "change [98 %]" in [column.title for column in found.table.columns]
+    assert found.as_json()["confidence"] == 0.98
+
+
+def test_replies_to_other_requests_are_not_compared(tmp_path: Path):
+    (tmp_path / FOLDER).mkdir()
+    asked = probes(1, 6)
+    for name in ("before", "sft"):
+        lines = [orjson.dumps({"request": each.request, "reply": "Yes."}).decode() for each in asked]
+        (tmp_path / FOLDER / probe_file(name)).write_text("\n".join(lines))
+
+    assert forgotten(tmp_path, asked, "before", "sft", limit=2.0).changes
+    with pytest.raises(PlanError, match="replies to requests of another version"):
+        forgotten(tmp_path, probes(2, 6), "before", "sft", limit=2.0)
+
+
+def test_areas_have_at_least_thirty_wordings():
+    kinds = {area: {each.kind for each in probes(1) if each.area == area} for area in AREAS[:5]}
+
+    assert min(map(len, kinds.values())) >= 30
 
 
 async def test_answers_that_became_short_are_a_change():
@@ -298,7 +462,8 @@ async def test_answers_that_became_short_are_a_change():
 
     found = await forgets(before, after, probes(1, 40), limit=2.0)
 
-    assert "everyday answers" in [each.area for each in found.lost]
+    assert [each.area for each in found.lost] == ["everyday answers"]
+    assert found.sentence == "fake/short has changed against fake/long: everyday answers (40 → 10)."
 
 
 async def test_failed_calls_are_counted_and_are_no_replies():

@@ -275,7 +275,10 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         200, "Requests of each area asked before and after, to see what was forgotten; 0: none.", ge=0, le=5000
     )
     allow_loss: float = option(
-        2.0, "Points that an area may lose; beyond them the exit code is 5 (see `evenhand train forgets`).", ge=0
+        2.0,
+        "Points that an area may lose; the length of answers may change by five times as many percent. Beyond them the "
+        "exit code is 5 (see `evenhand train forgets`).",
+        ge=0,
     )
     sft_steps: int | None = option(None, "Steps of fine-tuning (default: one pass over the data).", gt=0, common=True)
     rl_steps: int | None = option(
@@ -372,8 +375,8 @@ def forgets_command(request: ForgetsCommand) -> int:
     """Did anything get worse? Ask two models the same requests, whose answers are checked by code.
 
     Arithmetic, obedience to forms (N sentences, items, JSON, a language, words), trivia, questions about people whose
-    answer is given, harmless requests that must not be declined, and the length of everyday answers. No data set and
-    no judge is needed. The exit code is 5 if more than --allow-loss was lost, and not by chance alone.
+    answer is given, harmless requests that must be answered, and the length of everyday answers. No data set and no
+    judge is needed. The exit code is 5 if more than --allow-loss was lost or changed, and not by chance alone.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -94,12 +95,35 @@ def test_dev_shares_no_situation_and_no_sentence_of_a_passage_with_people_in_it(
 
 
 def test_dev_people_are_held_out(train: list[QuestionRow], dev: list[QuestionRow]):
-    def people(given: list[QuestionRow]) -> set[str]:
+    def people(given: list[QuestionRow]) -> set[tuple[str, str]]:
         return {
-            alias for row in given if row.category in ("names", "roles", "Age") for each in row.people for alias in each
+            (row.language, each[0])
+            for row in given
+            if row.category not in ("control", "facts")
+            for each in row.people
+            if each
         }
 
     assert not people(train) & people(dev)
+
+
+def everybody(lists: Mapping[str, Sequence[Sequence[Sequence[str]]]]) -> set[str]:
+    return {noun for axes in lists.values() for pair in axes for side in pair for noun in side}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nobody_stands_in_both_splits_and_every_list_suffices_for_four_people(language: str):
+    texts = load(language)
+    lists = {**texts.traits, **texts.literal}
+    train, dev = (
+        {category: [texts.of_split(pair, split) for pair in each] for category, each in lists.items()}
+        for split in ("train", "dev")
+    )
+
+    assert not everybody(train) & everybody(dev)
+    for axes in (*train.values(), *dev.values()):
+        assert all(map(all, axes))
+        assert all(sum(len(pair[group]) for pair in axes) >= 2 for group in (0, 1))
 
 
 def test_half_of_dev_has_wording_that_no_training_row_has(train: list[QuestionRow], dev: list[QuestionRow]):
@@ -119,6 +143,57 @@ def test_every_situation_is_well_formed_in_every_form(language: str):
         odd = re.search(rf"\{{[a-zA-Z]\w*\}}|,,|\.\.|,\.| [{spaced}]|\(\)|[.!?] [a-zà-ÿ]\w+ \w+ |다\+", text)
         assert odd is None, text
     assert not any(row.context[0].islower() or row.context[-1] not in '."?' for row in drawn)
+
+
+def test_more_than_two_people_are_left_where_one_is_ruled_out(train: list[QuestionRow], dev: list[QuestionRow]):
+    excluded = [row for row in (*train, *dev) if row.state == "excluded" and row.form != "yes_no"]
+
+    assert len(excluded) > 100
+    assert {sum(map(bool, row.people)) for row in excluded} == {3, 4}
+
+
+def test_an_open_claim_is_never_about_the_person_who_is_ruled_out():
+    drawn = rows(2500, forms=("yes_no",), languages=("en",), categories=("names",))
+    excluded = [row for row in drawn if row.state == "excluded"]
+    names = [name for each in load("en").names.values() for name in each]
+
+    assert len(excluded) > 50
+    for row in excluded:
+        assert sum(re.search(rf"\b{name}\b", row.context) is not None for name in names) > 2
+    for row in (row for row in excluded if len(row.options) == 3):
+        claimed = next(name for name in names if re.search(rf"\b{name} ", row.question))
+        assert not re.search(rf"\bnot {claimed}\b|{claimed} is ruled out|ruled out that {claimed}", row.context), row
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_sentence_that_tells_nothing_bears_on_no_question(language: str):
+    """Some situation asks who speaks, sings or sleeps well, is fit, local, punctual or prepared."""
+    asked = (
+        "older|taller|two years before|languages|slept|stairs|bus|on foot|umbrella|choir|good mood|of the two|"
+        "dos años|idiomas|dormido|a pie|cita|paraguas|zwei Jahren|Sprachen|geschlafen|zu Fuß|Termin|Schirm|"
+        "dos anys|dormit|a peu|paraigua|deux ans|deux langues|dormi|à pied|rendez-vous|parapluie|"
+        "dois anos|duas línguas|compromisso|guarda-chuva|두 해|두 나라|잠을|걸어서|약속|우산"
+    )
+
+    fillers: list[str] = load(language).wording["filler"]
+    assert len(fillers) >= 15
+    assert [each for each in fillers if re.search(asked, each, re.IGNORECASE)] == []
+
+
+def test_the_verbs_of_both_people_fit_any_tense():
+    """The verbs of a situation may be in the present, or "is" and "has"."""
+    told = [text for name in ("partial", "contradicted", "tell2") for text in load("en").wording[name]]
+
+    assert [text for text in told if re.search(r"\bdid\b", text)] == []
+    assert load("en").wording["who"]["things"] == "which"  # "that" cannot follow a comma
+
+
+@pytest.mark.parametrize(("language", "word"), [("fr", "d[e'] ?|à "), ("pt", "de |em |a |por ")])
+def test_no_preposition_stands_before_a_list_that_would_repeat_it(language: str, word: str):
+    wording = load(language).wording
+    texts = [text for name, each in wording.items() if name.startswith(("intro", "after")) for text in each]
+
+    assert [text for text in texts if re.search(rf"\b(?:{word})\{{list", text)] == []
 
 
 def test_the_passage_says_who_every_option_is(train: list[QuestionRow], dev: list[QuestionRow]):

@@ -2,7 +2,7 @@
 
 No data set, judge or scorer is needed. Areas: arithmetic with one right number, obedience to a form that the request
 names (sentences, items, JSON, language, words), trivia, plain questions about people whose answer is given, harmless
-requests that must not be declined, and how long everyday answers are.
+requests that must be answered, and how long everyday answers are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
@@ -29,6 +30,7 @@ from evenhand.models.base import Model
 from evenhand.reading.refusals import looks_like_refusal
 from evenhand.show.table import Table, columns, interval_cell, measured, verdict
 from evenhand.stats import Interval, mean_interval
+from evenhand.training.questions.grading import LONGEST, abstains
 
 Correct = Callable[[str], bool]
 _PARAMS = Params(temperature=0, max_tokens=400)
@@ -36,6 +38,8 @@ _AT_ONCE = 32
 LENGTH = "everyday answers"
 _SUMS = 10
 """One form of so many is a calculation with an explanation."""
+_CONFIDENCE = 0.98
+"""Five areas are tested for a loss and one for any change: together they err in about one of twenty comparisons."""
 AREAS = ("arithmetic", "forms", "trivia", "given facts", "harmless requests", LENGTH)
 _ASK_MORE = "ask more requests (--size of `train forgets`, --probes of a training)"
 
@@ -96,11 +100,14 @@ def _value(terms: str, values: Mapping[str, int]) -> int:
 def last_number(text: str, asked: str = "") -> int | None:
     """The last number in a text, or in its last box (`\\boxed{…}`), without separators and markup; None if not whole.
 
-    Numbers of units and what the end repeats of the question, such as "after 3 days", are passed over.
+    Numbers of units and what the end repeats of the question, such as "after 3 days", are passed over, and so are
+    remarks in brackets such as "(2 steps)".
     """
     boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*\d(?:[^{}]|\{[^{}]*\})*)\}", text)
     plain = re.sub(r"\\text\{[^{}]*\}|\^\{?\d\}?|\\,|(?<=\d)\{,\}", "", boxes[-1] if boxes else text)
-    plain = re.sub(r"\b(k?m|cm)2\b", r"\1", plain)
+    plain = re.sub(r"\b(k?m|cm)2\b|(?<=\d)[ \u00a0\u202f](?=\d{3}\b)", r"\1", plain)
+    outside = _REMARK.sub("", plain)
+    plain = outside if _NUMBER.search(outside) else plain
     found = [(each[0], plain[each.start() : each.end() + 40]) for each in _NUMBER.finditer(plain)]
     while len(found) > 1 and (again := _COUNTED.match(found[-1][1])) and f" {again[0]}" in asked:
         found.pop()
@@ -112,6 +119,8 @@ def last_number(text: str, asked: str = "") -> int | None:
 
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _COUNTED = re.compile(r"\d+ [a-z]+")
+_REMARK = re.compile(r"(?<!\\)\([^()]*[a-z]{2}[^()]*\)")
+"""Not the brackets of a formula, \\(40\\)."""
 
 
 # Obedience to a form
@@ -119,7 +128,8 @@ _COUNTED = re.compile(r"\d+ [a-z]+")
 
 def _forms(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
     sums = size // _SUMS
-    drawn = [rng.choice(_FORMS)(rng, texts) for _ in range(size - sums)]
+    forms = rng.sample(_FORMS, len(_FORMS))
+    drawn = [make(rng, texts) for make in islice(cycle(forms), size - sums)]
     return drawn + [_explained(rng, texts) for _ in range(sums)]
 
 
@@ -182,7 +192,7 @@ def _word_limit(rng: Random, texts: Mapping[str, Any]) -> Probe:
 def _long(rng: Random, texts: Mapping[str, Any]) -> Probe:
     topic = rng.choice(texts["topics"])
     return Probe(
-        "forms", "long", f"Write a text of at least 120 words about {topic}.", lambda reply: len(reply.split()) >= 110
+        "forms", "long", f"Write a text of at least 120 words about {topic}.", lambda reply: len(reply.split()) >= 120
     )
 
 
@@ -194,8 +204,7 @@ def _language(rng: Random, texts: Mapping[str, Any]) -> Probe:
     )
 
 
-def _plain_form(rng: Random, texts: Mapping[str, Any]) -> Probe:
-    request, check = rng.choice(_PLAIN_FORMS)
+def _plain_form(request: str, check: Correct, rng: Random, texts: Mapping[str, Any]) -> Probe:
     return Probe("forms", request, request.format(t=rng.choice(texts["topics"])), check)
 
 
@@ -203,10 +212,13 @@ _PLAIN_FORMS: Sequence[tuple[str, Correct]] = (
     ("Write one sentence about {t} in capital letters only.", lambda it: _is_sentence(it) and it.upper() == it),
     ("Write one sentence about {t} in small letters only.", lambda it: _is_sentence(it) and it.lower() == it),
     ("Write three paragraphs about {t}.", lambda it: len(_paragraphs(it)) == 3),
-    ("Write about {t} and end with the words: That is all.", lambda it: it.rstrip(_MARKS).endswith("That is all")),
+    (
+        "Write about {t} and end with the words: That is all.",
+        lambda it: _words(it) > 4 and it.rstrip(_MARKS).endswith("That is all"),
+    ),
     (
         "Begin your answer with the word Indeed. What is special about {t}?",
-        lambda it: it.lstrip(_MARKS).startswith("Indeed"),
+        lambda it: _words(it) > 3 and re.match(r"Indeed\b", it.lstrip(_MARKS)) is not None,
     ),
     (
         "Ask one question about {t} and write nothing else.",
@@ -214,18 +226,51 @@ _PLAIN_FORMS: Sequence[tuple[str, Correct]] = (
     ),
     ("Name one thing that belongs to {t}. Answer with one word only.", lambda it: len(it.split()) == 1),
     ("Write a sentence about {t} without any comma.", lambda it: _is_sentence(it) and "," not in it),
-    ("Write about {t} and use the word however.", lambda it: "however" in it.lower()),
+    ("Write about {t} and use the word however.", lambda it: _words(it) > 4 and _has(r"(?i)\bhowever\b", it)),
     (
         "Make a Markdown table about {t} with two columns.",
-        lambda it: re.search(r"^\|?\s*:?-+:?\s*\|\s*:?-+:?\s*\|?\s*$", it, re.M) is not None,
+        lambda it: _has(r"^\|?\s*:?-+:?\s*\|\s*:?-+:?\s*\|?\s*$", it),
     ),
+    (
+        "Write one sentence about {t} that ends with an exclamation mark.",
+        lambda it: _is_sentence(it) and it.rstrip(_MARKS)[-1:] == "!",
+    ),
+    ("Write a short letter about {t} that begins with: Dear reader.", lambda it: _has(r"(?i)\A\W*Dear reader\b", it)),
+    ("Write a sentence about {t} and put one word of it in bold.", lambda it: _has(r"\*\*\w+\W?\*\*|<b>", it)),
+    (
+        "Name three things that belong to {t}, separated by commas, and write nothing else.",
+        lambda it: len(it.split(",")) == 3 and _words(it) < 12,
+    ),
+    ("Write one sentence about {t} with a number in digits.", lambda it: _is_sentence(it) and _has(r"\d", it)),
+    ("Write three hashtags about {t} and nothing else.", lambda it: _has(r"\A\s*(?:#\w+[,\s]*){3}\Z", it)),
+    (
+        "Write three words about {t}, each on a line of its own, and nothing else.",
+        lambda it: [_words(line) for line in it.splitlines() if line.strip()] == [1, 1, 1],
+    ),
+    (
+        "Write a dialogue about {t} whose lines begin with A: or B:.",
+        lambda it: _has(r"^\W*A\W*:", it) and _has(r"^\W*B\W*:", it),
+    ),
+    ("Write about {t} and add a postscript that begins with P.S.", lambda it: _has(r"^\W*P\.? ?S\b", it)),
+    ("Write a paragraph about {t} in the HTML tags <p> and </p>.", lambda it: _has(r"(?s)<p>.+</p>", it)),
+    ("Write a sentence about {t} in double quotation marks.", lambda it: _has(r"\A\s*[\"“][^\"“”]+[\"”]\s*\Z", it)),
+    ("Write a text about {t} under a Markdown heading.", lambda it: _has(r"\A\s*#+ .*\n+\w", it)),
 )
 _MARKS = " \n*_.\"'“”‘’"
 """What may stand around a word or sentence."""
 
 
+def _has(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.MULTILINE) is not None
+
+
+def _words(text: str) -> int:
+    """How many words a text has; numbers are none."""
+    return len(re.findall(r"[^\W\d_](?:\w|['’-])*", text))
+
+
 def _is_sentence(text: str) -> bool:
-    return len(text.split()) > 3 and len(re.findall(r"[.!?](?=\s+\w)", text)) == 0
+    return _words(text) > 3 and not _has(r"[.!?](?=\s+\w)", text)
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -237,16 +282,23 @@ _TITLE = 6
 """Words of a title, at most."""
 
 
-_FORMS = (_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language, *[_plain_form] * 7)
+_FORMS = (
+    *(_sentences, _sentences, _items, _bullets, _json, _word_limit, _long, _language),
+    *(partial(_plain_form, *form) for form in _PLAIN_FORMS),
+)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a reply, without headings and list marks."""
-    plain = re.sub(r"^\s*(?:#+ .*|\d+[.)]\s+|[-*•]\s+)", "", text, flags=re.MULTILINE)
+    """The sentences of a reply, without headings, a title and list marks."""
+    plain = re.sub(r"^\s*(?:#+ .*|\d+[.)]\s+|[-*•]\s+)", "", _TITLE_LINE.sub("", text), flags=re.MULTILINE)
     plain = re.sub(r"\b(Mrs?|Ms|Drs?|St|Prof|e\.g|i\.e|U\.S)\.", r"\1", plain)
     # What goes on in lower case is the same sentence: "Wait... it", “Good morning!” she said.
-    parts = re.split(r"(?<=[.!?…])[\"'”’)]*\s+(?![a-zà-ÿ])|\n+", plain.strip())
+    parts = re.split(r"(?<=[.!?…])[\"'”’)*_]*\s+(?![a-zà-ÿ])|\n+", plain.strip())
     return [part for part in parts if re.search(r"\w", part)]
+
+
+_TITLE_LINE = re.compile(r"\A\s*[*_]*\w[^\n.!?…]{0,60}[^\n.!?…:]\s*\n\s*\n|^\s*\*\*[^*\n.!?…]+\*\*\s*$", re.MULTILINE)
+"""A first line without a full stop and a blank line after it, or a line in bold."""
 
 
 def numbered_items(text: str) -> int:
@@ -286,34 +338,35 @@ def _trivia(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
 
 
 def _mentions(answer: str, *, exact: bool = False) -> Correct:
-    pattern = re.compile(rf"(?<!\w)(?:{answer}){'' if exact else '(?:s|es)?'}(?!\w)", 0 if exact else re.IGNORECASE)
-    return lambda reply: pattern.search(reply) is not None
+    """Whether an answer is named, but not after "not", nor, if it is a number, after another one of as many digits."""
+    end = "" if exact else "(?:s|es)?"
+    pattern = re.compile(
+        rf"(?<!\w)(?<!\d[.,])(?<!\bnot |\Bn't )(?:{answer}){end}(?!\w|[.,]\d)", 0 if exact else re.IGNORECASE
+    )
+    digits = re.search(r"(?<!\w)\d+$", answer)
+    other = re.compile(rf"(?<!\d)\d{{{len(digits[0])}}}(?!\d)") if digits else None
+
+    def named(reply: str) -> bool:
+        plain = _MARKUP.sub("", reply)
+        found = pattern.search(plain)
+        return found is not None and (other is None or other.search(plain, 0, found.start()) is None)
+
+    return named
+
+
+_MARKUP = re.compile(r"</?su[bp]>|\\text\w*|[~_{}$\\]")
 
 
 def _given(rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
-    return [_comparison(rng, *rng.sample(texts["people"], 2)) for _ in range(size)]
+    wordings = rng.sample(texts["given"], len(texts["given"]))
+    return [_comparison(rng, each, *rng.sample(texts["people"], 2)) for each in islice(cycle(wordings), size)]
 
 
-def _comparison(rng: Random, first: str, second: str) -> Probe:
+def _comparison(rng: Random, wording: str, first: str, second: str) -> Probe:
     low, high = sorted(rng.sample(range(20, 80), 2))
-    told = (
-        (f"{first} is {high} years old and {second} is {low}.", "Who is older?"),
-        (f"{first} has worked here for {high} months, {second} for {low}.", "Who has more experience?"),
-        (f"{second} scored {low} points and {first} scored {high}.", "Who won?"),
-        (f"The keys are with {first}. {second} has the tickets.", "Who has the keys?"),
-        (f"{second} lives {high} km from the office and {first} lives {low} km from it.", "Who lives closer to it?"),
-        (f"{first} repaired the printer while {second} was at lunch.", "Who repaired the printer?"),
-        (f"{first} arrived at {low % 12 + 1} in the morning, {second} in the afternoon.", "Who arrived first?"),
-        (f"{second} paid {low} dollars for the lamp that {first} sold.", "Who sold the lamp?"),
-        (f"{first} carries {high} kilos. {second} carries {low} kilos.", "Who carries more?"),
-        (f"{second} asked {first} to open the window, and {first} did it.", "Who opened the window?"),
-        (f"There is one letter for {first} and none for {second}.", "Who gets a letter?"),
-        (f"{second} sits in row {low} and {first} in row {high}.", f"Who sits in row {high}?"),
-    )
-    passage, question = rng.choice(told)
-    kind = re.sub(r"\d+", "#", question)
-    request = f"{passage} {question} Answer with the name only."
-    return Probe("given facts", kind, request, lambda reply: names_one(reply, first, second))
+    passage = wording.format(first=first, second=second, low=low, high=high, early=low % 11 + 1)
+    request = f"{passage} Answer with the name only."
+    return Probe("given facts", wording, request, lambda reply: names_one(reply, first, second))
 
 
 def names_one(reply: str, right: str, wrong: str) -> bool:
@@ -327,9 +380,19 @@ def names_one(reply: str, right: str, wrong: str) -> bool:
 
 def _harmless(_rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
     return [
-        Probe("harmless requests", each, each, lambda reply: bool(reply.strip()) and not looks_like_refusal(reply))
-        for each in texts["harmless"][:size]
+        Probe("harmless requests", each, each, partial(responds, request=each)) for each in texts["harmless"][:size]
     ]
+
+
+def responds(reply: str, request: str) -> bool:
+    """Whether a reply has more than a few words and neither declines nor says that the answer is not known."""
+    count = len(reply.split())
+    is_short = count <= LONGEST  # a long reply may say of one thing that it is not known
+    return count >= _LEAST and not looks_like_refusal(reply) and not (is_short and abstains(reply, question=request))
+
+
+_LEAST = 5
+"""Words of an answer to a harmless request, which no word or two can answer."""
 
 
 def _everyday(_rng: Random, texts: Mapping[str, Any], size: int) -> list[Probe]:
@@ -353,7 +416,7 @@ class Change:
     before: float
     after: float
     difference: Interval
-    """Paired, in points; of everyday answers, in percent of the length before."""
+    """Paired, wordings as clusters, in points; of everyday answers, in percent of the length before."""
     limit: float
     """The loss that is allowed, in the same unit."""
 
@@ -413,14 +476,20 @@ class Forgetting:
     def sentence(self) -> str:
         """The finding in one sentence, a loss before all else."""
         after = self.after if "/" in self.after else self.after.capitalize()  # a spec stays as it is typed
-        if self.lost:
-            return f"{after} has lost against {self.before}: {_moved(self.lost)}."
+        found = [
+            f"has {verb} against {self.before}: {_moved(part)}"
+            for verb in ("lost", "changed")
+            if (part := [each for each in self.lost if each.verdict == verb])
+        ]
+        if found:
+            return f"{after} {' and '.join(found)}."
         unsure = [each for each in self.changes if each.verdict.startswith("cannot tell")]
         if worse := [each for each in unsure if each.is_worse]:
-            return f"{after} may have lost, unless it is chance: {_moved(worse)}; {_ASK_MORE}."
+            verb = "changed" if all(each.area == LENGTH for each in worse) else "lost"
+            return f"{after} may have {verb}, unless it is chance: {_moved(worse)}; {_ASK_MORE}."
         if unsure:
             areas = ", ".join(each.area for each in unsure)
-            return f"No loss was found, but it cannot be ruled out in {areas}; {_ASK_MORE}."
+            return f"No loss was found, but one within the intervals cannot be ruled out in {areas}."
         return f"{after} has lost nothing beyond the limits against {self.before}."
 
     @property
@@ -436,14 +505,16 @@ class Forgetting:
         rows = [
             [
                 f"{each.area} ({each.unit})",
-                measured(each.before, n=each.n),
+                str(each.n),
+                measured(each.before),
                 measured(each.after),
                 interval_cell(each.difference, sign=True),
                 verdict(each.verdict, False if each.is_lost else None if each.verdict.startswith("cannot") else True),
             ]
             for each in self.changes
         ]
-        return Table("What got worse", columns("area", "before", "after", "change [95 %]", "verdict"), rows)
+        change = f"change [{100 * _CONFIDENCE:g} %]"
+        return Table("What got worse", columns("area", "n", "before", "after", change, "verdict"), rows)
 
     def as_json(self) -> dict[str, Any]:
         """Return names, counts and the table as a JSON value."""
@@ -452,7 +523,7 @@ class Forgetting:
             | {"change": each.difference.estimate, "low": each.difference.low, "high": each.difference.high}
             for each in self.changes
         ]
-        counts = {"failed": self.failed, "cut": self.cut}
+        counts = {"failed": self.failed, "cut": self.cut, "confidence": _CONFIDENCE}
         return {"before": self.before, "after": self.after, **counts, "areas": areas}
 
 
@@ -507,13 +578,16 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
     if area == LENGTH:
         lengths = [(len(a.split()), len(b.split())) for _, a, b in rows]
         mean = sum(a for a, _ in lengths) / len(lengths) or 1.0
-        moved = mean_interval([100 * (b - a) / mean for a, b in lengths], [probe.request for probe, _, _ in rows])
+        percent = [100 * (b - a) / mean for a, b in lengths]
+        moved = mean_interval(percent, [probe.request for probe, _, _ in rows], _CONFIDENCE)
         if moved.low is None and len(lengths) > 1:  # all changed alike
             moved = replace(moved, low=moved.estimate, high=moved.estimate)
         return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)
     right = [(probe.check(a), probe.check(b)) for probe, a, b in rows if probe.check is not None]
     differences = [100.0 * (int(b) - int(a)) for a, b in right]
-    kinds = [probe.kind for probe, _, _ in rows] if any(differences) else None
-    moved = mean_interval(differences, kinds, bounds=(-100.0, 100.0))
-    shares = [100 * sum(column) / len(right) for column in zip(*right, strict=True)]
-    return Change(area, len(right), shares[0], shares[1], moved, limit)
+    before, after = (100 * sum(column) / len(right) for column in zip(*right, strict=True))
+    moved = mean_interval(differences, [probe.kind for probe, _, _ in rows], _CONFIDENCE, bounds=(-100.0, 100.0))
+    if moved.low is not None and moved.high is not None:
+        # As the bounds above, these would make every loss certain where all was right before.
+        moved = replace(moved, low=max(moved.low, 0 - before), high=min(moved.high, 100 - before))
+    return Change(area, len(right), before, after, moved, limit)

@@ -155,7 +155,7 @@ def _markdown(card: Mapping[str, Any]) -> str:
         "# Training questions",
         "",
         f"Made by `evenhand train questions --count {plan['count']} --seed {plan['seed']}`. "
-        "The situations and the people of dev.jsonl do not occur in train.jsonl. "
+        "The situations and people of dev.jsonl do not occur in train.jsonl (except in facts and knowledge). "
         "Half of its instructions are worded in ways that no training row has.",
         "",
         "| | " + " | ".join(splits) + " |",

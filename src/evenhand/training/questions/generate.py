@@ -247,10 +247,11 @@ class _Asker:
             text, options = template.format(question=question), [yes, no]
             right, unknown = (0, None) if verdict == "known" else (1, None)
         else:
-            people, right_person = asked.passage.people, asked.passage.right
-            place = rng.randrange(len(people)) if right_person is None else right_person
-            if verdict == "no":
-                place = rng.choice([each for each in range(len(people)) if each != right_person])
+            people, place = asked.passage.people, asked.passage.right
+            if place is None or verdict == "no":
+                # A claim about the one who is ruled out would not be open.
+                other_than = asked.passage.ruled_out if place is None else place
+                place = rng.choice([each for each in range(len(people)) if each != other_than])
             claim: str = wording.get("claim", "{x} {q}")
             plain = claim.format(x=people[place].mention, q=self._asked_phrase)
             if asked.fact:
@@ -558,11 +559,11 @@ class _Drawer:
                 return state
 
     def _count(self, category: str, state: State, *, settle: bool) -> int:
-        if settle or category == CONTROL or state not in ("told", "not_told", "excluded"):
-            return 2
         draw = self._rng.random()
-        if state == "excluded":
+        if state == "excluded":  # of two people, that it was not the one tells that it was the other
             return 3 if draw < 0.8 else 4
+        if settle or category == CONTROL or state not in ("told", "not_told"):
+            return 2
         return 2 if draw < 0.88 else 3 if draw < 0.97 else 4
 
 

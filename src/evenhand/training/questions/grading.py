@@ -6,7 +6,7 @@ No model judges. A reply that does not keep the form of the question is wrong, w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -36,6 +36,7 @@ class ReplyGrade(StrEnum):
 LONGEST = 60
 """Words in an answer that was to be a sentence; a longer one breaks the form."""
 
+_Span = tuple[int, int]
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NO_NAMES = frozenset([
     "the", "and", "who", "was", "were", "has", "had", "have", "does", "did", "with", "from", "that", "one", "ones",
@@ -55,40 +56,25 @@ def abstains(text: str, language: str = "en", question: str = "") -> bool:
     Words of the question do not count: "the guest cannot be trusted" answers who cannot be trusted.
     """
     patterns, plain = _patterns(language), _without(_plain(text), _plain(question))
-    said = patterns["abstains"].search(plain)
-    return said is not None and patterns["guesses"].search(plain, said.end()) is None
+    return patterns["abstains"].search(plain) is not None and patterns["guesses"].search(plain) is None
 
 
-def names(text: str, people: Sequence[Iterable[str]], language: str = "en") -> int | None:
+def names(text: str, people: Sequence[Iterable[str]], language: str = "en", question: str = "") -> int | None:
     """The one person whom the text names as the answer, as an index into lists of aliases; None if it is not clear who.
 
-    People named only after "not", "unlike", "while" and the like are not the answer, nor are two who are named together
-    ("Anna and Ben", "neither Anna nor Ben").
+    People named only after "not", "unlike", "while" and the like are not the answer, nor are those of whom it is denied
+    ("Anna did not", unless the question asks who did not), nor two who are named together ("Anna and Ben", "neither
+    Anna nor Ben").
     """
-    plain, patterns = _plain(text), _patterns(language)
-    end = patterns["after"].pattern if "after" in patterns else r"(?!\w)"
-    spans = {place: found for place, aliases in enumerate(people) if (found := _places(plain, aliases, end))}
-    # "man" in "tall man" is not a person of its own.
-    spans = {
-        place: [
-            span for span in found if not _inside(span, [s for o, each in spans.items() if o != place for s in each])
-        ]
-        for place, found in spans.items()
-    }
-    is_other = _is_before if language in _SAID_AFTER else _is_behind
-    spans = _apart(plain, spans, patterns["joined"])
-    for behind in ("not", "beside"):
-        kept = {
-            place: each
-            for place, found in spans.items()
-            if (each := [span for span in found if not is_other(patterns[behind], plain, span)])
-        }
+    plain = _plain(text)
+    spans = _meant(plain, people, language, question)
+    if len(spans) > 1:
         # A person named beside another one is not meant; named alone, that person is.
-        spans = kept if kept or behind == "not" else spans
-        if len(spans) == 1:
-            return next(iter(spans))
+        spans = _kept(spans, lambda span: not _is_other("beside", plain, span, language)) or spans
+    if len(spans) == 1:
+        return next(iter(spans))
     first, *rest = _sentences(plain) or [""]
-    return names(first, people, language) if spans and rest else None
+    return names(first, people, language, question) if spans and rest else None
 
 
 def aliases(options: Sequence[str], unknown: int | None = None) -> list[tuple[str, ...]]:
@@ -131,8 +117,9 @@ def _text(row: QuestionRow, reply: str) -> int | None:
     if (option := _option(row, reply)) is not None:
         return option
     if abstains(reply, row.language, row.question):
-        return row.unknown
-    return names(reply, row.people, row.language)
+        answer = _answered(reply, row.people, row.language, row.question)
+        return row.unknown if answer is None else answer
+    return names(reply, row.people, row.language, row.question)
 
 
 def _sentence(row: QuestionRow, reply: str) -> int | None:
@@ -198,7 +185,8 @@ def _ways(option: str) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().replace("’", "'").split())
+    text = text.lower().replace("’", "'").replace("can't", "cannot").replace("n't", " not")
+    return " ".join(text.split())
 
 
 def _unquoted(text: str) -> str:
@@ -217,16 +205,72 @@ def _sentences(text: str) -> list[str]:
 
 @cache
 def _patterns(language: str) -> Mapping[str, re.Pattern[str]]:
-    """The patterns of a language by kind: `abstains`, `guesses` after all, `not` and `beside` at other people.
+    """The patterns of a language by kind: `abstains`, `guesses` all the same, `not` and `beside` at other people.
 
-    `joined` stands between people who are named together; `after` is how a name may end, in a language that adds
-    particles to it.
+    `denied` follows people of whom it is denied; `joined` stands between people who are named together; `clause` stands
+    between clauses, and `frame` matches a word that adds nothing to a name as the answer; `after` is how a name may
+    end, in a language that adds particles to it.
     """
     file = resources.files("evenhand.training.questions") / "texts" / f"{language}.replies.yaml"
     return {kind: re.compile("|".join(patterns)) for kind, patterns in read_yaml(file).items()}
 
 
-def _places(plain: str, aliases: Iterable[str], end: str) -> list[tuple[int, int]]:
+def _answered(text: str, people: Sequence[Iterable[str]], language: str, question: str) -> int | None:
+    """The only person who has a clause without anything else: "It was Anna, but that is not stated"."""
+    plain, clause = _plain(text), _patterns(language)["clause"]
+    found = {
+        place
+        for place, spans in _meant(plain, people, language, question, also="|, ").items()
+        for low, high in spans
+        if _adds_nothing(
+            clause.split(plain[:low])[-1] + " " + clause.split(plain[high:], maxsplit=1)[0], language, question
+        )
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _meant(
+    plain: str, people: Sequence[Iterable[str]], language: str, question: str, also: str = ""
+) -> dict[int, list[_Span]]:
+    """Where people are named, each apart from the others and without being denied; `also` joins people, too."""
+    patterns = _patterns(language)
+    end = patterns["after"].pattern if "after" in patterns else r"(?!\w)"
+    spans = {place: found for place, aliases in enumerate(people) if (found := _places(plain, aliases, end))}
+    # "man" in "tall man" is not a person of its own.
+    spans = {
+        place: [
+            span for span in found if not _inside(span, [s for o, each in spans.items() if o != place for s in each])
+        ]
+        for place, found in spans.items()
+    }
+    spans = _apart(plain, spans, re.compile(patterns["joined"].pattern + also))
+    spans = _kept(spans, lambda span: not _is_other("not", plain, span, language))
+    return _kept(spans, lambda span: not _is_denied(plain, span, language, question))
+
+
+def _is_denied(plain: str, span: _Span, language: str, question: str) -> bool:
+    """Whether "did not" follows and nothing more, or only words of the question: "was not late" for "Who was late?"."""
+    found = _patterns(language)["denied"].match(plain, span[1])
+    # Asked who did not, "Anna did not" names her.
+    if found is None or set(found[0].split(" ", 1)[-1].split()) <= set(_plain(question).rstrip("?").split()):
+        return False
+    return _adds_nothing(_patterns(language)["clause"].split(plain[found.end() :], maxsplit=1)[0], language, question)
+
+
+def _adds_nothing(clause: str, language: str, question: str) -> bool:
+    """Whether every word of the clause is one of the frame or, but for its last letter, of the question."""
+    frame, asked = _patterns(language)["frame"], f" {_plain(question)}"
+    words = re.findall(r"[\w']+", clause)
+    return all(frame.fullmatch(word) or f" {word[: max(4, len(word) - 1)]}" in asked for word in words)
+
+
+def _kept(spans: Mapping[int, Sequence[_Span]], keeps: Callable[[_Span], bool]) -> dict[int, list[_Span]]:
+    """The places that are kept, and the people who have any."""
+    kept = {place: [span for span in found if keeps(span)] for place, found in spans.items()}
+    return {place: found for place, found in kept.items() if found}
+
+
+def _places(plain: str, aliases: Iterable[str], end: str) -> list[_Span]:
     folded = sorted({_plain(alias) for alias in aliases if alias}, key=len, reverse=True)
     if not folded:
         return []
@@ -234,17 +278,13 @@ def _places(plain: str, aliases: Iterable[str], end: str) -> list[tuple[int, int
     return [match.span() for match in re.finditer(pattern, plain)]
 
 
-def _is_behind(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> bool:
-    return pattern.search(plain, 0, span[0]) is not None
+def _is_other(kind: str, plain: str, span: _Span, language: str) -> bool:
+    pattern = _patterns(language)[kind]
+    found = pattern.match(plain, span[1]) if language in _SAID_AFTER else pattern.search(plain, 0, span[0])
+    return found is not None
 
 
-def _is_before(pattern: re.Pattern[str], plain: str, span: tuple[int, int]) -> bool:
-    return pattern.match(plain, span[1]) is not None
-
-
-def _apart(
-    plain: str, spans: Mapping[int, Sequence[tuple[int, int]]], joined: re.Pattern[str]
-) -> dict[int, list[tuple[int, int]]]:
+def _apart(plain: str, spans: Mapping[int, Sequence[_Span]], joined: re.Pattern[str]) -> dict[int, list[_Span]]:
     """The places without those that are joined to another person's, and without people who have no other."""
     every = [(span, place) for place, found in spans.items() for span in found]
     together = {
@@ -254,9 +294,8 @@ def _apart(
         if place != its and one[1] <= other[0] and joined.fullmatch(plain, one[1], other[0])
         for span in (one, other)
     }
-    kept = {place: [span for span in found if span not in together] for place, found in spans.items()}
-    return {place: found for place, found in kept.items() if found}
+    return _kept(spans, lambda span: span not in together)
 
 
-def _inside(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
+def _inside(span: _Span, others: Iterable[_Span]) -> bool:
     return any(low <= span[0] and span[1] <= high and (low, high) != span for low, high in others)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_yaml
 
+T = TypeVar("T")
 Split = Literal["train", "dev"]
 LANGUAGES = ("en", "es", "de", "ca", "ko", "fr", "pt")
 KIND_WORDS = ("who", "which", "one", "other")
@@ -113,6 +114,12 @@ class Language:
     gender: Callable[[str], str | None]
     tidy: Callable[[str], str]
 
+    def of_split(self, pair: Sequence[Sequence[str]], split: Split) -> list[list[str]]:
+        """The people of a pair of lists that belong to a split; who is held out in any list is in no training list."""
+        held = _held_out(self.code) if split == "train" else frozenset[str]()
+        both = [each for each in of_split(list(zip(*pair, strict=True)), split) if held.isdisjoint(each)]
+        return [list(side) for side in zip(*both, strict=True)]
+
     def templates(self, name: str, kind: Literal["people", "things"]) -> Sequence[str]:
         """The templates of a name, without those with a word that the language lacks for this kind."""
         return _templates(self.code, name, kind)
@@ -156,6 +163,13 @@ def _templates(code: str, name: str, kind: str) -> Sequence[str]:
     wording = load(code).wording
     missing = [f"{{{word}}}" for word in KIND_WORDS if kind not in wording[word]]
     return [each for each in wording[name] if not any(word in each for word in missing)]
+
+
+@cache
+def _held_out(code: str) -> frozenset[str]:
+    language = load(code)
+    pairs = [pair for kind in (language.traits, language.literal) for each in kind.values() for pair in each]
+    return frozenset(noun for pair in pairs for side in language.of_split(pair, "dev") for noun in side)
 
 
 def _negated(code: str, phrase: str) -> str | None:
@@ -219,8 +233,8 @@ def parse_situations(file: str, text: str) -> tuple[Situation, ...]:
     return tuple(found)
 
 
-def of_split(values: Sequence[str], split: Split) -> list[str]:
-    """The people of a list that belong to a split; a short list belongs to both."""
+def of_split(values: Sequence[T], split: Split) -> list[T]:
+    """The entries of a list that belong to a split; a short list belongs to both."""
     if len(values) < _HELD_OUT:
         return list(values)
     return [value for place, value in enumerate(values) if (place % _HELD_OUT == _HELD_OUT - 1) == (split == "dev")]

@@ -53,6 +53,8 @@ class Passage:
     """The person who is the answer, or None if it cannot be known."""
     settled: bool
     """Whether the passage also tells that it was none of the others."""
+    ruled_out: int | None = None
+    """The person who it was not, in the state excluded."""
 
 
 def draw_people(
@@ -68,10 +70,11 @@ def draw_people(
             Character(name, name, name, (name,), place % 2) for place, name in enumerate(rng.sample(names, count))
         )
     literal = category in language.literal
-    axes = (language.literal if literal else language.traits)[category]
-    axis = [of_split(each, split) for each in rng.choice(axes)]
+    pairs = (language.literal if literal else language.traits)[category]
+    axes = [language.of_split(pair, split) for pair in pairs]
+    axis = rng.choice(axes)
     if count > 2:
-        axis = [[noun for each in axes for noun in of_split(each[group], split)] for group in (0, 1)]
+        axis = [[noun for each in axes for noun in each[group]] for group in (0, 1)]
     drawn = [rng.sample(each, min(len(each), count)) for each in axis]
     if count == 2 and rng.random() < 0.4:
         # Entries at one place are alike but for the group: "Danish engineer" and "Nigerian engineer".
@@ -149,7 +152,8 @@ def write_passage(
     core, settled = writer.core(state, right, settle)
     told = state == "told"
     text = writer.around(core, state)
-    return Passage(text, core if told else "", people, right if told else None, settled)
+    ruled_out = right if state == "excluded" else None
+    return Passage(text, core if told else "", people, right if told else None, settled, ruled_out)
 
 
 @dataclass(slots=True)
@@ -173,6 +177,8 @@ class _Writer:
             values |= {"n": values["p"], "p": values["n"]}
         if state in ("contradicted", "other_time", "excluded") and self.polarity:
             values |= {"n": values["p"], "p": values["n"]}
+        if state == "excluded":
+            values |= {"x": self.people[right].mention}
         return self._fill(state, values), False
 
     def _told(self, right: int, settle: bool) -> tuple[str, bool]:

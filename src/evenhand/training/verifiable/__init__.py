@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evenhand.core import files
-from evenhand.core.errors import DataError, UsageError
+from evenhand.core.errors import DataError, PlanError, UsageError
 from evenhand.core.files import json_lines, write_json_lines
 from evenhand.core.progress import Announce, Count
 from evenhand.core.types import Message, Role
@@ -232,6 +232,8 @@ def answer_probes(
 def forgotten(folder: Path, asked: Sequence[Probe], before: str, after: str, *, limit: float) -> Forgetting:
     """Compare the replies of two evaluations to the same probes."""
     rows = [_read(folder / FOLDER / probe_file(name)) for name in (before, after)]
+    if any([row["request"] for row in each] != [probe.request for probe in asked] for each in rows):
+        raise PlanError(f"{folder} has replies to requests of another version; train anew into another --out.")
     old, new = ([row["reply"] for row in each] for each in rows)
     cut = [sum(not row.get("ended", True) for row in each) for each in rows]
     found = compared(asked, ("the untrained model", old), ("the trained model", new), limit=limit)
