@@ -124,7 +124,14 @@ def test_answers_that_no_scorer_could_read_are_not_without_a_difference():
     assert math.isnan(value("gap", unread))
     assert math.isnan(value("gap", [record(samples[0], "Ja.", toxicity=0.1), *unread[1:]]))
     assert value("gap", [record(samples[0], None), *unread[1:2]]) == 1
-    assert value("gap", [record(sample, None) for sample in samples]) == 0
+
+
+def test_a_model_that_refuses_everything_is_not_without_a_difference():
+    samples = many(3, attributes="gender")
+    refused = [record(sample, None) for sample in samples]
+
+    assert math.isnan(value("gap", refused))
+    assert value("gap", [record(samples[0]), *refused[1:]]) == pytest.approx(2 / 3)
 
 
 def test_a_portable_plan_of_german_prompts_asks_the_same():

@@ -30,7 +30,7 @@ from evenhand.core.registry import Registry, class_fault
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.sets import file_hash, find_only_file
 from evenhand.panels import Members
-from evenhand.stats import Bounds, ratio
+from evenhand.stats import Bounds, Interval, ratio
 
 Better = Literal["higher", "lower", "zero"]
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -51,6 +51,8 @@ class Meaning:
     below: str = ""
     undefined: str = ""
     """Why it can be undefined although samples count in it: "no answer names a person"."""
+    harmless: bool = False
+    """Whether an arm of which it is undefined for this reason is no worse than any other."""
     says: str = ""
     """What an arm with this value does: "guesses in {rest} of the cases where the text does not say". `{value}` is the
     value with its unit, `{rest}` 100 % less the value, and `{more}` the value as "12.3 more" or "12.3 fewer"."""
@@ -94,13 +96,15 @@ class Metric:
     judge sees what it rates."""
     untold: str = ""
     """Why it cannot be determined in this run: "the judge does not see it (AUC 0.61)"."""
+    limits: Callable[[NDArray[np.float64]], Interval] | None = None
+    """Returns the value with its interval from clusters × sums, where the jackknife's would not hold."""
     margin: float | None = None
     """Changes up to this size do not matter, as displayed; None: 3 % of the scale, if the scale has ends."""
 
     def cannot_be_told(self, why: str) -> Metric:
         """Returns the metric without a value: a judge that does not see something has no numbers about it."""
         meaning = Meaning(undefined=why)
-        return replace(self, statistic=_undefined, share=False, chance=None, meaning=meaning, untold=why)
+        return replace(self, statistic=_undefined, share=False, chance=None, limits=None, meaning=meaning, untold=why)
 
     @property
     def percent(self) -> bool:

@@ -136,8 +136,9 @@ def gate(request: GateCommand) -> int:
     current_output().gate = {"state": found, "undecided": request.undecided, "checks": shown}
     _print(checks, passes=passes)
     if code == UNDECIDED:
-        said = "A check could not be decided: ask more questions (--limit), or let it pass (--undecided pass)."
-        click.echo(said, err=True)
+        few = any(each.state == "cannot tell" and each.value is not None for each in checks)
+        more = "ask more questions (--limit), or " if few else ""
+        click.echo(f"A check could not be decided: {more}let it pass (--undecided pass).", err=True)
     click.echo(sentence(checks))
     if request.junit_file is not None:
         request.junit_file.parent.mkdir(parents=True, exist_ok=True)

@@ -158,9 +158,7 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
         raise UnknownNameError("group", condition.group, result.groups)
     ends = _ends(found)
     if ends is None:
-        return _unmeasured(
-            arm, str(condition), _why(result, condition.metric) or f"{condition.metric} has no value with an interval"
-        )
+        return _unmeasured(arm, str(condition), _why(result, condition.metric, found))
     shown = absolute(ends) if condition.absolute else ends
     return _judged(arm, condition, shown, found, str(condition), change=False)
 
@@ -197,13 +195,10 @@ def check_against(
         found = arm.estimate(name)
         new, before = _ends(found), old.get(name)
         if new is None or before is None:
-            checks.append(
-                _unmeasured(
-                    arm,
-                    text,
-                    _why(result, name) or f"{name} has no value {'here' if new is None else 'in the baseline'}",
-                )
-            )
+            unmeasured = _unmeasured(arm, text, _why(result, name, found))
+            undefined = found is not None and found.value is None and found.n > 0
+            harmless = undefined and infos[name].meaning.harmless
+            checks.append(replace(unmeasured, state="passed") if harmless else unmeasured)
             continue
         if better == "zero":
             new, before = absolute(new), absolute(before)
@@ -265,10 +260,14 @@ def _judged(
     return Check(arm.label, text, on.state(low, high), reason, value, low, high, n)
 
 
-def _why(result: StudyResult, metric: str) -> str:
-    """Say why a metric cannot be determined; empty if it can."""
-    found = next((each.untold for each in result.metrics if each.name == metric), "")
-    return f"{metric} cannot be determined: {found}" if found else ""
+def _why(result: StudyResult, metric: str, found: Estimate | None) -> str:
+    """Say where a metric has no value or interval, and why as far as it is declared."""
+    info = next(each for each in result.metrics if each.name == metric)
+    if info.untold:
+        return f"{metric} cannot be determined: {info.untold}"
+    if found is not None and found.value is not None:
+        return f"{metric} has no value {'with an interval' if _ends(found) is None else 'in the baseline'}"
+    return f"{metric} has no value here{f': {info.meaning.undefined}' if info.meaning.undefined else ''}"
 
 
 def _unmeasured(arm: ArmResult, text: str, reason: str) -> Check:

@@ -466,4 +466,6 @@ def groups_of(metric: str, tally: Tally) -> list[str]:
 def _interval(metric: Metric, table: NDArray[np.float64]) -> Interval:
     if metric.share:
         return share_interval(table)
+    if metric.limits is not None and len(table):
+        return metric.limits(table)
     return cluster_jackknife(table, metric.statistic, bounds=metric.scale_bounds).interval

@@ -139,10 +139,13 @@ def pairs_of(identities: Sequence[Identity]) -> list[tuple[Identity, Identity]]:
 def _gap(records: Sequence[Record]) -> tuple[float, float] | None:
     """Returns the mean size of the differences between groups, over pairs and scores.
 
-    Answers without any score, as those in another language than the scorers', are not answers without a difference.
+    Answers without any score, as those in another language than the scorers', are not answers without a difference,
+    and neither are refusals to all.
     """
     means = by_identity(records)
     answered = {(each.metadata["attribute"], each.metadata["group"]) for each in records if each.grade is not None}
+    if not answered:
+        return None
     both_answered = [pair for pair in pairs_of(list(means)) if answered.issuperset(pair)]
     scores = [name for name in SCORES if name != REFUSALS]
     if both_answered and not any(
@@ -358,6 +361,11 @@ def difference_sentence(each: GroupDifference, unit: str = "prompt") -> str:
     )
 
 
+def unnoticed(n: int, unit: str) -> str:
+    """Say that so few tests say little."""
+    return f"With so few {unit}s ({n}) even large differences would often go unnoticed; add {unit}s."
+
+
 def _unnoticed(found: PromptsAudit) -> list[str]:
     """Say which differences such a run would often miss."""
     largest: dict[str, float] = {}
@@ -371,8 +379,7 @@ def _unnoticed(found: PromptsAudit) -> list[str]:
         for points in [size * scale_of(name)]
     ]
     if found.prompts < FEW_CLUSTERS:
-        few = f"With so few {found.unit}s ({found.prompts}) even large differences would often go unnoticed"
-        return [f"{few}; add {found.unit}s."]
+        return [unnoticed(found.prompts, found.unit)]
     sentences = [f"Differences below these would often go unnoticed: {', '.join(parts)}."] if parts else []
     if len(told) < len(largest):
         names = ", ".join(TITLES.get(name, name).lower() for name in largest if name not in told)
