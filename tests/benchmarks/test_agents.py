@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from evenhand.core.types import (
     Message,
     Outcome,
     Params,
+    Record,
     Refusal,
     Sample,
     ToolCall,
@@ -39,6 +41,7 @@ from evenhand.runs.shards import Shard
 from evenhand.session import Session
 from evenhand.studies.samples import find_sample
 from evenhand.studies.study import study
+from evenhand.studies.tally import Tally, estimate
 from support.fixtures import Connect, Serve
 from support.runs import Workshop
 from support.server import Body, Reply, chat, refuse
@@ -410,3 +413,17 @@ def test_the_public_profiles_of_agentfairbench_are_36_cases_in_three_worlds():
     assert len({each.cluster for each in samples}) == 36
     assert {each.metadata["area"] for each in samples} == {"screening", "lending", "triage"}
     assert not any("{" in json.dumps(each.metadata["world"]["state"]).replace('{"', "") for each in samples)
+
+
+def test_decisions_by_chance_are_not_said_to_be_unequal():
+    benchmark, rng = load_benchmark("agents"), Random(3)
+    tally = Tally(benchmark.metrics(), benchmark.group_key)
+    for sample in benchmark.samples(Selection()):
+        grade = {"favourable": float(rng.random() < 0.6)}
+        tally.add(Record(sample.id, sample.cluster, "graded", sample.metadata, grade))
+    tally.finish()
+    impact = next(metric for metric in benchmark.metrics() if metric.name == "impact")
+
+    found = estimate(impact, "all", tally)
+
+    assert found.high == 1.0 and (found.value or 1.0) < 0.98

@@ -174,14 +174,6 @@ def net(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return ratio(sums)
 
 
-def lowest_ratio(rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the lowest rate divided by the highest, along the last axis; NaN where fewer than two are known."""
-    known = np.isfinite(rates)
-    low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((known.sum(axis=-1) > 1) & (high > 0), low / high, np.nan)
-
-
 _TUPLES = ("bounds", "comparable", "rests_on")
 
 

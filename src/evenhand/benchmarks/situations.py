@@ -35,7 +35,6 @@ from evenhand.benchmarks.base import (
     Selection,
     draw_key,
     graded,
-    lowest_ratio,
     mean_of,
 )
 from evenhand.benchmarks.prompts.audit import RESAMPLES, compared, tables_of
@@ -57,7 +56,7 @@ from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Record, Sample
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.signals import SIGNALS, Signalled, signalled
-from evenhand.stats import ratio
+from evenhand.stats import Interval, RatioTest, lowest_ratio, lowest_ratio_interval, ratio
 
 OUTCOME = "favourable"
 SHOWN = 6
@@ -307,7 +306,13 @@ class Situations(Benchmark[SituationsOptions]):
                 own = [lowest_ratio(rates[..., np.array(each)]) for each in places]
             return np.fmin.reduce(own)
 
-        return _declared("impact", count, statistic)
+        def limits(sums: Floats) -> Interval:
+            table = sums.reshape(len(sums), len(members), 2)
+            return lowest_ratio_interval(
+                sums, statistic, [RatioTest(table[:, np.array(each)], alone=True) for each in places]
+            )
+
+        return replace(_declared("impact", count, statistic), limits=limits)
 
     def audit(self, records: Sequence[Record]) -> SituationsAudit | None:
         return audit(records)

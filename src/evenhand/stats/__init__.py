@@ -51,6 +51,7 @@ from evenhand.stats.power import (
     size_for_difference,
     size_for_half_width,
 )
+from evenhand.stats.ratios import RatioTest, lowest_ratio, lowest_ratio_interval
 from evenhand.stats.sequential import MeanSequence
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Jackknife",
     "Level",
     "MeanSequence",
+    "RatioTest",
     "Statistic",
     "auc",
     "auc_interval",
@@ -78,6 +80,8 @@ __all__ = [
     "holm",
     "krippendorff_alpha",
     "least_swap_p",
+    "lowest_ratio",
+    "lowest_ratio_interval",
     "mcnemar_exact",
     "mde_from_standard_error",
     "mean_interval",

@@ -1,0 +1,77 @@
+"""The lowest of several rates divided by the highest; its interval contains equal rates unless a test excludes them.
+
+The least and the most chosen of equal groups differ by chance, so that the ratio lies below 1 and so would the upper
+limit of its jackknife.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.stats.distributions import chi_square_sf
+from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
+
+Floats = NDArray[np.float64]
+_ALPHA = 0.05
+_PRECISION = 0.001
+_TINY = 1e-12
+
+
+def lowest_ratio(rates: Floats) -> Floats:
+    """Return the lowest rate divided by the highest, along the last axis; NaN where fewer than two are known."""
+    known = np.isfinite(rates)
+    low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((known.sum(axis=-1) > 1) & (high > 0), low / high, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioTest:
+    """Tests how equal rates are: Pearson's test with the design effect of Rao and Scott (1981), at least 1."""
+
+    cells: Floats
+    """Clusters × groups × (chosen, shown)."""
+    alone: bool
+    """Whether each is chosen or not; otherwise one of all that are shown together is chosen."""
+
+    def p_value(self, ratio: float) -> float | None:
+        """Return the p-value of "no group's rate is below `ratio` times another's", against the closest such rates."""
+        cells = self.cells[:, self.cells[..., 1].any(axis=0)]
+        groups = cells.shape[1]
+        chosen, shown = cells.sum(axis=0).T
+        if groups < 2 or not chosen.any():
+            return None
+        rates, mean = chosen / shown, float(chosen.sum() / shown.sum())
+        lowest = mean * np.geomspace(ratio / 2, 2.0, 200)[:, np.newaxis]
+        near = np.clip(rates, lowest, lowest / ratio)
+        near *= chosen.sum() / (near @ shown)[:, np.newaxis]
+        expected = np.maximum(shown * near * (1 - self.alone * near), _TINY)
+        statistic = float((np.square(chosen - shown * near) / expected).sum(axis=1).min())
+        apart = cells[..., 0] - cells[..., 1] * rates
+        apart -= apart.sum(axis=1, keepdims=True) * shown / shown.sum()
+        variance = np.square(apart).sum(axis=0) * len(cells) / max(1, len(cells) - 1)
+        effect = float((variance / np.maximum(shown * mean * (1 - self.alone * mean), _TINY)).sum()) / (groups - 1)
+        return chi_square_sf(statistic / max(1.0, effect), groups - 1)
+
+
+def lowest_ratio_interval(sums: Floats, statistic: Statistic, tests: Sequence[RatioTest]) -> Interval:
+    """Return the lowest ratio of clusters × sums with its limits.
+
+    The upper limit is the highest ratio that no test excludes (corrected by Bonferroni), so it is 1 unless groups
+    differ; the lower one is the jackknife's.
+    """
+    found = cluster_jackknife(sums, statistic, bounds=(0.0, 1.0)).interval
+    if found.estimate is None:
+        return found
+
+    def possible(ratio: float) -> bool:
+        p_values = [each.p_value(ratio) for each in tests]
+        return all(each is None or each > _ALPHA / len(tests) for each in p_values)
+
+    low, high = (1.0 if possible(1.0) else found.estimate), 1.0
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        low, high = (middle, high) if possible(middle) else (low, middle)
+    return replace(found, low=found.low or 0.0, high=high)
