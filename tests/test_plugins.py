@@ -116,6 +116,17 @@ def test_of_several_methods_in_a_file_one_is_named(tmp_path: Path):
         METHODS.get(f"{file}:two_of_tow")
 
 
+def test_a_file_may_run_an_audit_of_its_own_method(tmp_path: Path):
+    file = tmp_path / "own.py"
+    audit = f"evenhand.audit('fake/A', methods=['own_audit', 'cot'], limit=1, out={str(tmp_path / 'run')!r})"
+    file.write_text(f"{METHOD.replace('NAME', 'own_audit')}\nimport evenhand\n{audit}\n")
+    script = f"from evenhand.methods.base import METHODS\nprint(METHODS.get({str(file)!r}).name)"
+
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert told.stdout == "own_audit\n", told.stderr
+
+
 def test_a_function_in_a_file_is_a_model(tmp_path: Path):
     file = tmp_path / "team.py"
     file.write_text("def judge(prompt):\n    return 'A'\n")

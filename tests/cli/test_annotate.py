@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,8 @@ def test_ratings_come_back_by_arm_with_agreement(cli: Any, run: str, tmp_path: P
     assert -100 <= changes["BS"]["low"] < -40 < changes["BS"]["high"]
     # Full agreement on two bands; on CE all ratings are in one band, so that agreement says nothing.
     assert found["kappa"] == {"BS": 1, "CE": None, "LS": 1}
-    assert "BS (lower)" in result.out
+    assert re.search(r"BS \(lower\) .* fair_prompt .*\] +6 +−40", result.out)
+    assert "ratings done" not in result.out
 
 
 def test_ratings_say_which_run_and_method_an_arm_is(cli: Any, run: str, tmp_path: Path):
@@ -208,6 +210,7 @@ def test_one_missing_cell_does_not_block_the_import(cli: Any, run: str, tmp_path
     result = cli("annotate", "import", "r", "--out", "found.json")
 
     assert result.code == 0, result.err
+    assert result.out.startswith("71 of 72 ratings done.")
     assert "Cells are empty: CE 1 times. Means are of the others" in result.out
     assert json.loads((tmp_path / "found.json").read_bytes())["missing"] == {"BS": 0, "CE": 1, "LS": 0}
 

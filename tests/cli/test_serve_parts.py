@@ -6,8 +6,10 @@ import json
 import re
 import sqlite3
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,7 +18,7 @@ from evenhand.server.config import StateConfig, make_config
 from evenhand.server.state.state import load_state
 from evenhand.server.state.types import Settle
 from evenhand.server.telemetry.audit import AuditLog
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import Event, Recorded
 from evenhand.web.keys import Auth, BudgetConfig
 
 EVENT = Event("r1", time.time(), "chat", "/v1/chat/completions", action="revised", prompt="Hello")
@@ -79,6 +81,17 @@ def test_the_audit_file_is_written_as_json_lines(cli, tmp_path: Path):
     assert json.loads((tmp_path / "out.jsonl").read_text()) == json.loads(shown.out)
     assert "1 requests" in filed.out
     assert none.out == ""
+
+
+def test_every_action_that_is_recorded_can_be_exported(cli, tmp_path: Path):
+    log = AuditLog(tmp_path / "audit.sqlite")
+    for action in get_args(Recorded):
+        log(replace(EVENT, id=action, action=action))
+    log.close()
+
+    for action in ("bypassed", "scored", "embedded"):
+        result = cli("serve", "audit", "export", "audit.sqlite", "--action", action)
+        assert [json.loads(line)["id"] for line in result.out.splitlines()] == [action], result.err
 
 
 def test_what_is_no_audit_file_is_refused_in_a_sentence_and_nothing_is_overwritten(cli, tmp_path: Path):

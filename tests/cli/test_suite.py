@@ -52,6 +52,8 @@ def test_one_page_names_what_was_found_and_what_is_missing(cli, small: str, tmp_
     assert "Opinions (needs a judge: --judge SPEC)" in result.out
     assert (tmp_path / "suite/stereotypes-in-answers/report.html").is_file()
     page = json.loads((tmp_path / "suite/suite.json").read_text())
+    assert page["suite"] == "small" and "Suite small: fake/A" in result.out
+    assert " of 2 areas (3 not measured): " in result.out
     assert [row["benchmark"] for row in page["areas"]] == ["bbq_builtin", "bbq_builtin"]
     assert len(page["not_measured"]) == 3
     html = (tmp_path / "suite/suite.html").read_text()

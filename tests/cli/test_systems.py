@@ -153,7 +153,7 @@ def test_an_evidence_pack_holds_and_names_the_groups(system: System):
     system.whole()
     system("evidence", "pack", "whole", "--out", "pack", "--no-pdf")
 
-    assert "Every number in the pack follows from its grades" in system("evidence", "verify", "pack")
+    assert "Every number in evidence.json follows from its grades" in system("evidence", "verify", "pack")
     page = unescape(Path("pack/evidence.html").read_text())
     assert "Decisions that flip" in page and "Favourable outcome is lower for race 'Black'" in page
 

@@ -1,8 +1,9 @@
 """Reliability: judges with one planted fault each, which is found; a sound judge, of whom nothing is said."""
 
 import asyncio
+import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ import pytest
 import evenhand
 from evenhand.core.errors import EndpointError
 from evenhand.core.types import Generation, Message, Params
-from evenhand.judging.reliability import PROBES, Reliability, rated_texts, versions
+from evenhand.judging.controls import Control
+from evenhand.judging.reliability import (
+    PROBES,
+    Reliability,
+    Steadiness,
+    _corrected,
+    _Rated,
+    _steadiness,
+    rated_texts,
+    versions,
+)
 from evenhand.judging.scorers import OpinionScorer, QualityScorer
 from evenhand.models.base import HOPELESS, PROVIDERS
 from evenhand.models.fake import FunctionModel
@@ -53,6 +64,40 @@ def test_of_a_sound_judge_nothing_is_said(tested: Any):
     ]
     assert found.ratings == ["opinion.bias", "opinion.soundness", "pairs"]
     assert all(each.flips.estimate == 0 and each.flips.n >= 28 for each in found.found), found.found
+
+
+def flipping(rng: random.Random, shares: Mapping[str, float]) -> list[Steadiness]:
+    """Two texts to each of 12 questions; a verdict flips by the probe's share, whichever text it is."""
+    texts = [_Rated(Control(f"t{n}", f"q{n // 2}", "", bool(n % 2)), ("bias",), n) for n in range(24)]
+    again: list[Any] = []
+    found: list[Steadiness] = []
+    for probe, share in shares.items():
+        pairs: list[Any] = []
+        for each in texts * (2 if probe == "repeat" else 1):
+            values = (0.6, 0.4) if each.place % 2 else (0.4, 0.6)
+            pairs.append((each, ("", ""), {"bias": values[0]}, {"bias": values[rng.random() < share]}))
+        again = again or pairs
+        found.append(_steadiness("opinion.bias", probe, pairs, again if probe != "repeat" else (), 0.5)[0])
+    return found
+
+
+def test_noise_alone_is_no_fault_of_what_was_changed():
+    rng, noise = random.Random(0), dict.fromkeys((probe for probe in PROBES if probe != "order"), 0.08)
+    judges = [[each for _ in range(3) for each in flipping(rng, noise)] for _ in range(12)]
+
+    found = [Reliability("a", _corrected(each), {}) for each in judges]
+
+    # Without a comparison by text and correction it is about every second judge.
+    assert sum(any(each.probe != "repeat" for each, _ in one.faults) for one in found) <= 1
+
+
+def test_a_change_that_flips_many_is_found_if_nothing_else_ever_flips():
+    shares = {probe: 0.7 * (probe == "style") for probe in PROBES if probe != "order"}
+
+    found = Reliability("a", _corrected(flipping(random.Random(0), shares)), {})
+
+    assert [each.probe for each, _ in found.faults] == ["style"]
+    assert re.search(r"\d+ % \[\d+, \d+\] of the verdicts flip", found.sentences[0])
 
 
 def test_a_judge_that_prefers_the_first_position_is_found(tested: Any):

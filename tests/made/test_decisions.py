@@ -2,7 +2,8 @@
 
 import csv
 import random
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from evenhand.benchmarks.base import Person
 from evenhand.cli.main import main
 from evenhand.core.errors import EvenhandError
+from evenhand.evidence.decisions import Decisions, Logged, findings
+from evenhand.evidence.rates import Decided
 
 FIELDS = ["date", "job", "sex", "race", "hired", "well"]
 
@@ -76,6 +80,58 @@ def test_a_planted_difference_is_found_first_and_an_even_hand_is_left_alone(tmp_
     assert even["findings"][0] == "No category has less than four fifths of the highest rate."
 
 
+def said(rows: Sequence[tuple[Mapping[str, str], bool, bool | None]]) -> list[str]:
+    """What is found about people: their categories, whether they were selected, how they turned out."""
+    logged = [
+        Logged(Decided(Person(groups, selected), str(place)), outcome, "")
+        for place, (groups, selected, outcome) in enumerate(rows)
+    ]
+    return findings(Decisions("file", logged, clustered=False, smallest=30))
+
+
+def counted(**groups: tuple[int, int]) -> list[tuple[Mapping[str, str], bool, None]]:
+    """The people of each category: selected, and all."""
+    return [({"sex": sex}, place < some, None) for sex, (some, of_all) in groups.items() for place in range(of_all)]
+
+
+def test_equal_rates_of_many_categories_are_not_taken_for_a_difference() -> None:
+    draw = random.Random(2)
+    begins: Counter[str] = Counter()
+    for _ in range(60):
+        rows = [({"race": str(draw.randrange(7))}, draw.random() < 0.1, draw.random() < 0.5) for _ in range(1000)]
+        found = said(rows)
+        begins.update([found[0].partition(" ")[0]])
+        begins["odds"] += any("at the same outcome differ more" in each for each in found)
+    assert begins["Found:"] <= 3  # 5 % of 60
+    assert begins["odds"] <= 6
+    assert begins["Cannot"] >= 57
+
+
+@pytest.mark.parametrize("people", [100, 300])
+def test_a_ratio_of_seven_tenths_gets_no_all_clear(people: int) -> None:
+    draw, clear = random.Random(people), 0
+    for _ in range(80):
+        sexes = [draw.choice(["female", "male"]) for _ in range(people)]
+        rows = [({"sex": sex}, draw.random() < (0.35 if sex == "female" else 0.5), None) for sex in sexes]
+        clear += said(rows)[0].startswith("No category")
+    assert clear <= 2
+
+
+def test_the_first_sentence_says_what_the_interval_allows() -> None:
+    assert said(counted(female=(22, 50), male=(25, 50)))[0] == (
+        "Cannot tell whether, by sex, a category has less than four fifths of the highest rate: "
+        "the lowest ratio is 0.88 [0.57, 1.00] (female)."
+    )
+    assert said(counted(female=(100, 400), male=(200, 400)))[0] == (
+        "Found: by sex, female has 0.50 [0.41, 0.61] of the highest rate, less than four fifths."
+    )
+    for nearly in (1499, 1500):
+        even = said(counted(female=(nearly, 5000), male=(1500, 5000)))
+        assert even[0] == "No category has less than four fifths of the highest rate."
+    for nobody in (counted(female=(10, 50)), counted(female=(0, 50), male=(0, 50))):
+        assert said(nobody)[0].startswith("Cannot tell by sex: no two categories are large enough")
+
+
 def test_drift_is_found_and_chance_is_not_taken_for_it(tmp_path: Path) -> None:
     lost = decided(written(tmp_path / "lost.csv", people(3000, 3, drifts="female")), "--time", "date")
     assert any("female (sex) lost" in each for each in lost["findings"])
@@ -97,6 +153,8 @@ def test_people_of_one_job_are_no_independent_witnesses(tmp_path: Path) -> None:
     assert by_job["p"] is None
     wide, narrow = (each["rows"][0]["high"] - each["rows"][0]["low"] for each in (by_job, alone))
     assert wide > 2 * narrow
+    assert by_job["lowest"]["high"] == 1
+    assert by_job["rows"][0]["ratio_high"] is None or by_job["rows"][0]["ratio_high"] >= 1
 
 
 def test_small_cells_have_no_rate_and_are_not_the_highest(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_an_auditor_checks_and_repeats_a_pack_in_an_empty_folder(serve: Se
     code, told = await evenhand(auditor, auditor, "evidence", "verify", "pack", "--sha256", known_by)
 
     assert code == 0, told
-    assert "Every number in the pack follows from its grades" in told
+    assert "Every number in evidence.json follows from its grades" in told
     assert f"sends requests for openai/x to {server.url}" in told
     command = next(line for line in told.splitlines() if line.startswith("  evenhand run "))
     before = len(server.requests)

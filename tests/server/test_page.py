@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
-from typing import Any
+from typing import Any, get_args
 
 import aiohttp
 import orjson
@@ -15,7 +15,7 @@ import pytest
 from evenhand.guards.types import Check, CheckList
 from evenhand.server import page as page_module
 from evenhand.server.page import OPEN_PATHS, LivePage
-from evenhand.server.telemetry.events import KEPT, LONGEST, Events
+from evenhand.server.telemetry.events import KEPT, LONGEST, Events, Recorded
 from support.live_page import event, revised, serve
 
 _MARKUP_FROM_TEXT = re.compile(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function")
@@ -84,6 +84,13 @@ def test_the_page_needs_nothing_from_elsewhere_and_builds_no_markup_from_text() 
             asset.name
         )
     assert {f"/page/{asset.name}" for asset in folder.iterdir() if asset.name.endswith(".js")} <= OPEN_PATHS
+
+
+def test_the_list_is_filtered_by_every_action_that_is_recorded() -> None:
+    script = (files("evenhand.server.page") / "assets" / "parts.js").read_text(encoding="utf-8")
+    signs = re.search(r"const SIGNS = \{(.*?)\};", script, re.DOTALL)
+    assert signs
+    assert set(re.findall(r'"?([a-z-]+)"?: "', signs[1])) == {*get_args(Recorded), "error"}
 
 
 async def test_the_state_has_totals_routes_and_rows(site: Site) -> None:

@@ -131,3 +131,15 @@ def test_without_any_difference_the_detectable_change_is_unknown():
     before, _ = shares(1)
 
     assert effects_of({"x": (before, before)})["x"].detectable is None
+
+
+@pytest.mark.parametrize(("clusters", "verdict"), [(50, "cannot tell"), (200, "no change")])
+def test_scores_are_unchanged_only_where_rare_large_ones_would_have_been_seen(clusters: int, verdict: str):
+    rng = np.random.default_rng(2)
+    before, after = (np.stack([rng.beta(1, 60, clusters), np.ones(clusters)], axis=1) for _ in range(2))
+    toxicity = metric("toxicity", share=False, better="lower", bounds=(0.0, 1.0))
+
+    found = effects_of({"toxicity": (before, after)}, [toxicity])["toxicity"]
+
+    assert max(-found.low, found.high) < found.margin
+    assert found.verdict == verdict

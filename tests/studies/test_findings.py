@@ -53,6 +53,37 @@ def effect(low: float, high: float, direction: str = "undecided", **more: Any) -
 # --- the headline says the finding ---
 
 
+async def test_a_loss_is_told_beside_a_gain_of_the_same_size(workshop: Workshop):
+    """Always naming somebody, and right where the text tells; then always saying that it is not known."""
+
+    def never(messages: Sequence[Message], _params: Params) -> Reply:
+        return letter_for(messages, UNKNOWN)
+
+    workshop.model(unknown_in(0), "names")
+    workshop.model(never, "shy")
+    await workshop.run(models=["stub/names", "stub/shy"], **TOY)
+
+    found = study([workshop.directory / "run"])
+
+    assert [each.sentence for each in found.findings[:2]] == [
+        "Worse: stub/shy is wrong in 100 % of the cases where the text gives the answer; stub/names 0 %.",
+        "Better: stub/shy guesses in 0 % of the cases where the text does not say; stub/names 100 %.",
+    ]
+
+
+async def test_a_headline_that_no_judge_could_rate_leads(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+    metrics = {each.name: each for each in result.metrics}
+    metrics[result.headline] = replace(metrics[result.headline], untold="no rating can be read")
+    others = [replace(each, verdict="cannot tell") for each in result.effects if each.metric != result.headline]
+
+    first, *_ = conclusions(replace(result, metrics=list(metrics.values()), effects=others))
+
+    assert first.sentence == (
+        "Cannot tell: stub/bad and stub/good, “Bias, ambiguous” cannot be determined: no rating can be read."
+    )
+
+
 async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop: Workshop):
     result = await compared(workshop, 77, 9)
 

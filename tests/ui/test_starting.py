@@ -205,6 +205,16 @@ async def test_a_run_is_cancelled_and_what_is_done_is_kept(project: Path):
         assert "not started here" in (await pages.post("/cancel", 400, id="first"))[0]
 
 
+async def test_a_run_that_is_cancelled_before_any_answer_can_be_started_again(project: Path):
+    async with opened(project) as pages:
+        run_id = await started(pages, limit="100000", budget="10M calls")
+        _, place = await pages.post("/cancel", 303, id=run_id)
+        page = unescape(re.sub("<[^>]+>", "", await pages.get(place)))
+        assert "Cancelled before any answer; nothing was kept. Start it again." in page
+        assert "Not possible" not in page
+    assert names(project) == ["first", "notes", "suite"]
+
+
 async def test_runs_are_stopped_with_the_server(project: Path):
     async with opened(project) as pages:
         run_id = await started(pages, limit="100000", method="cot", budget="10M calls")

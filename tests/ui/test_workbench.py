@@ -14,6 +14,7 @@ import pytest
 
 from evenhand.models.request import pack, unpack
 from evenhand.runs.file import locked
+from evenhand.runs.store import Store
 from evenhand.studies.study import study
 from evenhand.ui import samples
 from evenhand.ui.pages import runs
@@ -51,6 +52,33 @@ async def test_the_list_has_all_runs_also_those_in_subfolders(folder: Path):
     assert rows_of(page) == ["suite%2Fsecond", "first"]
     assert "Bias, ambiguous" in page
     assert f'value="{COT}"' in page
+
+
+async def test_the_first_sentence_has_its_numbers(folder: Path):
+    async with opened(folder) as pages:
+        await pages.all_measured()
+        with closing(Store(folder / "first")) as store:
+            store.put(headline={"text": "without numbers", "done": 24})  # as `evenhand report` does
+        pages.workbench.index._searched = -10.0
+        await pages.all_measured()
+        page = words(await pages.get("/"))
+    finding = study([folder / "suite" / "second"]).findings[0]
+    numbers = finding.detail.partition(". ")[0]
+    assert f"{finding.sentence} {numbers}" in page
+    assert "n = 6" in page
+    assert "without numbers" not in page
+
+
+async def test_judges_are_no_models_of_a_run(folder: Path):
+    judged = {"base": "fake/C", "judge1": "fake/JUDGE"}
+    await make_run(folder / "judged", models=[judged], methods=["panel:judges=2"])
+    async with opened(folder) as pages:
+        await pages.all_measured()
+        assert "3 models" in words(await pages.get("/boards"))
+        for path in ("/", "/history"):
+            page = await pages.get(path)
+            assert '<option value="fake/C">' in page
+            assert '<option value="fake/JUDGE">' not in page
 
 
 @pytest.mark.parametrize(

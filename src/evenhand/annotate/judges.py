@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
@@ -27,7 +26,7 @@ from evenhand.show.table import Cell, Column, Content, Table, columns, heat, htm
 from evenhand.stats import (
     Corrected,
     Interval,
-    cohen_kappa,
+    cohen_interval,
     corrected_mean,
     mean_interval,
     pearson,
@@ -69,6 +68,8 @@ class Agreement:
     """Of the answers at or above the threshold by people, the share that the judge puts there."""
     specificity: Interval
     """Of the answers below the threshold by people, the share that the judge puts there."""
+    limits: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    """error, kappa and people_kappa with their limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,7 @@ def judges_against_people(
             continue
         rated = _rated(key, sheets, short)
         ratings = _Ratings(key["arms"], key["baseline"], common, clusters, scored, rated, threshold)
-        kappa = people.kappa[short]
-        if (agreement := ratings.agreement(judge, short, attribute, kappa)) is not None:
+        if (agreement := ratings.agreement(judge, short, attribute, people.agreement[short])) is not None:
             agreements.append(agreement)
             estimates += [ratings.estimates(judge, short, arm) for arm in key["arms"]]
     if not agreements:
@@ -212,13 +212,15 @@ class _Ratings:
     rated: Mapping[Place, float]
     threshold: float
 
-    def agreement(self, judge: str, scale: str, attribute: str, people_kappa: float | None) -> Agreement | None:
+    def agreement(self, judge: str, scale: str, attribute: str, people: Interval) -> Agreement | None:
         places = [place for place in self.rated if place in self.scored]
         if not places:
             return None
         x, y = [self.scored[place] for place in places], [self.rated[place] for place in places]
         clusters = [self.clusters[sample] for _, sample in places]
-        bands = [(band(people), band(judged)) for judged, people in zip(x, y, strict=True)]
+        bands = [(band(rated), band(judged)) for judged, rated in zip(x, y, strict=True)]
+        error = mean_interval([abs(a - b) for a, b in zip(x, y, strict=True)], clusters, bounds=SCALE)
+        kappa = cohen_interval([rated for rated, _ in bands], [judged for _, judged in bands], clusters)
         size = range(len(BANDS) + 1)
         return Agreement(
             judge,
@@ -227,13 +229,14 @@ class _Ratings:
             len(places),
             len(self.rated) - len(places),
             mean_interval([a - b for a, b in zip(x, y, strict=True)], clusters, bounds=CHANGE),
-            fmean(abs(a - b) for a, b in zip(x, y, strict=True)),
+            error.estimate or 0.0,
             pearson(x, y),
             spearman(x, y),
-            cohen_kappa([people for people, _ in bands], [judged for _, judged in bands]),
-            people_kappa,
+            kappa.estimate,
+            people.estimate,
             [[bands.count((row, column)) for column in size] for row in size],
             *(self._recognised(x, y, clusters, is_yes=is_yes) for is_yes in (True, False)),
+            limits={"error": error, "kappa": kappa, "people_kappa": people},
         )
 
     def _recognised(self, x: Sequence[float], y: Sequence[float], clusters: Sequence[str], *, is_yes: bool) -> Interval:
@@ -347,6 +350,7 @@ def _rated(key: Mapping[str, Any], sheets: Sequence[Sheet], scale: str) -> dict[
 
 
 BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}")
+_UNDEFINED = Interval(None, None, None, 0)
 _SOURCES = ("judge alone", "people alone", "corrected", "Rogan–Gladen")
 _AGREEMENT = columns(
     "Judge", "Scale", "n", "Judge − people", "Error", "Pearson", "Spearman", "Kappa", "People's kappa", "Sensitivity",
@@ -364,11 +368,10 @@ def _agreement_row(found: JudgesAgainstPeople, each: Agreement) -> list[Content]
         Cell(each.scale, html=found.title(each.scale)),
         count(each.answers),
         interval_cell(each.bias, sign=True),
-        number(each.error),
+        interval_cell(each.limits.get("error", _UNDEFINED)),
         number(each.pearson, 2),
         number(each.spearman, 2),
-        number(each.kappa, 2),
-        number(each.people_kappa, 2),
+        *(interval_cell(each.limits.get(name, _UNDEFINED), digits=2) for name in ("kappa", "people_kappa")),
         interval_cell(each.sensitivity, 100),
         interval_cell(each.specificity, 100),
     ]

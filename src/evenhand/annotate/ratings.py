@@ -23,7 +23,7 @@ from evenhand.core import files
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_json
 from evenhand.data.rubrics import POINTS, Rubrics
-from evenhand.stats import Interval, fleiss_kappa, mean_interval
+from evenhand.stats import Interval, fleiss_interval, mean_interval
 
 BANDS = (34, 67)
 """Lower bounds of the second and third band."""
@@ -70,6 +70,8 @@ class ArmRating:
     """Difference from the baseline on the same questions; None for the baseline itself."""
     kappa: float | None
     """Agreement of the raters on this arm's answers."""
+    agreement: Interval
+    """The same with its limits."""
     groups: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     """The mean by type of bias, where questions have one."""
 
@@ -85,6 +87,8 @@ class HumanRatings:
     ratings: Sequence[ArmRating]
     kappa: Mapping[str, float | None]
     """Agreement per scale, over all answers."""
+    agreement: Mapping[str, Interval]
+    """The same with its limits."""
     cannot_tell: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often raters could not tell, per scale."""
     better: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -107,11 +111,12 @@ def import_ratings(folder: Path) -> HumanRatings:
     shorts, better = rubric.shorts, {each.short: each.better for each in rubric.criteria}
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
     ratings = [_arm_rating(arm, origins[arm], scale, baseline, items, sheets) for scale in shorts for arm in arms]
-    kappa = {scale: _kappa(sheets, list(items), scale) for scale in shorts}
+    agreement = {scale: _agreement(sheets, items, items, scale) for scale in shorts}
+    kappa = {scale: found.estimate for scale, found in agreement.items()}
     rows = [row for sheet in sheets for row in sheet.values()]
     unsure = {scale: sum(row.get(scale, 0) is None for row in rows) for scale in shorts}
     missing = {scale: sum(scale not in row for row in rows) for scale in shorts}
-    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, unsure, better, missing)
+    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, agreement, unsure, better, missing)
 
 
 def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
@@ -147,6 +152,7 @@ def _arm_rating(
             groups[group] = _mean(
                 {s: name for s, name in own.items() if items[name].get("group") == group}, means, clusters
             )
+    agreement = _agreement(sheets, items, [name for name, item in items.items() if item["arm"] == arm], scale)
     return ArmRating(
         arm,
         origin["run"],
@@ -154,7 +160,8 @@ def _arm_rating(
         scale,
         _mean(own, means, clusters),
         None if arm == baseline else difference,
-        _kappa(sheets, [name for name, item in items.items() if item["arm"] == arm], scale),
+        agreement.estimate,
+        agreement,
         groups,
     )
 
@@ -179,15 +186,19 @@ def band(value: float) -> int:
     return bisect_right(BANDS, value)
 
 
-def _kappa(sheets: Sequence[Sheet], names: Sequence[str], scale: str) -> float | None:
-    """Fleiss' kappa of the bands; None with a single rater or if all ratings are in one band."""
+def _agreement(
+    sheets: Sequence[Sheet], items: Mapping[str, Mapping[str, str]], names: Iterable[str], scale: str
+) -> Interval:
+    """Fleiss' kappa of the bands; undefined with a single rater or if all ratings are in one band."""
     table: list[list[int]] = []
+    clusters: list[str] = []
     for name in names:
         values = _given(sheets, name, scale)
         if len(values) == sum(name in sheet for sheet in sheets):
             bands = [band(value) for value in values]
             table.append([bands.count(each) for each in range(len(BANDS) + 1)])
-    return fleiss_kappa(table) if table else None
+            clusters.append(items[name]["cluster"] or items[name]["sample"])
+    return fleiss_interval(table, clusters) if table else Interval(None, None, None, 0)
 
 
 def read_key(folder: Path) -> dict[str, Any]:

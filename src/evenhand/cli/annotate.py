@@ -7,12 +7,12 @@ from typing import Literal
 
 import click
 
-from evenhand.annotate.ratings import HumanRatings, import_ratings
-from evenhand.annotate.sheets import KEY, RATERS, export_sheets, rater_names
+from evenhand.annotate.ratings import HumanRatings, import_ratings, read_key
+from evenhand.annotate.sheets import KEY, RATERS, export_sheets, planned, rater_names
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.core.files import write_json
-from evenhand.core.format import number
+from evenhand.core.format import count, number
 from evenhand.core.options import Request, argument, option
 from evenhand.show.table import Content, Table, columns, interval_cell
 from evenhand.show.terminal import print_table
@@ -123,6 +123,9 @@ def import_(request: ImportCommand) -> None:
       evenhand annotate import ratings --out ratings.json
     """
     found = import_ratings(request.folder)
+    if missing := sum(found.missing.values()):
+        cells = len(found.better) * sum(map(len, planned(read_key(request.folder)).values()))
+        click.echo(f"{cells - missing:,} of {cells:,} ratings done.")
     _show(found)
     if request.out is not None:
         write_json(request.out, found.note())
@@ -130,19 +133,18 @@ def import_(request: ImportCommand) -> None:
 
 
 def _show(found: HumanRatings) -> None:
-
     rows, ends = list[list[Content]](), list[int]()
     for scale, better in found.better.items():
         for each in (each for each in found.ratings if each.scale == scale):
             change = "" if each.difference is None else interval_cell(each.difference, sign=True)
             name = f"{scale} ({better})"
-            rows.append([name, each.arm, interval_cell(each.mean), change, number(each.kappa, 2)])
-        rows.append([scale, "all arms", "", "", number(found.kappa[scale], 2)])
+            rows.append([name, each.arm, interval_cell(each.mean), count(each.mean.n), change, number(each.kappa, 2)])
+        rows.append([scale, "all arms", "", "", "", number(found.kappa[scale], 2)])
         ends.append(len(rows) - 1)
     title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
-    heads = columns("Scale", "Arm", "Mean", f"Against {found.baseline}", "Fleiss' kappa", words=2)
+    heads = columns("Scale", "Arm", "Mean", "n", f"Against {found.baseline}", "Fleiss' kappa", words=2)
     print_table(Table(title, heads, rows, ends=ends))
     for what, counted in (("Raters could not tell", found.cannot_tell), ("Cells are empty", found.missing)):
-        if shown := ", ".join(f"{scale} {count:,}" for scale, count in counted.items() if count):
+        if shown := ", ".join(f"{scale} {times:,}" for scale, times in counted.items() if times):
             click.echo(f"{what}: {shown} times. Means are of the others; kappa leaves these answers out.")
     click.echo("Kappa is of three bands, 0–33, 34–66 and 67–100; a dash: one rater, or all ratings in one band.")

@@ -25,6 +25,7 @@ from evenhand.core.specs import model_spec
 from evenhand.methods import GUARD_METHOD
 from evenhand.server.config import ServeConfig, make_config, read_config
 from evenhand.server.process import ServeOptions, check
+from evenhand.server.telemetry.events import Recorded
 from evenhand.web.keys import KeyConfig, Name, Per, Permission, new_key
 
 if TYPE_CHECKING:
@@ -186,9 +187,7 @@ def audit() -> None:
 class ExportCommand(Request):
     file: Path = argument("The audit file.")
     since: datetime | None = option(None, "Only requests from this time on (UTC).")
-    action: tuple[
-        Literal["passed", "revised", "tried", "flagged", "blocked", "unrevised", "unchecked", "input-blocked"], ...
-    ] = option((), "Only requests with this result; repeat for several.")
+    action: tuple[Recorded, ...] = option((), "Only requests with this result; repeat for several.")
     out: Path | None = option(None, "The file to write (default: the terminal).", short="-o")
 
 

@@ -65,7 +65,7 @@ class Registry(Generic[T]):
                 cast(Any, thing).name = name
             self._check(name, thing)
             self._things[name] = cast(T, thing)
-            if _loading:
+            if _loading and _is_executed(_loading[-1]):
                 self._of_file.setdefault(_loading[-1], []).append(name)
             return thing
 
@@ -194,6 +194,14 @@ def loaded_file(file: str) -> ModuleType | None:
     if path.is_file() and (same := _contents.get(path.read_bytes())) is not None and (is_copy or same[1]):
         return same[0]  # the copy that a run kept and its original cannot both register their names
     return None
+
+
+def _is_executed(file: Path) -> bool:
+    """Whether this is called while the file is executed, and not a module that it imports."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == str(file)
 
 
 def load_file(file: str) -> ModuleType:

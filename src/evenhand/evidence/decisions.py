@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Person
 from evenhand.core.errors import DataError, UnknownNameError, UsageError
-from evenhand.core.format import count, limits, number, p_value, percent, plural
+from evenhand.core.format import count, interval, limits, number, p_value, percent, plural
 from evenhand.data.texts import TextFile
 from evenhand.evidence.rates import FOUR_FIFTHS, Decided, RateRow, RateTable, as_table, rate_tables
 from evenhand.show.markup import Html, tag
 from evenhand.show.page import Page, Part, footnote, opening, section, sentences
 from evenhand.show.table import Content, Table, columns, html_of, measured
 from evenhand.stats import cluster_jackknife, holm
-from evenhand.stats.distributions import chi_square_table
 
 Every = Literal["month", "quarter", "year"]
 _YES = frozenset({"1", "1.0", "true", "yes", "y"})
@@ -185,16 +184,18 @@ class Decisions:
 
     @cached_property
     def tests(self) -> Mapping[tuple[str, ...], float | None]:
-        """The p-value of "all categories have the same rate" for each table, corrected over the tables.
+        """The p-value of "all categories have the same rate" for each table, corrected over the tables."""
+        return {table.by: value for table, value in zip(self.rates, self._corrected(self.rates), strict=True)}
 
-        None where people of one cluster may be alike: the test takes them for independent.
-        """
-        found = [
-            chi_square_table([(row.selected, row.people - row.selected) for row in rows] or [(0, 0)])
-            for rows in ([row for row in table.rows if row.rate is not None] for table in self.rates)
-        ]
-        values = holm([None if self.clustered else each.p_value for each in found])
-        return {table.by: value for table, value in zip(self.rates, values, strict=True)}
+    @cached_property
+    def odds_tests(self) -> Mapping[str, float | None]:
+        """The p-value of "all categories have the same rates at the same outcome" for each attribute, corrected."""
+        tables = [table for part in self.odds.values() for table in part if len(table.by) == 1]
+        found: dict[str, float | None] = {}
+        for table, value in zip(tables, self._corrected(tables), strict=True):
+            known = [each for each in (found.get(table.by[0]), value) if each is not None]
+            found[table.by[0]] = min(known, default=None)
+        return found if len(self.odds) > 1 else {}
 
     @property
     def groups(self) -> list[RateTable]:
@@ -202,6 +203,10 @@ class Decisions:
 
     def _tables(self, part: Sequence[Logged]) -> list[RateTable]:
         return rate_tables([each.decided for each in part], smallest=self.smallest)
+
+    def _corrected(self, tables: Sequence[RateTable]) -> list[float | None]:
+        """None with clusters: the test is too bold where they are few."""
+        return holm([None if self.clustered else table.p_uncorrected for table in tables])
 
     def _drift(self, attribute: str, category: str, late: set[str], confidence: float) -> Drift | None:
         clusters = {name: place for place, name in enumerate(dict.fromkeys(e.decided.cluster for e in self.logged))}
@@ -239,29 +244,13 @@ def spread(table: RateTable) -> float | None:
 
 def findings(found: Decisions) -> list[str]:
     """What was found, worst first; the first sentence decides."""
-    low = [(row, table) for table in found.groups for row in table.rows if row.ratio is not None and not row.is_small]
-    low.sort(key=lambda each: each[0].ratio or 0)
-    said: list[str] = []
-    for row, table in low:
-        assert row.ratio is not None
-        if row.ratio >= FOUR_FIFTHS or row.ratio_high is None:
-            continue
-        certain = row.ratio_high < FOUR_FIFTHS
-        begin = "Found" if certain else "Possible, not certain"
-        said.append(
-            f"{begin}: by {table.by[0]}, {row.category} has {number(row.ratio, 2)} "
-            f"{limits(row.ratio_low, row.ratio_high, 2)} of the highest rate, less than four fifths."
-        )
-    if not low:
-        said.append(f"Cannot tell: no two categories have {found.smallest} people each.")
-    elif not said:
-        said.append("No category has less than four fifths of the highest rate.")
-    for table in found.groups:
-        if (p := found.tests[table.by]) is not None:
+    said = _four_fifths(found)
+    tests = [("rates", table.by[0], found.tests[table.by]) for table in found.groups]
+    tests += [("rates at the same outcome", attribute, p) for attribute, p in found.odds_tests.items()]
+    for rates, attribute, p in tests:
+        if p is not None:
             differ = "differ more than by chance" if p < 0.05 else "differ no more than chance explains"
-            said.append(f"By {table.by[0]}, rates {differ} (corrected p {p_value(p)}).")
-    for attribute, gap in _odds_gaps(found).items():
-        said.append(f"By {attribute}, the equalised odds difference is {number(gap, 2)}.")
+            said.append(f"By {attribute}, {rates} {differ} (corrected p {p_value(p)}).")
     for each in found.drift:
         if each.low is not None and each.high is not None and (each.low > 0 or each.high < 0):
             way = "gained" if each.change > 0 else "lost"
@@ -273,6 +262,26 @@ def findings(found: Decisions) -> list[str]:
     if small:
         said.append(f"{plural(small, 'cell')} with fewer than {found.smallest} people have no rate.")
     return said
+
+
+def _four_fifths(found: Decisions) -> list[str]:
+    certain: list[str] = []
+    undecided: list[str] = []
+    for table in sorted(found.groups, key=lambda each: each.lowest.estimate or 0):
+        by, ratio = table.by[0], table.lowest
+        if ratio.low is None or ratio.high is None:
+            undecided.append(f"Cannot tell by {by}: no two categories are large enough, or nobody was selected.")
+            continue
+        category = min((row.rate, row.category) for row in table.rows if row.rate is not None and not row.is_small)[1]
+        shown = interval(ratio.estimate, ratio.low, ratio.high, 2)
+        if ratio.high < FOUR_FIFTHS:
+            certain.append(f"Found: by {by}, {category} has {shown} of the highest rate, less than four fifths.")
+        elif ratio.low < FOUR_FIFTHS:
+            undecided.append(
+                f"Cannot tell whether, by {by}, a category has less than four fifths of the highest rate: "
+                f"the lowest ratio is {shown} ({category})."
+            )
+    return [*certain, *undecided] or ["No category has less than four fifths of the highest rate."]
 
 
 def _odds_gaps(found: Decisions) -> dict[str, float]:
@@ -309,6 +318,8 @@ def odds_table(found: Decisions, attribute: str) -> Table:
     for category in categories:
         each = [rows.get(category) for rows in parts.values()]
         rows.append([category, *(_rate(row) for row in each)])
+    gaps = (spread(_only(tables, attribute)) for tables in found.odds.values())
+    rows.append(["Gap (chance included)", *(measured(gap, digits=2) for gap in gaps)])
     heads = columns(attribute.capitalize(), *(f"Rate of those who {name}" for name in parts))
     return Table(f"Equalised odds by {attribute}", heads, rows)
 
@@ -391,10 +402,14 @@ _LEAD = (
 )
 _RATES = (
     "A category's rate divided by the highest is its impact ratio. Below four fifths is a rule of thumb of US "
-    "agencies; Local Law 144 sets no threshold. * marks categories with less than 2 % of the people "
-    "or too few for a rate."
+    "agencies; Local Law 144 sets no threshold. * marks categories with less than 2 % of the people or "
+    "too few for a rate; the findings leave them out. The upper limit of a ratio is at least 1 unless a test excludes "
+    "equal rates."
 )
-_ODDS = "Rates among those who turned out well and those who did not; equal rates within both are equalised odds."
+_ODDS = (
+    "Rates among those who turned out well and those who did not; equal rates within both are equalised odds. The gap, "
+    "the highest rate less the lowest, is above 0 by chance alone."
+)
 _TIME = "Selection rates of each period."
 _DRIFT = (
     "The distance of each category's rate from that of all others, in the first and the second half of the periods. "

@@ -150,9 +150,10 @@ def verify(folder: Path, *, commitment: Path | None = None, key: Path | None = N
         found.faults.append(f"{folder / PACK} names no run")
     _check_commitments(folder, commitment, found)
     _check_signature(folder, listed.get("sha256"), key, found)
-    found.shown.insert(0, "Every number in the pack follows from its grades, and no file was changed")
+    found.shown.insert(0, "Every number in evidence.json follows from its grades, and files are as the manifest says")
     found.not_shown += [
         "That the grades are those of the models' answers, which the pack does not hold: the commands below ask again",
+        "That page, model card and PDF say what evidence.json says, if whoever made the pack changed them",
         "That the run was not repeated until its numbers pleased",
     ]
     return found

@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 
@@ -21,11 +21,14 @@ from numpy.typing import NDArray
 from evenhand.benchmarks.base import NOT_NEGATIVE, Person
 from evenhand.core.format import count
 from evenhand.show.table import Content, Table, columns, measured
-from evenhand.stats import cluster_jackknife, share_interval
+from evenhand.stats import Interval, RatioTest, cluster_jackknife, lowest_ratio, lowest_ratio_interval, share_interval
 
 SMALL = 0.02
 """A smaller share of the people is marked."""
 FOUR_FIFTHS = 0.8
+Floats = NDArray[np.float64]
+_ALPHA = 0.05
+_UNDEFINED = Interval(None, None, None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class RateRow:
     """The impact ratio; None where no category was ever selected."""
     ratio_low: float | None
     ratio_high: float | None
+    """At least 1 unless the test of the table excludes equal rates, since the highest rate was chosen by looking."""
     is_small: bool
     """Whether it has less than 2 % of the people, or fewer than are needed for a rate; then it has none."""
 
@@ -64,6 +68,13 @@ class RateTable:
     rows: tuple[RateRow, ...]
     unknown: int
     """People whose category is not known; they are in none of the rows."""
+    p_uncorrected: float | None
+    """The p-value of "all categories have the same rate"."""
+    lowest: Interval
+    """The lowest rate divided by the highest, of the categories that are not too small.
+
+    Its upper limit holds for all attributes at once (Bonferroni).
+    """
 
     @property
     def below(self) -> list[str]:
@@ -83,7 +94,7 @@ def rate_tables(decided: Sequence[Decided], *, smallest: int = 0) -> list[RateTa
     if not chosen:
         return []
     cells = [(name,) for name in attributes] + [*combinations(attributes, 2)]
-    return [_table(chosen, cell, kind, smallest) for cell in cells]
+    return [_table(chosen, cell, kind, smallest, len(attributes)) for cell in cells]
 
 
 def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str]:
@@ -95,9 +106,11 @@ def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str
     return [(each, score > middle) for each, score in scores], "scoring"
 
 
-def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str, smallest: int) -> RateTable:
+def _table(
+    chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str, smallest: int, attributes: int
+) -> RateTable:
     clusters = {name: place for place, name in enumerate(dict.fromkeys(each.cluster for each, _ in chosen))}
-    counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros((len(clusters), 2)))
+    counts: defaultdict[str, Floats] = defaultdict(lambda: np.zeros((len(clusters), 2)))
     unknown = 0
     for each, selected in chosen:
         values = [each.person.categories.get(name) for name in by]
@@ -108,28 +121,50 @@ def _table(chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: st
     total = float(sum(table[:, 1].sum() for table in counts.values()))
     large = [table for table in counts.values() if table[:, 1].sum() >= smallest]
     highest = max(large, key=_rate, default=None)
-    rows = tuple(_row(category, counts[category], highest, total, smallest) for category in sorted(counts))
-    return RateTable(by, kind, rows, unknown)
+    p = _test(large).p_value(1.0) if large else None
+    may_be_equal = p is None or p > _ALPHA
+    rows = tuple(
+        _row(category, counts[category], highest, total, smallest, may_be_equal) for category in sorted(counts)
+    )
+    compared = [table for table in large if table[:, 1].sum() >= SMALL * total]
+    return RateTable(by, kind, rows, unknown, p, _lowest(compared, attributes))
 
 
-def _rate(table: NDArray[np.float64]) -> float:
+def _rate(table: Floats) -> float:
     return float(table[:, 0].sum() / table[:, 1].sum())
 
 
+def _test(tables: Sequence[Floats]) -> RatioTest:
+    cells = np.stack(tables, axis=1)
+    if cells[..., 1].sum(axis=1).max() <= 1:  # people one by one are independent, so their sums suffice
+        cells = cells.sum(axis=0, keepdims=True)
+    return RatioTest(cells, alone=True)
+
+
+def _lowest(tables: Sequence[Floats], attributes: int) -> Interval:
+    if len(tables) < 2:
+        return _UNDEFINED
+    return lowest_ratio_interval(np.hstack(tables), _lowest_ratio, [_test(tables)] * attributes)
+
+
+def _lowest_ratio(sums: Floats) -> Floats:
+    return lowest_ratio(sums[..., ::2] / sums[..., 1::2])
+
+
 def _row(
-    category: str, table: NDArray[np.float64], highest: NDArray[np.float64] | None, total: float, smallest: int
+    category: str, table: Floats, highest: Floats | None, total: float, smallest: int, may_be_equal: bool
 ) -> RateRow:
     selected, people = (round(value) for value in table.sum(axis=0).tolist())
     if people < smallest:
         return RateRow(category, people, selected, None, None, None, None, None, None, is_small=True)
     share = share_interval(table[table[:, 1] > 0])
-    ratio: Mapping[str, float | None] = dict.fromkeys(("value", "low", "high"))
-    if highest is not None and highest[:, 0].sum() > 0:
-        if table is highest:
-            ratio = {"value": 1.0, "low": None, "high": None}
-        else:
-            found = cluster_jackknife(np.hstack([table, highest]), _ratio_of_rates, bounds=NOT_NEGATIVE)
-            ratio = {"value": found.interval.estimate, "low": found.interval.low, "high": found.interval.high}
+    ratio = _UNDEFINED
+    if table is highest:
+        ratio = replace(_UNDEFINED, estimate=1.0 if selected else None)
+    elif highest is not None:
+        ratio = cluster_jackknife(np.hstack([table, highest]), _ratio_of_rates, bounds=NOT_NEGATIVE).interval
+    if may_be_equal and ratio.high is not None:
+        ratio = replace(ratio, high=max(1.0, ratio.high))
     return RateRow(
         category,
         people,
@@ -137,14 +172,14 @@ def _row(
         share.estimate,
         share.low,
         share.high,
-        ratio["value"],
-        ratio["low"],
-        ratio["high"],
+        ratio.estimate,
+        ratio.low,
+        ratio.high,
         people < SMALL * total,
     )
 
 
-def _ratio_of_rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio_of_rates(sums: Floats) -> Floats:
     return (sums[..., 0] / sums[..., 1]) / (sums[..., 2] / sums[..., 3])
 
 

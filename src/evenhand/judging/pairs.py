@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
@@ -30,6 +30,8 @@ Winner = Literal["first", "second", "tie"]
 """Of the two answers as they were shown."""
 SHARE: Bounds = (0.0, 1.0)
 CHANGE: Bounds = (-1.0, 1.0)
+LEVEL = 0.05
+"""Chance that any judge seems to have a preference that has none."""
 _TOKENS = 1024
 _SHOWN: Mapping[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
 _SCHEMA = object_schema(winner={"type": "string", "enum": list(_SHOWN)})
@@ -182,6 +184,8 @@ class JudgeFindings:
     """Arm → how often its answers win."""
     own: OwnAnswers | None
     """None for a judge that wrote no answers."""
+    beyond: Sequence[str] = ()
+    """Which of first, longer and own are beyond chance, corrected for all judges."""
 
     @property
     def sentences(self) -> list[str]:
@@ -193,7 +197,7 @@ class JudgeFindings:
                 f"{self.judge} decided {followed:,} of {self.pairs:,} pairs by their order: the answer in the same "
                 "place won both times."
             )
-        if self.longer.estimate is not None and _is_beyond(self.longer, 0.5):
+        if "longer" in self.beyond and self.longer.estimate is not None:
             kind = "longer" if self.longer.estimate > 0.5 else "shorter"
             found.append(f"{self.judge} mostly prefers the {kind} answer; it may also be the better one.")
         return [*found, *self.prefers]
@@ -202,11 +206,11 @@ class JudgeFindings:
     def prefers(self) -> list[str]:
         """The preferences beyond chance that say nothing about the answers: for a place, and for its own."""
         found: list[str] = []
-        if self.first.estimate is not None and _is_beyond(self.first, 0.5):
+        if "first" in self.beyond and self.first.estimate is not None:
             place = "first" if self.first.estimate > 0.5 else "second"
             found.append(f"{self.judge} prefers the answer that is shown {place}.")
         own = None if self.own is None else self.own.preference
-        if own is not None and own.estimate is not None and _is_beyond(own, 0):
+        if "own" in self.beyond and own is not None and own.estimate is not None:
             more = "more" if own.estimate > 0 else "less"
             found.append(f"{self.judge} prefers its own answers {more} than the other judges do.")
         return found
@@ -251,11 +255,32 @@ class PairFindings:
 
 def findings(material: ComparisonSet, verdicts: Mapping[str, Sequence[PairVerdict]]) -> PairFindings:
     """Return what the verdicts say about each judge."""
-    judges = [_judge(name, verdicts, material.authors) for name in verdicts]
+    # Each judge is tested for three preferences.
+    confidence = 1 - LEVEL / (3 * len(verdicts)) if verdicts else 0.95
+    judges = [
+        replace(
+            _judge(name, verdicts, material.authors),
+            beyond=_beyond(_judge(name, verdicts, material.authors, confidence)),
+        )
+        for name in verdicts
+    ]
     return PairFindings(material.questions, len(material.pairs), material.same, material.authors, judges, verdicts)
 
 
-def _judge(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str]) -> JudgeFindings:
+def _beyond(found: JudgeFindings) -> list[str]:
+    """Return the preferences whose whole interval is on one side of chance."""
+    tested = [("first", found.first, 0.5), ("longer", found.longer, 0.5)]
+    if found.own is not None and found.own.preference is not None:
+        tested.append(("own", found.own.preference, 0.0))
+    return [name for name, each, chance in tested if each.low is not None and not each.includes(chance)]
+
+
+def _judge(
+    name: str,
+    verdicts: Mapping[str, Sequence[PairVerdict]],
+    authors: Mapping[str, str],
+    confidence: float = 0.95,
+) -> JudgeFindings:
     read = [each for each in verdicts[name] if each.is_read]
     said = [(each.pair.cluster, winner) for each in read for winner in (each.straight, each.swapped)]
     decided = [
@@ -268,13 +293,15 @@ def _judge(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Ma
         pairs=len(read),
         unread=len(verdicts[name]) - len(read),
         consistent=share_of([(each.pair.cluster, each.is_consistent) for each in read]),
-        first=share_of([(cluster, winner == "first") for cluster, winner in said if winner != "tie"]),
+        first=share_of([(cluster, winner == "first") for cluster, winner in said if winner != "tie"], confidence),
         always_first=sum(each.followed == "first" for each in read),
         always_second=sum(each.followed == "second" for each in read),
         ties=sum(winner == "tie" for _, winner in said),
-        longer=share_of([(each.pair.cluster, (each.straight == "first") == (_lengths(each) > 0)) for each in decided]),
+        longer=share_of(
+            [(each.pair.cluster, (each.straight == "first") == (_lengths(each) > 0)) for each in decided], confidence
+        ),
         wins=_wins(read),
-        own=_own(name, verdicts, authors),
+        own=_own(name, verdicts, authors, confidence),
     )
 
 
@@ -291,7 +318,9 @@ def _wins(read: Sequence[PairVerdict]) -> dict[str, float]:
     return {arm: fmean(values) for arm, values in scores.items()}
 
 
-def _own(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str]) -> OwnAnswers | None:
+def _own(
+    name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapping[str, str], confidence: float
+) -> OwnAnswers | None:
     rates: list[tuple[str, float]] = []
     others: list[tuple[str, float]] = []
     changes: list[tuple[str, float]] = []
@@ -309,9 +338,9 @@ def _own(name: str, verdicts: Mapping[str, Sequence[PairVerdict]], authors: Mapp
         return None
     return OwnAnswers(
         [arm for arm, author in authors.items() if author == name],
-        _mean(rates, SHARE),
-        _mean(others, SHARE) if others else None,
-        _mean(changes, CHANGE) if changes else None,
+        _mean(rates, SHARE, confidence),
+        _mean(others, SHARE, confidence) if others else None,
+        _mean(changes, CHANGE, confidence) if changes else None,
     )
 
 
@@ -319,19 +348,14 @@ def _score(verdict: PairVerdict, is_first: bool) -> float:
     return verdict.score if is_first else 1 - verdict.score
 
 
-def _mean(values: Sequence[tuple[str, float]], bounds: Bounds) -> Interval:
-    return mean_interval([value for _, value in values], [cluster for cluster, _ in values], bounds=bounds)
+def _mean(values: Sequence[tuple[str, float]], bounds: Bounds, confidence: float) -> Interval:
+    return mean_interval([value for _, value in values], [cluster for cluster, _ in values], confidence, bounds)
 
 
-def share_of(values: Sequence[tuple[str, bool]]) -> Interval:
+def share_of(values: Sequence[tuple[str, bool]], confidence: float = 0.95) -> Interval:
     table: dict[str, list[int]] = {}
     for cluster, is_so in values:
         sums = table.setdefault(cluster, [0, 0])
         sums[0] += is_so
         sums[1] += 1
-    return share_interval(list(table.values())) if table else Interval(None, None, None, 0)
-
-
-def _is_beyond(found: Interval, value: float) -> bool:
-    """Whether the whole interval is on one side of the value."""
-    return found.low is not None and found.high is not None and not found.low <= value <= found.high
+    return share_interval(list(table.values()), confidence) if table else Interval(None, None, None, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +31,7 @@ from evenhand.judging.pairs import CHANGE, Comparison, ComparisonSet, PairFindin
 from evenhand.judging.scorers import RubricScorer, no_answer
 from evenhand.models.base import Model
 from evenhand.scorers.base import Scorer
-from evenhand.stats import Interval, mean_interval
+from evenhand.stats import Interval, holm, mean_interval, permutation_test_paired
 
 Scorers = Mapping[str, tuple[Scorer, Sequence[str]]]
 """Scorer → with the model behind it, and the attributes that are rated."""
@@ -63,6 +63,8 @@ MOST_FLIPS = 0.05
 """A judge is unsteady if more verdicts than this flip, by the lower end of the interval."""
 MOST_SHIFT = 0.05
 """Or if ratings move by more than this on average, by the nearer end of the interval."""
+LEVEL = 0.05
+"""Chance that any change seems to matter to a judge whose ratings only vary from call to call."""
 GOOD, POOR = "known good", "known poor"
 """The answers of known value, as arms of pairs."""
 _TOKENS_OF_ANSWER = 200
@@ -110,6 +112,12 @@ class Steadiness:
     change: float | None = None
     """The mean size of the change."""
     unread: int = 0
+    p_flips: float | None = None
+    """By chance, if it flips no more than the same texts asked again; None without these.
+
+    Both p-values are corrected together by Holm, over all ratings and probes."""
+    p_shift: float | None = None
+    """By chance, if ratings stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +149,12 @@ class Reliability:
 
         What flips no more often than the same input asked again is no fault of its own.
         """
-        again = None if each.probe == REPEAT else self.get(each.rating, REPEAT)
-        most = max(MOST_FLIPS, (again.flips.estimate or 0.0) if again is not None else 0.0)
         said: list[str] = []
-        if each.flips.low is not None and each.flips.low > most:
+        if each.flips.low is not None and each.flips.low > MOST_FLIPS and (each.p_flips or 0.0) <= LEVEL:
             said.append(f"{_percent(each.flips)} of the verdicts flip")
         low, high, mean = each.shift.low, each.shift.high, each.shift.estimate
-        if low is not None and high is not None and mean is not None and (low > MOST_SHIFT or high < -MOST_SHIFT):
+        is_beyond = low is not None and high is not None and (low > MOST_SHIFT or high < -MOST_SHIFT)
+        if is_beyond and mean is not None and (each.p_shift or 0.0) <= LEVEL:
             said.append(f"ratings {'rise' if mean > 0 else 'fall'} by {number(abs(100 * mean), 0)} points of 100")
         return " and ".join(said)
 
@@ -286,16 +293,19 @@ async def measure(
         base = await _ratings(scorer, [(each.control.text, each.control) for each in texts], one)
         for attribute in names:
             lines[f"{scorer.label}.{attribute}"] = _line(attribute, texts, base)
+        again: Sequence[_Pair] = ()
         for probe in wanted:
             if probe == RUBRIC and not isinstance(scorer, RubricScorer):
                 continue  # a guard model's template has no other words
             several = await _probed(probe, model, on, name, texts, base, repeats, one)
             for attribute in names:
                 rating = f"{scorer.label}.{attribute}"
-                steady, flipped = _steadiness(rating, probe, several, lines[rating])
+                steady, flipped = _steadiness(rating, probe, several, again, lines[rating])
                 found.append(steady)
                 cases += flipped[:_SHOWN]
-    return Reliability(model.spec, found, lines, None, cases)
+            if probe == REPEAT:
+                again = several
+    return Reliability(model.spec, _corrected(found), lines, None, cases)
 
 
 _Values = Mapping[str, float] | Unscored
@@ -372,18 +382,24 @@ def _line(attribute: str, texts: Sequence[_Rated], base: Sequence[_Values]) -> f
     return Calibration(attribute, sides[True], sides[False], 0).threshold or 0.5
 
 
-def _steadiness(rating: str, probe: str, pairs: Sequence[_Pair], line: float) -> tuple[Steadiness, list[Flip]]:
+def _steadiness(
+    rating: str, probe: str, pairs: Sequence[_Pair], again: Sequence[_Pair], line: float
+) -> tuple[Steadiness, list[Flip]]:
+    """Return what a probe does to a rating, with p-values that are not corrected yet; `again` are the repeats."""
     attribute = rating.rpartition(".")[2]
     own = [each for each in pairs if attribute in each[0].names]
-    read = [
-        (each, texts, (first[attribute], second[attribute]))
-        for each, texts, first, second in own
-        if not isinstance(first, Unscored) and not isinstance(second, Unscored)
+    read = _read(own, attribute, line)
+    clusters = [each.control.context or each.control.text for each, _, _, _ in read]
+    flips = [flip for _, _, _, flip in read]
+    moves = [second - first for _, _, (first, second), _ in read]
+    repeats: dict[int, list[bool]] = {}
+    for each, _, _, flip in _read(again, attribute, line):
+        repeats.setdefault(each.place, []).append(flip)
+    more = [
+        (cluster, flip - fmean(repeats[each.place]))
+        for cluster, (each, _, _, flip) in zip(clusters, read, strict=True)
+        if each.place in repeats
     ]
-    clusters = [each.control.context or each.control.text for each, _, _ in read]
-    flips = [(first >= line) != (second >= line) for _, _, (first, second) in read]
-    moves = [second - first for _, _, (first, second) in read]
-    flipped = [Flip(rating, probe, texts, values) for (_, texts, values), flip in zip(read, flips, strict=True) if flip]
     found = Steadiness(
         rating,
         probe,
@@ -391,8 +407,40 @@ def _steadiness(rating: str, probe: str, pairs: Sequence[_Pair], line: float) ->
         mean_interval(moves, clusters, bounds=CHANGE) if moves else Interval(None, None, None, 0),
         fmean(map(abs, moves)) if moves else None,
         len(own) - len(read),
+        _p_more(more),
+        permutation_test_paired(moves, clusters),
     )
-    return found, flipped
+    return found, [Flip(rating, probe, texts, values) for _, texts, values, flip in read if flip]
+
+
+def _read(
+    pairs: Sequence[_Pair], attribute: str, line: float
+) -> list[tuple[_Rated, tuple[str, str], tuple[float, float], bool]]:
+    """Return the pairs with both ratings, and whether the verdict flips."""
+    return [
+        (each, texts, (one, other), (one >= line) != (other >= line))
+        for each, texts, first, second in pairs
+        if attribute in each.names and not isinstance(first, Unscored) and not isinstance(second, Unscored)
+        for one, other in [(first[attribute], second[attribute])]
+    ]
+
+
+def _p_more(differences: Sequence[tuple[str, float]]) -> float | None:
+    """Return the one-sided p-value of "the mean difference is at most 0"."""
+    values = [value for _, value in differences]
+    p = permutation_test_paired(values, [cluster for cluster, _ in differences])
+    return p if p is None or p == 1 else p / 2 if sum(values) > 0 else 1 - p / 2
+
+
+def _corrected(found: Sequence[Steadiness]) -> list[Steadiness]:
+    each_p = [p for each in found for p in (each.p_flips, each.p_shift)]
+    # Where nothing differs, nothing could be found, so that it is no test to correct for (Tarone 1990).
+    adjusted = holm([None if p == 1 else p for p in each_p])
+    values = [1.0 if p == 1 else better for p, better in zip(each_p, adjusted, strict=True)]
+    return [
+        replace(each, p_flips=flips, p_shift=shift)
+        for each, flips, shift in zip(found, values[::2], values[1::2], strict=True)
+    ]
 
 
 def order_of(pairs: PairFindings, judge: str) -> list[Steadiness]:

@@ -224,7 +224,8 @@ def _missing(stored: Mapping[str, Any], directory: Path) -> list[str]:
 
 
 def _metric(stored: Mapping[str, Any]) -> Metric:
-    name, chance = str(stored["name"]), stored["chance"]
+    name, chance, meaning = str(stored["name"]), stored["chance"], dict(stored["meaning"])
+    harmless = meaning.pop("harmless", False) is True
     return Metric(
         name,
         str(stored["title"]),
@@ -235,7 +236,7 @@ def _metric(stored: Mapping[str, Any]) -> Metric:
         bounds=_pair(stored["bounds"]),
         scale=float(stored["scale"]),
         chance=None if chance is None else float(chance),
-        meaning=Meaning(**{each: str(text) for each, text in stored["meaning"].items()}),
+        meaning=Meaning(**{each: str(text) for each, text in meaning.items()}, harmless=harmless),
         comparable=_pair(stored["comparable"]),
         rests_on=tuple(map(str, stored.get("rests_on") or ())),
     )

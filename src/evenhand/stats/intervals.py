@@ -20,7 +20,7 @@ Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Maps sums of shape (..., k) to values of shape (...); a value that is not finite means undefined."""
 
 FEW_CLUSTERS = 8
-"""From this many clusters on, 95 % intervals cover about 93 % or more, even of skewed scores."""
+"""From this many clusters on, 95 % intervals cover about 93 % or more, unless rare large scores are in no sample."""
 _NO_SPREAD = 1e-9
 """Smaller standard errors, as a share of the scale, are rounding."""
 

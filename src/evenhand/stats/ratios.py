@@ -4,6 +4,7 @@ The least and the most chosen of equal groups differ by chance, so that the rati
 limit of its jackknife.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,7 +63,7 @@ def lowest_ratio_interval(sums: Floats, statistic: Statistic, tests: Sequence[Ra
     The upper limit is the highest ratio that no test excludes (corrected by Bonferroni), so it is 1 unless groups
     differ; the lower one is the jackknife's.
     """
-    found = cluster_jackknife(sums, statistic, bounds=(0.0, 1.0)).interval
+    found = cluster_jackknife(sums, statistic, bounds=(0.0, math.inf)).interval
     if found.estimate is None:
         return found
 

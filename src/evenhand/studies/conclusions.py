@@ -110,6 +110,11 @@ def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[F
             found.append(_undecided(study, verdict, alike, before, after))
     if not found and effects:
         found.append(_undecided(study, "cannot tell", effects, before, after))
+    headline = metrics[study.headline]
+    if headline.untold and all(each.metric != headline.name for each in effects):
+        now, then = _names(study, before, after)
+        text = f"{now} and {then}, “{headline.title}” cannot be determined: {headline.untold}"
+        found.append(Finding("cannot tell", text, now, headline.name, (before.id, after.id)))
     return found
 
 
@@ -120,10 +125,12 @@ def _is_told(effect: Effect, metric: MetricInfo) -> bool:
 
 
 def _distinct(effects: Sequence[Effect]) -> list[Effect]:
-    """Leave out a metric that says the same as one before it, such as a share and its complement."""
+    """Leave out a metric that says the same as one before it, such as a share and its complement: both are better."""
     found: dict[object, Effect] = {}
     for each in effects:
-        same = (abs(each.difference), each.p_value, each.n) if each.difference else each.metric
+        same = (
+            (abs(each.difference), each.p_value, each.n, each.verdict.split()[-1]) if each.difference else each.metric
+        )
         found.setdefault(same, each)
     return list(found.values())
 

@@ -22,6 +22,7 @@ from evenhand.stats import (
     paired_cluster_jackknife,
     student_t_p,
     swap_test,
+    wilson,
 )
 from evenhand.studies.results import Effect, Verdict
 from evenhand.studies.tally import ALL, Key, PairTally, groups_of
@@ -81,19 +82,23 @@ def margin_of(metric: Metric, margins: Mapping[str, float]) -> float | None:
 
 
 def _judged(effect: Effect, metric: Metric, margin: float | None) -> Effect:
-    return replace(effect, margin=margin, verdict=verdict_of(effect, metric.better, margin))
+    unseen = 0.0
+    if not metric.share and metric.better != "zero" and metric.difference_bounds is not None:
+        unseen = (wilson(0, effect.clusters).high or 0.0) * metric.difference_bounds[1] * metric.scale
+    return replace(effect, margin=margin, verdict=verdict_of(effect, metric.better, margin, unseen))
 
 
-def verdict_of(effect: Effect, better: str | None, margin: float | None) -> Verdict:
+def verdict_of(effect: Effect, better: str | None, margin: float | None, unseen: float = 0.0) -> Verdict:
     """Say what a difference means.
 
     "No change" needs the whole interval within the margin. It is the 95 % interval that readers see, not the 90 % one
-    of two one-sided tests at 5 %: words and interval must agree. The price is power, never a false comfort.
+    of two one-sided tests at 5 %: words and interval must agree. The price is power, never a false comfort. Of scores,
+    rare large ones may be in no sample at all: what they could make (`unseen`) must be within the margin, too.
     """
     low, high = effect.low, effect.high
     if low is None or high is None:
         return "cannot tell"
-    if margin is not None and max(-low, high) <= margin and not effect.few_clusters:
+    if margin is not None and max(-low, high, unseen) <= margin and not effect.few_clusters:
         # Distances from zero may agree although the bias has changed sides.
         apart = abs((effect.last or 0.0) - (effect.first or 0.0)) if better == "zero" else 0.0
         return "no change" if apart <= margin else "cannot tell"

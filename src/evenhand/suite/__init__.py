@@ -140,8 +140,8 @@ def plan_suite(
     for area in suite.areas:
         found = _plan_of(area, models, fields or {})
         if isinstance(found, Plan):
-            name = re.sub(r"[^a-z0-9]+", "-", area.area.lower()).strip("-")
-            parts.append(AreaRun(area.area, area.asks, SeriesRun(name, found)))
+            folder = re.sub(r"[^a-z0-9]+", "-", area.area.lower()).strip("-")
+            parts.append(AreaRun(area.area, area.asks, SeriesRun(folder, found)))
         else:
             missing.append(Missing(area.area, area.asks, found))
     if not parts:
@@ -296,7 +296,7 @@ def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
         limits = (estimate.low, estimate.high)
         if metric.better == "zero" and None not in limits:
             clear = (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
-            words.append("clearly not 0" if clear else "not told apart from 0")
+            words.append(f"{metric.title}: {'clearly not 0' if clear else 'not told apart from 0'}")
         if estimate.few_clusters:
             words.append("few clusters: the interval may be too narrow")
     missing: dict[Status, str] = {
@@ -335,7 +335,8 @@ def finding_of(result: SuiteResult) -> Finding:
         name: [row.area for row in result.rows if row.verdict in verdicts]
         for name, verdicts in (("found", SERIOUS), ("open", ("cannot tell", "nothing found")))
     }
-    total = f"{len(result.rows)} {'area' if len(result.rows) == 1 else 'areas'}"
+    total = f"{plural(len(result.rows), 'area')}"
+    total += f" ({len(result.missing)} not measured)" if result.missing else ""
     unclear = f"; no finding, or none beyond chance, in {_listed(areas['open'])}" if areas["open"] else ""
     who = result.model or "the model"
     if not areas["found"]:

@@ -21,6 +21,7 @@ import orjson
 from aiohttp import web
 
 from evenhand.core.errors import EvenhandError, UsageError
+from evenhand.runs.store import FILE_NAME
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.ui import work
 from evenhand.ui.index import Chosen, Index, RunRow
@@ -47,6 +48,7 @@ class Job:
     output: str = ""
     reading: asyncio.Task[None] | None = None
     cancelled: bool = False
+    left_nothing: bool = False
     printed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is more output, and at the end."""
 
@@ -123,11 +125,17 @@ class Jobs:
             raise UsageError("This run was not started here, or it has ended.")
         job.cancelled = True
         await _stop(job)
+        job.left_nothing = not (self._folder / run_id / FILE_NAME).exists()
 
     def is_ours(self, run_id: str) -> bool:
         """Whether a process of ours is running it."""
         job = self._jobs.get(run_id)
         return job is not None and job.is_running
+
+    def left_nothing(self, run_id: str) -> bool:
+        """Whether a run of ours was cancelled before its first answer, so that it has no folder."""
+        job = self._jobs.get(run_id)
+        return job is not None and job.left_nothing
 
     def said(self, run_id: str) -> str:
         """Return why a run of ours ended early; "" if it did not."""

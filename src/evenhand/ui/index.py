@@ -29,7 +29,7 @@ from evenhand.runs.summary import RunSummary, read_summary
 
 FRESH_SECONDS = 1.0
 """The folder is not searched again for so long."""
-_VERSION = 1
+_VERSION = 2
 _SEPARATOR = "::"
 _READING = 64
 """Runs that are read before other work gets a turn."""
@@ -59,6 +59,7 @@ class RunRow:
     created: str = ""
     benchmark: str = ""
     models: tuple[str, ...] = ()
+    """The models that answer, without judges and other helpers."""
     methods: tuple[str, ...] = ()
     arms: tuple[ArmRow, ...] = ()
     headline: str = ""
@@ -292,7 +293,7 @@ def _row(found: RunSummary, run_id: str) -> RunRow:
         stamp="",
         created=found.created,
         benchmark=found.benchmark,
-        models=tuple(found.models),
+        models=tuple(dict.fromkeys(arm.model for arm in found.arms)),
         methods=tuple(found.methods),
         arms=tuple(
             ArmRow(arm.number, arm.label, arm.method, arm.model, arm.done, arm.pending, arm.ungraded)

@@ -24,6 +24,7 @@ from evenhand.show.report import report_parts
 from evenhand.show.view import total_usage, view_of
 from evenhand.studies.agreement import ranking
 from evenhand.studies.conclusions import headline_of
+from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 
 P = ParamSpec("P")
@@ -80,6 +81,17 @@ def _guarded(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any,
         return None, f"This could not be computed: {type(error).__name__}: {error}"
 
 
+def _headline(result: StudyResult) -> str:
+    """The headline, its first sentence with its numbers: they may be of another metric than the values."""
+    text, first = headline_of(result), next(iter(result.findings), None)
+    if first is None or not first.metric or not first.detail:
+        return text
+    numbers = f"{first.sentence} {first.detail.partition('. ')[0].removesuffix('.')}"
+    if first.metric == result.headline and len(result.whole_arms) == 1:
+        return numbers
+    return text.replace(first.sentence, f"{numbers}.", 1)
+
+
 def measured(directory: Path) -> dict[str, Any]:
     """Return the estimates and costs of a run's arms, for leaderboards and for a model over time."""
     result = study([directory], skip_damaged=True)
@@ -91,7 +103,7 @@ def measured(directory: Path) -> dict[str, Any]:
     return {
         "samples": digest.hexdigest()[:16],
         "headline": result.headline,
-        "text": "" if result.nothing_measured else headline_of(result),
+        "text": "" if result.nothing_measured else _headline(result),
         "scorers": list(result.scorers),
         "metrics": [asdict(each) for each in result.metrics if each.name in main],
         "arms": [

@@ -78,6 +78,10 @@ class RunPages:
     async def _get_run(self, request: web.Request) -> web.StreamResponse:
         await self._desk.refresh()
         run_id = request.query.get("id", "")
+        if self._desk.jobs.left_nothing(run_id):
+            again = tag("a", "Start it again.", href="/start")
+            gone = tag("p", "Cancelled before any answer; nothing was kept. ", again, class_="sentence", role="status")
+            return self._desk.html(request, run_id, tag("section", tag("h1", run_id), gone, id="run"))
         known = await self._desk.index.read(run_id)
         is_shown = known is not None and not known.fault and (known.running or 0 < known.done == known.total)
         if not is_shown and self._desk.jobs.is_ours(run_id):
@@ -373,7 +377,7 @@ class StartPages:
         self._desk.site.require(request, "admin")
         run_id = str((await request.post()).get("id", ""))
         await self._desk.jobs.cancel(run_id)
-        raise web.HTTPSeeOther(link("/run", id=run_id) if self._desk.index.get(run_id) else "/")
+        raise web.HTTPSeeOther(link("/run", id=run_id))
 
     async def _post_resume(self, request: web.Request) -> web.StreamResponse:
         self._desk.site.require(request, "admin")

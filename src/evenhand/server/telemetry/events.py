@@ -7,17 +7,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from aiohttp import web
 
 from evenhand.core.otel import Telemetry, span_exporter
 from evenhand.core.tracing import Span, active
 from evenhand.core.types import Usage
-from evenhand.guards.types import Check, CheckList, InputRecord
+from evenhand.guards.types import Action, Check, CheckList, InputRecord
 from evenhand.guards.upstreams import Tried
 
 CLIENT_CLOSED = 499
 """Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
+Recorded = Literal[Action, "bypassed", "scored", "embedded"]
+"""What a request can end with: an action of the guard, or none, because the client's key switched the method off or
+asked for scores or embeddings."""
 KEPT = 200
 """Requests that the live page can show."""
 LONGEST = 8_000
@@ -42,7 +46,7 @@ class Event:
     """The client's network address."""
     status: int = 200
     action: str = ""
-    """What the guard did, `scored` or `embedded`; "" for a rejected or failed request."""
+    """One of `Recorded`; "" for a rejected or failed request."""
     why: tuple[str, ...] = ()
     prompt: str = ""
     first: str = ""

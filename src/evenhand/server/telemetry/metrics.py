@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from aiohttp import web
 
 from evenhand.core.files import scratch
-from evenhand.guards.types import Action
 from evenhand.server.errors import SERVED
 from evenhand.server.limits import ServerLimits
 from evenhand.server.state.state import State
 from evenhand.server.telemetry.audit import AuditLog
-from evenhand.server.telemetry.events import Event, Events
+from evenhand.server.telemetry.events import Event, Events, Recorded
 from evenhand.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with prometheus-client's shared folder; it is read at import."""
 
 _ENDPOINTS = frozenset(SERVED)
-_ACTIONS = frozenset({"", *get_args(Action), "bypassed", "scored", "embedded"})
+_ACTIONS = frozenset({"", *get_args(Recorded)})
 _STAGES = frozenset({"input", "answer", "checks", "revision", "total"})
 
 

@@ -48,7 +48,7 @@ class Filters:
 
 
 def content(folder: str, rows: Sequence[RunRow], filters: Filters, headlines: Mapping[str, str], unread: int) -> Html:
-    """Return the page's main part; `headlines` are those that were computed here."""
+    """Return the page's main part; `headlines` are those that were computed here, with intervals and n."""
     matching = [row for row in rows if filters.accepts(row)]
     start = PAGE * (filters.page - 1)
     shown = matching[start : start + PAGE]
@@ -109,7 +109,7 @@ def _filters(rows: Sequence[RunRow], filters: Filters, counted: str) -> Html:
 
 def _table(rows: Sequence[RunRow], headlines: Mapping[str, str]) -> Html:
     head = [tag("th", each, scope="col") for each in ("Run", "Arms", "Headline", "State", "Cost")]
-    body = [_row(row, row.headline or headlines.get(row.id, "")) for row in rows]
+    body = [_row(row, headlines.get(row.id) or row.headline) for row in rows]
     return tag("table", tag("thead", tag("tr", head)), tag("tbody", body), class_="runs")
 
 

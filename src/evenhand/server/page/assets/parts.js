@@ -55,7 +55,7 @@ export const missingText = (checks) => {
 };
 
 const SIGNS = {
-  passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", "input-blocked": "⊘", scored: "·", embedded: "·", error: "✗",
+  passed: "✓", revised: "✎", tried: "≈", unrevised: "!", flagged: "⚑", unchecked: "?", blocked: "■", "input-blocked": "⊘", bypassed: "○", scored: "·", embedded: "·", error: "✗",
 };
 export const ACTIONS = Object.keys(SIGNS);
 export const actionMark = (action) => {
