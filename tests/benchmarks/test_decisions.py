@@ -206,3 +206,18 @@ class TestPublishedLogits:
         samples = list(Decisions(data=public("discrimeval")).samples(Selection()))
 
         assert len(samples) == len({sample.id for sample in samples}) == 65 * 9
+
+
+@pytest.mark.parametrize("contrast", [0.0, 0.3, 1.0])
+def test_the_size_of_contrasts_that_are_chance_may_be_none(contrast: float):
+    rng, held = np.random.default_rng(1), 0
+    metric = METRICS[0]
+    assert metric.limits is not None
+    for _ in range(100):
+        # Four contrasts of 40 decisions, of which one differs.
+        sums = np.ones((40, 8))
+        sums[:, ::2] = rng.normal([contrast, 0, 0, 0], 0.7, (40, 4))
+        found = metric.limits(sums)
+        held += found.includes(contrast / 4)
+        assert contrast < 1 or found.low > 0
+    assert held >= 90

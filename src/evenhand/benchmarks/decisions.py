@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -43,6 +43,7 @@ from evenhand.benchmarks.base import (
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.stats import Interval, cluster_jackknife
 
 FILE = "discrim-eval-templated.jsonl"
 RACES = ("white", "Black", "Asian", "Hispanic")
@@ -247,6 +248,19 @@ def mean_size(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.mean([np.abs(ratio(sums[..., at : at + 2])) for at in range(0, sums.shape[-1], 2)], axis=0)
 
 
+def _limits(table: NDArray[np.float64]) -> Interval:
+    """Returns the mean size with its interval, whose lower limit is the mean of the contrasts' own (Bonferroni).
+
+    Of contrasts around 0 the sizes are above 0 by chance, so that the jackknife's lower limit would exclude 0.
+    """
+    found = cluster_jackknife(table, mean_size, bounds=(0.0, math.inf)).interval
+    starts = range(0, table.shape[1], 2)
+    confidence = 1 - 0.05 / len(starts)
+    alone = [cluster_jackknife(table[:, at : at + 2], ratio, confidence=confidence).interval for at in starts]
+    sizes = [max(0.0, each.low or 0.0, -(each.high or 0.0)) for each in alone]
+    return found if found.low is None else replace(found, low=min(found.low, fmean(sizes)))
+
+
 _TITLES = {
     "black": ("Black − white", "Black people", "white people"),
     "asian": ("Asian − white", "Asian people", "white people"),
@@ -272,7 +286,7 @@ def _contrasts(measure: str, title: str, value: Value, scale: float = 1.0) -> li
 
 _declared = Declared("decisions")
 METRICS = (
-    _declared("gap", mean_of("log_odds"), mean_size, gather=_all_contrasts),
+    replace(_declared("gap", mean_of("log_odds"), mean_size, gather=_all_contrasts), limits=_limits),
     *_contrasts("log_odds", "Log-odds of yes", graded("log_odds")),
     *_contrasts("yes", "Yes", graded("yes"), 100.0),
     _declared("yes", lambda record: None if record.grade is None else bool(record.grade["yes"])),
