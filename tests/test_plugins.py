@@ -45,10 +45,15 @@ def _evenhand(environment: dict[str, str], folder: Path, *arguments: str) -> str
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [("methods", "second_look"), ("benchmarks", "greetings"), ("scorers", "shouting"), ("models", "parrot")],
+    [
+        ("list methods", "second_look"),
+        ("list benchmarks", "greetings"),
+        ("list scorers", "shouting"),
+        ("models", "parrot"),
+    ],
 )
 def test_an_installed_plug_in_is_listed(installed: dict[str, str], tmp_path: Path, command: str, name: str):
-    assert name in _evenhand(installed, tmp_path, command)
+    assert name in _evenhand(installed, tmp_path, *command.split())
 
 
 def test_an_installed_plug_in_runs_end_to_end(installed: dict[str, str], tmp_path: Path):

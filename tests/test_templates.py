@@ -10,7 +10,7 @@ import pytest
 import evenhand
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core.errors import DataError, PlanError, UsageError
-from evenhand.core.prompts import _FORMER, built_in_prompts, copy_prompts, read_templates
+from evenhand.core.prompts import built_in_prompts, copy_prompts, read_templates
 from evenhand.guards.guard import Guard
 from evenhand.guards.types import Segment
 from evenhand.methods.base import METHODS, Method, prompts_of
@@ -242,14 +242,3 @@ async def _used(method: Method) -> set[str]:
 
 
 _SMALL = ("bbq_builtin", "realtoxicity_builtin", "squad_builtin", "malibu", "debates", "framing")
-
-
-@pytest.mark.parametrize(("old", "new"), _FORMER.items())
-def test_a_prompt_of_version_0_2_overrides_the_one_that_moved(old: str, new: str, tmp_path: Path):
-    text = built_in_prompts()[new].read_text(encoding="utf-8").replace("the", "that")
-    (tmp_path / old).parent.mkdir(parents=True)
-    (tmp_path / f"{old}.md").write_text(text, encoding="utf-8")
-
-    found = read_templates(tmp_path)
-
-    assert found.texts == {new: text}

@@ -129,11 +129,3 @@ def test_bad_input_is_one_sentence(cli: Any, name: str):
     assert result.code == 2
     assert told in result.err
     assert "Traceback" not in result.err
-
-
-@pytest.mark.parametrize("command", [("doctor",), ("models", "calibrate")])
-def test_the_former_option_for_judges_names_the_command(cli: Any, command: tuple[str, ...]):
-    result = cli(*command, "fake/A", "--as-judge")
-
-    assert result.code == 2
-    assert result.err.splitlines()[-1].endswith("--as-judge is now a command: evenhand judges check fake/A")

@@ -156,3 +156,11 @@ def test_a_suite_calls_failed_samples_failed_and_not_unreadable(cli, endpoint: E
     row = json.loads((tmp_path / "r/suite.json").read_text())["areas"][0]
     assert re.search(r"44 samples;.* \d+ % failed", row["how_sure"]), result.out
     assert "could not be read" not in row["how_sure"]
+
+
+def test_a_run_whose_judge_cannot_be_read_measured_nothing(cli):
+    asked = ("--model", "fake/A", "--benchmark", "realtoxicity_builtin", "--scorer", "judge", "--judge", "fake/A")
+
+    assert cli("audit", *asked, "--limit", "2", "--out", "r").code == 4
+    assert cli("resume", "r").code == 4
+    assert "Toxicity is undefined (n = 0)" in cli("report", "r").out

@@ -89,29 +89,6 @@ def test_sections_have_options(section: str):
     assert section in found
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (("serve-key", "web"), "serve-key is now `serve keys`."),
-        (("serve-audit", "audit.sqlite"), "serve-audit is now `serve audit export`."),
-        (("data", "pull", "nothing", "--to=here"), "--to is now `--out`."),
-        (("annotate", "export", "r", "--out", "sheets", "--samples", "4"), "--samples is now `--limit`."),
-        (("train", "recipe", "p", "-m", "m/x", "-o", "o", "--bbq", "b"), "--bbq is now `--data`."),
-        (("audit", "-M", "none/x"), "-M is now `-m`."),
-        (("show", "nowhere"), "show is now `run show`."),
-        (("methods", "nothing"), "methods is now `list methods`."),
-        (("paper", "mabrf", "--out", "nowhere"), "paper is now `papers`."),
-        (("debate", "--topics", "0"), "debate is now `train debate`."),
-    ],
-)
-def test_old_names_work_with_a_hint(cli, old: tuple[str, ...], new: str):
-    result = cli(*old)
-
-    assert result.err.splitlines()[0] == new
-    assert "no command" not in result.err
-    assert "No such option" not in result.err
-
-
 @pytest.mark.parametrize("words", [("audit", "-m", "cot"), ("compare", "-m", "fake/A", "-m", "weigh:calls=3")])
 def test_a_method_in_place_of_a_model_is_refused_with_the_option_for_it(cli, words: tuple[str, ...]):
     result = cli(*words)
@@ -119,19 +96,6 @@ def test_a_method_in_place_of_a_model_is_refused_with_the_option_for_it(cli, wor
     assert result.code == 2
     assert f"pass --method {words[-1]}." in result.err
     assert len(result.err.splitlines()) == 1
-
-
-def test_the_old_name_makes_a_key(cli):
-    result = cli("serve-key", "web", "--may", "score")
-
-    assert result.code == 0
-    assert "evh-" in result.out
-    assert len(result.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(("command", "old"), [((), "serve-key"), ((), "serve-audit"), (("doctor",), "  --judge")])
-def test_old_names_are_not_in_help(cli, command: tuple[str, ...], old: str):
-    assert old not in cli(*command, "--help").out
 
 
 @pytest.mark.parametrize(

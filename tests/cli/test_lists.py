@@ -10,14 +10,14 @@ from evenhand.runs.stored import prompts_used
 
 
 def test_methods_lists_each_with_its_options(cli):
-    out = cli("methods").out
+    out = cli("list", "methods").out
 
     assert "fair_prompt" in out
     assert "max_tokens=256" in out
 
 
 def test_benchmarks_lists_each_with_its_options(cli):
-    out = cli("benchmarks").out
+    out = cli("list", "benchmarks").out
 
     assert "bbq_builtin" in out
     assert "categories, legacy, language, subset" in out
@@ -113,7 +113,7 @@ def test_metrics_scores_answers_to_the_built_in_questions(cli, tmp_path: Path):
 def test_an_unexpected_fault_is_one_sentence_and_not_a_traceback(cli, monkeypatch):
     monkeypatch.setattr("evenhand.methods.base.METHODS.names", lambda: 1 / 0)
 
-    result = cli("methods")
+    result = cli("list", "methods")
 
     assert result.code == 1
     assert "ZeroDivisionError" in result.err

@@ -60,8 +60,8 @@ def results(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "command",
     [
-        ("malibu", "--method", "judge", "--limit", "1", "--phase", "1", "--model", "MODEL"),
-        ("debate", "--topics", "2", "--rounds", "1", "--model", "MODEL"),
+        ("judges", "malibu", "--method", "judge", "--limit", "1", "--phase", "1", "--model", "MODEL"),
+        ("train", "debate", "--topics", "2", "--rounds", "1", "--model", "MODEL"),
         ("papers", "mabrf", "--builtin", "--limit", "1", "--model", "MODEL"),
         (*TEXTS, "--scorer", "judge:MODEL"),
     ],

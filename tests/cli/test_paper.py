@@ -431,18 +431,3 @@ def test_the_help_lists_every_paper(cli):
         "mabrf", "malibu", "rldf", "stardtox",
     ]  # fmt: skip
     assert "Table II" in shown
-
-
-def test_a_folder_of_version_0_2_goes_on(cli):
-    small = ("--model", "fake/A", "--builtin", "--limit", "1", "--completions", "1", "--preset", "evenhand")
-    assert cli("papers", "stardtox", *small, "--budget", "3 calls", "--out", "p").code == 3
-    kept = {"models": ["fake/A"], "limit": 1, "builtin": True, "seed": 0, "preset": "evenhand", "completions": 1}
-    others = {"scorers": [], "methods": [], "judge_model": None, "extra": [], "prices": [], "max_tokens": None}
-    given = {**kept, **others, "budget": ["3 calls"], "cache": None, "no_cache": False}
-    Path("p/command.json").write_text(json.dumps({"paper": "stardtox", "given": given}), encoding="utf-8")
-
-    result = cli("resume", "p", "--budget", "9000 calls")
-
-    assert result.code == 0, result.err
-    assert "Page: p/index.html" in result.out
-    assert json.loads(Path("p/command.json").read_bytes())["command"] == "papers stardtox"

@@ -89,13 +89,6 @@ def test_bad_input_is_one_sentence(cli: Any, judge: FunctionModel, arguments: tu
     assert judge.requests == []
 
 
-def test_the_former_name_says_the_new_command(cli: Any):
-    result = cli("judges", "swap", "runs/a", "--judge", "openai/a")
-
-    assert result.code == 2
-    assert "evenhand judges reliability MODEL --run RUN… --other SPEC… --probe order" in result.err
-
-
 @pytest.fixture
 def two_models(cli: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """The answers of two models to 30 questions, and three judges; one of them wrote half of the answers."""

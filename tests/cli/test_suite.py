@@ -82,28 +82,6 @@ def test_a_budget_stops_it_and_resume_goes_on(cli, small: str):
     assert "11 samples" in resumed.out
 
 
-def test_a_suite_of_version_0_2_goes_on(cli, small: str, tmp_path: Path):
-    cli("suite", small, "--model", "fake/A", "--out", "suite", "--budget", "5 calls", "--no-cache")
-    nothing = dict.fromkeys(
-        ("judge_model", "base_url", "reading", "max_tokens", "concurrency", "cache", "effort", "on")
-    )
-    lists: dict[str, list[str]] = {"extra": [], "seeds": [], "prices": ["fake/A=0/0"], "budget": ["5 calls"]}
-    given = {**nothing, **lists, "models": ["fake/A"], "no_cache": True, "otel": False, "quiet": False}
-    (tmp_path / "suite/command.json").write_text(json.dumps({"suite": small, "given": given}))
-
-    refused = cli("resume", "suite", "--budget", "1000 calls")
-    assert refused.code == 2
-    assert "trust it: evenhand run trust suite" in refused.err
-    assert cli("run", "trust", "suite", "--yes").code == 0
-
-    resumed = cli("resume", "suite", "--budget", "1000 calls")
-
-    assert resumed.code == 0, resumed.err
-    assert "11 samples" in resumed.out
-    assert "Reading (not run" not in resumed.out
-    assert json.loads((tmp_path / "suite/command.json").read_text())["command"] == "suite"
-
-
 def test_a_dry_run_calls_nothing_and_names_what_is_missing(cli, small: str, tmp_path: Path):
     result = cli("suite", small, "--model", "fake/A", "--dry-run", "--out", "suite")
 

@@ -44,7 +44,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 async def logs(workshop: Workshop, shell: Shell) -> list[EvalLog]:
     workshop.model(answer)
     await workshop.run(methods=["default", "fair_prompt"])
-    assert shell("export", workshop.directory / "run", "--format", "eval") == 0, shell.err
+    assert shell("run", "export", workshop.directory / "run", "--format", "eval") == 0, shell.err
     files = sorted((workshop.directory / "run" / "inspect").iterdir())
     return [read_eval_log(str(file), resolve_attachments=True) for file in files]
 
@@ -109,7 +109,7 @@ def test_every_call_is_there_with_its_thoughts(logs: list[EvalLog]) -> None:
 async def test_an_unfinished_run_is_no_success(workshop: Workshop, shell: Shell) -> None:
     workshop.model(answer)
     await workshop.run(settings={"budget": Limits(calls=6), "concurrency": 1})
-    assert shell("export", workshop.directory / "run", "--out", workshop.directory / "one.eval") == 0, shell.err
+    assert shell("run", "export", workshop.directory / "run", "--out", workshop.directory / "one.eval") == 0, shell.err
     log = read_eval_log(str(workshop.directory / "one.eval"))
     assert log.status == "cancelled"
     assert log.results is not None
@@ -121,9 +121,9 @@ async def test_wrong_options_are_one_sentence(workshop: Workshop, shell: Shell) 
     workshop.model(answer)
     await workshop.run(methods=["default", "fair_prompt"], limit=2)
     run = workshop.directory / "run"
-    assert shell("export", run, "--out", workshop.directory / "one.eval") == 2
+    assert shell("run", "export", run, "--out", workshop.directory / "one.eval") == 2
     assert "has 2 arms" in shell.err
-    assert shell("export", run, "--format", "eval", "--table", "turns") == 2
+    assert shell("run", "export", run, "--format", "eval", "--table", "turns") == 2
     assert "remove --table" in shell.err
 
 

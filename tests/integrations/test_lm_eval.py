@@ -150,7 +150,7 @@ def test_no_answer_that_names_a_person_is_undefined_and_not_zero():
 
 
 def test_the_command_prints_the_folder(capsys: pytest.CaptureFixture[str]):
-    main(["benchmarks", "--lm-eval"], standalone_mode=False)
+    main(["list", "benchmarks", "--lm-eval"], standalone_mode=False)
 
     assert Path(capsys.readouterr().out.strip()) == TASKS
 

@@ -103,4 +103,4 @@ def test_a_file_is_scored_into_another(listener: Any):
     toxicity = next(each for each in tally.means(0) if each.attribute == "toxicity")
     assert (toxicity.n, toxicity.high) == (2, 0.5)
     agreement = next(each for each in tally.agreements(0, 1) if each.attribute == "toxicity")
-    assert (agreement.n, agreement.pearson) == (2, pytest.approx(1))
+    assert (agreement.n, agreement.spearman.estimate) == (2, pytest.approx(1))

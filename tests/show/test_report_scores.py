@@ -16,9 +16,10 @@ from evenhand.core.types import Usage
 from evenhand.show.chart import cell_chart
 from evenhand.show.report import render_report, write_report
 from evenhand.show.sections.answers import AGREEMENT_COLUMNS, agreement_table
+from evenhand.show.table import interval_cell
+from evenhand.stats import Interval, ScoreAgreement
 from evenhand.studies.results import (
     Agreement,
-    AgreementRow,
     Estimate,
     IterationResult,
     ShownSnapshot,
@@ -26,7 +27,13 @@ from evenhand.studies.results import (
 )
 from support.browser import unfold
 
-ROW = AgreementRow("toxicity", 1200, 0.8123, 0.79, -0.024, -0.03, -0.018, 0.905, None)
+ROW = ScoreAgreement(
+    "toxicity",
+    Interval(0.79, 0.75, 0.82, 1200),
+    Interval(-0.024, -0.03, -0.018, 1200),
+    Interval(0.905, 0.887, 0.92, 1200),
+    Interval(None, None, None, 1200),
+)
 PAIR = Agreement("builtin_b@2", "judge:openai/x@12ab", [ROW], 40, [(0, 0, 900), (39, 39, 299), (3, 30, 1)])
 VERDICT = {"evaluator": "toxicity", "passed": False, "critique": "It insults somebody.", "details": "toxicity 0.91"}
 
@@ -63,7 +70,16 @@ def section(page: str, name: str) -> str:
 def test_the_agreement_of_two_scorers_is_a_table_and_a_picture():
     part = section(render_report(study(), []), "agreement")
 
-    for text in (*AGREEMENT_COLUMNS, "1,200", "0.812", "−0.024<", "[−0.030, −0.018]", "90.5 %", "judge:openai/x@12ab"):
+    for text in (
+        *AGREEMENT_COLUMNS,
+        "1,200",
+        "0.790",
+        "[0.750, 0.820]",
+        "−0.024<",
+        "[−0.030, −0.018]",
+        "90.5",
+        "judge:openai/x@12ab",
+    ):
         assert text in part
     assert part.count('class="disc"') == 3
     assert "the largest disc is 900 answers" in part
@@ -103,7 +119,7 @@ def test_iterations_that_are_arms_have_no_cost_of_their_own():
 
 
 def test_an_undefined_kappa_is_a_dash():
-    assert agreement_table(PAIR).rows[0][-1] == "–"
+    assert agreement_table("a", "b", [ROW]).rows[0][-1] == interval_cell(ROW.kappa)
 
 
 def test_a_larger_cell_has_a_larger_disc_and_none_is_too_small_to_see():

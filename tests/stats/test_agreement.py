@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
@@ -13,8 +11,9 @@ from evenhand.stats import (
     fleiss_interval,
     fleiss_kappa,
     krippendorff_alpha,
-    pearson,
+    score_agreement,
     spearman,
+    spearman_interval,
 )
 
 
@@ -25,8 +24,7 @@ def correlated() -> tuple[np.ndarray, np.ndarray]:
     return x, np.exp(x) + rng.normal(0, 1, 80)
 
 
-def test_correlations_equal_scipy(correlated: tuple[np.ndarray, np.ndarray]):
-    assert pearson(*correlated) == pytest.approx(scipy_stats.pearsonr(*correlated).statistic)
+def test_spearman_equals_scipy(correlated: tuple[np.ndarray, np.ndarray]):
     assert spearman(*correlated) == pytest.approx(scipy_stats.spearmanr(*correlated).statistic)
 
 
@@ -36,32 +34,59 @@ def test_spearman_with_ties_equals_scipy():
     assert spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y).statistic)
 
 
-def test_correlations_by_hand():
-    assert pearson([1, 2, 3], [6, 4, 2]) == pytest.approx(-1)
-    assert pearson([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
+def test_spearman_by_hand():
+    assert spearman([1, 2, 3], [6, 4, 2]) == pytest.approx(-1)
+    assert spearman([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
     assert spearman([1, 2, 3], [1, 10, 1000]) == pytest.approx(1)
 
 
 def test_rounding_never_carries_a_correlation_beyond_one():
     for values in np.random.default_rng(5).normal(0, 1, (50, 7)):
-        assert pearson(values, 3 * values) <= 1
-        assert pearson(values, -3 * values) >= -1
+        assert spearman(values, 3 * values) <= 1
+        assert spearman(values, -3 * values) >= -1
 
 
-@pytest.mark.parametrize("correlate", [pearson, spearman])
-def test_a_correlation_without_variation_is_undefined(correlate: Callable[..., float | None]):
-    assert correlate([0.1, 0.1, 0.1], [1, 2, 3]) is None
-    assert correlate([1, 2, 3], [0.1, 0.1, 0.1]) is None
-    assert correlate([1], [2]) is None
-    assert correlate([], []) is None
+@pytest.mark.parametrize(("x", "y"), [([0.1, 0.1, 0.1], [1, 2, 3]), ([1, 2, 3], [0.1, 0.1, 0.1]), ([1], [2]), ([], [])])
+def test_a_correlation_without_variation_is_undefined(x: list[float], y: list[float]):
+    assert spearman(x, y) is None
+    assert spearman_interval(x, y) == Interval(None, None, None, len(x))
 
 
-@pytest.mark.parametrize("correlate", [pearson, spearman])
-def test_correlations_refuse_bad_input(correlate: Callable[..., float | None]):
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+@pytest.mark.parametrize("per_cluster", [1, 4])
+def test_the_limits_of_a_correlation_hold_the_truth(rho: float, per_cluster: int):
+    """Of 40 clusters, whose items share most of both values; the truth is 6/π · asin(ρ/2)."""
+    rng = np.random.default_rng(7)
+    truth = 6 / np.pi * np.arcsin(rho / 2)
+    clusters = np.repeat(np.arange(40), per_cluster)
+    held = 0
+    for _ in range(200):
+        x, noise = (rng.normal(size=40)[clusters] + 0.3 * rng.normal(size=clusters.size) for _ in range(2))
+        y = rho * x + np.sqrt(1 - rho**2) * noise
+        found = spearman_interval(x, y, clusters.tolist())
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= truth <= found.high
+
+    assert 180 <= held <= 199
+
+
+def test_two_scores_agree_by_rank_side_and_mean():
+    found = score_agreement("toxicity", [0.1, 0.9, 0.6, 0.2], [0.2, 0.8, 0.4, 0.3])
+
+    assert (found.attribute, found.n) == ("toxicity", 4)
+    assert found.spearman.estimate == pytest.approx(1)
+    assert found.difference.estimate == pytest.approx(-0.025)
+    assert found.same_side.estimate == 0.75
+    assert found.kappa.estimate == pytest.approx(0.5)
+    assert score_agreement("toxicity", [], []).same_side.estimate is None
+
+
+def test_a_correlation_refuses_bad_input():
     with pytest.raises(ValueError, match="the same length"):
-        correlate([1, 2], [1, 2, 3])
+        spearman([1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="finite"):
-        correlate([1, float("nan")], [1, 2])
+        spearman([1, float("nan")], [1, 2])
 
 
 def test_cohen_kappa_equals_statsmodels():

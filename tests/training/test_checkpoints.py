@@ -149,16 +149,6 @@ def test_it_is_resumed_with_less_memory(tmp_path: Path):
     assert not begin(options(tmp_path, micro_batch=4, gradient_checkpointing=True), resume=True)
 
 
-def test_a_record_with_former_option_names_is_resumed(tmp_path: Path):
-    begin(options(tmp_path, lr=1.0), resume=False)
-    record = tmp_path / stage.RECORD
-    record.write_text(record.read_text().replace('"lr"', '"rate"'))
-
-    assert not begin(options(tmp_path, lr=1.0), resume=True)
-    with pytest.raises(PlanError, match=r"began with lr = 1\.0, not 2\.0"):
-        begin(options(tmp_path, lr=2.0), resume=True)
-
-
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path):
     (tmp_path / "thesis.txt").write_text("mine")
 

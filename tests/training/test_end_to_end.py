@@ -94,26 +94,6 @@ def test_the_recipe_makes_all_stages_and_resumes_by_stage(shell: Shell, tiny: st
     assert record["options"]["steps"] == 2
 
 
-def test_former_option_names_work_with_a_hint(shell: Shell, tiny: str, pairs: Path, rewarding: Path):
-    given = ("train", "ppo", pairs, "--model", tiny, "--reward", rewarding, "--device", "cpu", "--steps", "1")
-    former = ("--passes", "2", "--beta", "0.3", "--max-new-tokens", "4")
-    assert shell(*given, *former, "--out", "ppo") == 0, shell.err
-
-    options = json.loads(Path("ppo/training.json").read_text())["options"]
-    assert [options[name] for name in ("ppo_epochs", "kl_coefficient")] == [2, 0.3]
-    assert "--passes is now `--ppo-epochs`." in shell.err.splitlines()
-
-
-def test_former_option_names_of_a_recipe_work_with_a_hint(shell: Shell, pairs: Path):
-    given = ("train", "recipe", pairs, "--model", "absent.gguf", "--out", "age", "--set", "sft.rate=0")
-
-    assert shell(*given) == 2
-    assert shell.err.splitlines() == [
-        "sft.rate is now `sft.lr`.",
-        "evenhand: lr must be a number above 0, not 0.",
-    ]
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

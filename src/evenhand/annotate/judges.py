@@ -29,10 +29,9 @@ from evenhand.stats import (
     cohen_interval,
     corrected_mean,
     mean_interval,
-    pearson,
     rogan_gladen,
     share_interval,
-    spearman,
+    spearman_interval,
 )
 
 SCALE = (0.0, float(POINTS))
@@ -56,8 +55,7 @@ class Agreement:
     """Judge minus people, in points."""
     error: float
     """The mean absolute difference, in points."""
-    pearson: float | None
-    spearman: float | None
+    spearman: Interval
     kappa: float | None
     """Cohen's kappa of judge and people on the three bands."""
     people_kappa: float | None
@@ -230,8 +228,7 @@ class _Ratings:
             len(self.rated) - len(places),
             mean_interval([a - b for a, b in zip(x, y, strict=True)], clusters, bounds=CHANGE),
             error.estimate or 0.0,
-            pearson(x, y),
-            spearman(x, y),
+            spearman_interval(x, y, clusters),
             kappa.estimate,
             people.estimate,
             [[bands.count((row, column)) for column in size] for row in size],
@@ -353,7 +350,7 @@ BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]
 _UNDEFINED = Interval(None, None, None, 0)
 _SOURCES = ("judge alone", "people alone", "corrected", "Rogan–Gladen")
 _AGREEMENT = columns(
-    "Judge", "Scale", "n", "Judge − people", "Error", "Pearson", "Spearman", "Kappa", "People's kappa", "Sensitivity",
+    "Judge", "Scale", "n", "Judge − people", "Error", "Spearman", "Kappa", "People's kappa", "Sensitivity",
     "Specificity", words=2,
 )  # fmt: skip
 
@@ -369,8 +366,7 @@ def _agreement_row(found: JudgesAgainstPeople, each: Agreement) -> list[Content]
         count(each.answers),
         interval_cell(each.bias, sign=True),
         interval_cell(each.limits.get("error", _UNDEFINED)),
-        number(each.pearson, 2),
-        number(each.spearman, 2),
+        interval_cell(each.spearman, digits=2),
         *(interval_cell(each.limits.get(name, _UNDEFINED), digits=2) for name in ("kappa", "people_kappa")),
         interval_cell(each.sensitivity, 100),
         interval_cell(each.specificity, 100),

@@ -12,7 +12,7 @@ from evenhand.annotate.sheets import KEY, RATERS, export_sheets, planned, rater_
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.core.files import write_json
-from evenhand.core.format import count, number
+from evenhand.core.format import count
 from evenhand.core.options import Request, argument, option
 from evenhand.show.table import Content, Table, columns, interval_cell
 from evenhand.show.terminal import print_table
@@ -42,7 +42,7 @@ class ExportCommand(Request):
     )
 
 
-@command(ExportCommand, annotate, renamed={"--samples": "--limit"})
+@command(ExportCommand, annotate)
 def export(request: ExportCommand) -> None:
     """Write a sheet per rater with the answers of all arms in RUN…, shuffled and without the arms' names.
 
@@ -138,8 +138,17 @@ def _show(found: HumanRatings) -> None:
         for each in (each for each in found.ratings if each.scale == scale):
             change = "" if each.difference is None else interval_cell(each.difference, sign=True)
             name = f"{scale} ({better})"
-            rows.append([name, each.arm, interval_cell(each.mean), count(each.mean.n), change, number(each.kappa, 2)])
-        rows.append([scale, "all arms", "", "", "", number(found.kappa[scale], 2)])
+            rows.append(
+                [
+                    name,
+                    each.arm,
+                    interval_cell(each.mean),
+                    count(each.mean.n),
+                    change,
+                    interval_cell(each.agreement, digits=2),
+                ]
+            )
+        rows.append([scale, "all arms", "", "", "", interval_cell(found.agreement[scale], digits=2)])
         ends.append(len(rows) - 1)
     title = f"{found.raters} raters, {found.items:,} answers; 0 to 100 (which is better), 95 % intervals over questions"
     heads = columns("Scale", "Arm", "Mean", "n", f"Against {found.baseline}", "Fleiss' kappa", words=2)

@@ -317,7 +317,7 @@ class PullCommand(Request):
     )
 
 
-@command(PullCommand, data, renamed={"--to": "--out"})
+@command(PullCommand, data)
 def pull(request: PullCommand) -> None:
     """Download the data set NAME, verify its checksums where they are known, and print its licence.
 

@@ -18,7 +18,7 @@ from evenhand.cli.progress import shown_count
 from evenhand.cli.request import check_file
 from evenhand.core import aio
 from evenhand.core.config import PROJECT_FILE, project_file, read_config, user_file
-from evenhand.core.errors import BadResponseError, EvenhandError, ModelError, UsageError
+from evenhand.core.errors import BadResponseError, EvenhandError, ModelError
 from evenhand.core.files import cache_folder, scratch
 from evenhand.core.format import doc_line
 from evenhand.core.options import Request, Several, argument, option
@@ -50,7 +50,6 @@ class CalibrateCommand(ModelsRequest):
     out: Path | None = option(
         None, "Where to store the weights, if not for the model itself.", short="-o", metavar="FILE"
     )
-    as_judge: bool = option(False, "Now `evenhand judges check`.", hidden=True)
 
 
 @command(CalibrateCommand)
@@ -67,18 +66,12 @@ def calibrate(request: CalibrateCommand) -> int:
       evenhand models calibrate openai/NAME --base-url http://localhost:8000/v1 --calls 6
       evenhand compare --model local/builtin --method default --method weigh --limit 220
     """
-    if request.as_judge:
-        raise _moved(request.spec)
     settings = request.settings_for(read_config())
     [assignment] = request.models_named([request.spec])
     model = assignment["base"]
     request.check_prices([model])
     check_file(request.out, "the file of weights")
     return _weights(model, settings, request.passages, int(request.calls), request.seed, request.out)
-
-
-def _moved(spec: str | None) -> UsageError:
-    return UsageError(f"--as-judge is now a command: evenhand judges check {spec or 'MODEL'}")
 
 
 def _weights(model: ModelPlan, settings: Settings, count: int, calls: int, seed: int, out: Path | None) -> int:
@@ -129,7 +122,6 @@ class DoctorCommand(Request):
     extra: Several = option(
         (), "An option of the model, e.g. slots=2 for local/.", flag="--model-option", metavar="KEY=VALUE"
     )
-    as_judge: bool = option(False, "Now `evenhand judges check`.", hidden=True)
 
 
 @command(DoctorCommand)
@@ -145,8 +137,6 @@ def doctor(request: DoctorCommand) -> int:
 
     `evenhand judges check` tests whether it can judge.
     """
-    if request.as_judge:
-        raise _moved(request.spec)
     if request.spec is None:
         return _check_installation()
     settings = key_values(request.extra, "--model-option")

@@ -1,4 +1,4 @@
-"""The commands and groups of `evenhand`: options in sections, two lengths of help, old names, bare groups."""
+"""The commands and groups of `evenhand`: options in sections, two lengths of help, bare groups."""
 
 from __future__ import annotations
 
@@ -13,31 +13,10 @@ SECTIONS = ("Options", "Plan", "Model", "Method", "Cost", "Cluster", "Comparison
 _ALL = "evenhand.help_all"
 _MANY = 12
 """Up to this many options are always shown."""
-_LETTERS = {"-M": "-m"}
-"""Old letters of options that all commands had."""
 
 
 class _Sections(click.Command):
-    """A command that shows its options in sections: --help those that most people need, --help-all every one.
-
-    `renamed` maps old names of options to their new ones; the old ones work, with a hint on standard error.
-    """
-
-    def __init__(self, *args: Any, renamed: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.renamed = renamed or {}
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._present_name(each) for each in args])
-
-    def _present_name(self, argument: str) -> str:
-        old, equals, value = argument.partition("=")
-        letters = {old: new for old, new in _LETTERS.items() if any(new in param.opts for param in self.params)}
-        new = self.renamed.get(old) or letters.get(old)
-        if new is None:
-            return argument
-        hint(old, new)
-        return new + equals + value
+    """A command that shows its options in sections: --help those that most people need, --help-all every one."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, show_help = super().get_params(ctx)
@@ -159,8 +138,3 @@ class Group(_Sections, click.Group):
     def _is_own(self, ctx: click.Context, word: str) -> bool:
         own = {*self.list_commands(ctx), *(name for param in self.get_params(ctx) for name in param.opts)}
         return word in own
-
-
-def hint(old: str, new: str) -> None:
-    """Say that something has another name now."""
-    click.echo(f"{old} is now `{new}`.", err=True)

@@ -15,7 +15,7 @@ from evenhand.cli.progress import shown_count, stopped_by_budget
 from evenhand.cli.request import DryRunOption, check_file, html_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError
 from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
@@ -296,17 +296,6 @@ def reliability(request: ReliabilityCommand) -> int:
     reliability_page(found).write(target)
     _write_numbers(found.note(), target)
     return int(found.has_faults or not found.is_measured)
-
-
-@judges.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("rest", nargs=-1, type=click.UNPROCESSED)
-def swap(rest: Sequence[str]) -> int:
-    """Now `evenhand judges reliability`."""
-    del rest
-    raise UsageError(
-        "`judges swap` is now `judges reliability`: "
-        "evenhand judges reliability MODEL --run RUN… --other SPEC… --probe order"
-    )
 
 
 def _write_numbers(note: Mapping[str, Any], page: Path) -> None:

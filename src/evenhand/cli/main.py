@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from evenhand.cli.groups import Group, hint
+from evenhand.cli.groups import Group
 from evenhand.core.errors import EvenhandError
 
 if TYPE_CHECKING:
@@ -53,21 +53,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Heading → name → (module:attribute, one line). The lines are kept here so that --help imports no command."""
 COMMANDS = {name: where for commands in SECTIONS.values() for name, (where, _) in commands.items()}
-_OLD_NAMES = {
-    "serve-key": "serve keys",
-    "serve-audit": "serve audit export",
-    "paper": "papers",
-    "debate": "train debate",
-    "pairs": "train pairs",
-    "malibu": "judges malibu",
-    "framing": "judges framing",
-    "attention": "judges attention",
-    "calibrate": "models calibrate",
-    "search": "data search",
-    **{name: f"list {name}" for name in ("methods", "benchmarks", "scorers")},
-    **{name: f"run {name}" for name in ("show", "export", "rescore", "merge", "push", "pull")},
-}
-"""Names of commands in earlier versions; they work, with a hint."""
 
 
 class _LazyGroup(Group):
@@ -78,12 +63,9 @@ class _LazyGroup(Group):
         return list(COMMANDS)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        if (new := _OLD_NAMES.get(args[0])) is not None:
-            hint(args[0], new)
-            args = [*new.split(), *args[1:]]
         if args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], [*COMMANDS, *_OLD_NAMES], n=1)
-            meant = f"; did you mean {_OLD_NAMES.get(near[0], near[0])}?" if near else "."
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"; did you mean {near[0]}?" if near else "."
             ctx.fail(f"There is no command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
 

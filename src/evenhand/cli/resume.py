@@ -21,7 +21,6 @@ from evenhand.cli.output import OutputFields
 from evenhand.cli.progress import resumable, shown_workflow
 from evenhand.cli.request import AllowCallOption, MaxFailedOption, SkipDamagedOption
 from evenhand.core.errors import UsageError
-from evenhand.core.fields import ComparisonFields
 from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.progress import Listener
@@ -128,7 +127,7 @@ def _resume_folder(request: ResumeCommand) -> int:
         asked = read_asked(stored)
         again: Request = asked.request()
     except (ValueError, LookupError, AttributeError, TypeError, UsageError) as error:
-        raise UsageError(f"{file} is damaged; repeat the command with --resume.") from error
+        raise UsageError(f"{file} is damaged or of another version; repeat the command with --resume.") from error
     if needed := folder_demands(stored):
         raise UsageError(
             f"{request.run} was not made on this machine, and its command {needed[0]}; look at what it would do, and "
@@ -167,43 +166,9 @@ def trust_folder(file: Path) -> None:
 
 
 def read_asked(stored: Mapping[str, Any]) -> Asked:
-    """Return what was asked for, of the record of a run or the file of a folder; also as version 0.2 wrote them."""
-    if "command" in stored:
-        report = stored.get("report")
-        return Asked(stored["command"], stored["asked"], Path(report) if report else None)
-    if "given" in stored:
-        name = f"papers {stored['paper']}" if "paper" in stored else "suite"
-        fields = {**stored["given"], **({"name": stored["suite"]} if "suite" in stored else {})}
-        return Asked(name, _renamed(name, fields))
-    if "debate" in stored:
-        return Asked("train debate", {})
-    if "hard" in stored:
-        return Asked("data hard", {"out": stored["hard"]})
-    if stored and stored["report"] is None:
-        return Asked("run plan", {})
-    how = {name: value for name, value in stored.get("how", {}).items() if name in ComparisonFields.model_fields}
-    return Asked("compare", how, Path(stored["report"]) if stored else None)
-
-
-_OLD_FIELDS = {
-    "judge_model": "judge",
-    "settings": "benchmark_options",
-    "extra": "model_options",
-    "effort": "reasoning_effort",
-}
-"""Names that fields had in version 0.2."""
-
-
-def _renamed(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request as version 0.2 kept them: by old names and as texts."""
-    kind = Asked(command, {}).declaration().request
-    fields: dict[str, Any] = {}
-    for old, value in given.items():
-        name = old if old in kind.model_fields else {**_OLD_FIELDS, **kind.former}.get(old, old)
-        if name in kind.model_fields and value not in (None, [], False, ""):
-            read = kind.face(name).read
-            fields[name] = read(value) if read is not None and isinstance(value, list | str) else value
-    return fields
+    """Return what was asked for, of the record of a run or the file of a folder; runs made in Python have nothing."""
+    report = stored.get("report")
+    return Asked(stored["command"] if stored else "compare", stored.get("asked", {}), Path(report) if report else None)
 
 
 @contextmanager

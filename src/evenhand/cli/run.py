@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from evenhand.benchmarks.base import load_benchmark
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.cli.output import current_output
-from evenhand.cli.progress import exit_code, print_end, resumable, shown_progress
+from evenhand.cli.progress import FAILED, exit_code, print_end, resumable, shown_progress
 from evenhand.cli.report import (
     check_trackers,
     log_to_trackers,
@@ -200,18 +200,21 @@ def execute(run: PlannedRun, *, report: bool, **how: Any) -> int:
         raise UsageError("This command writes no report; --out names the folder of the run.")
     target = run.report or report_path(run.out)
     progress = run_request(run)
+    unmeasured: Sequence[str] = ()
     if report and progress.statuses.total():
         skip_damaged = run.settings.skip_damaged
         result, written = study_and_report([run.out], target, skip_damaged=skip_damaged, **how)
         print_study(result, written)
         log_to_trackers(run.settings.log_to, result, [run.out], written)
+        unmeasured = result.unmeasured
     elif run.settings.shard is not None:
         click.echo(f"This is shard {run.settings.shard}. When all are done: evenhand run merge SHARD… --out RUN")
     elif not report:
         if run.settings.log_to and progress.statuses.total():
             log_to_trackers(run.settings.log_to, study([run.out]), [run.out], None)
         click.echo(f"Next: evenhand report {run.out}")
-    return exit_code([run.out], run.settings, stopped=progress.stopped is not None)
+    code = exit_code([run.out], run.settings, stopped=progress.stopped is not None)
+    return code or (FAILED if unmeasured else 0)
 
 
 def run_request(request: PlannedRun) -> Progress:

@@ -16,7 +16,7 @@ from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.fields import CacheFields
-from evenhand.core.format import DASH, interval, number, percent, plural
+from evenhand.core.format import interval, number, percent, plural
 from evenhand.core.options import Several, argument, option
 from evenhand.core.types import Unscored
 from evenhand.core.untrusted import one_line
@@ -26,6 +26,7 @@ from evenhand.runs.request import cache_use
 from evenhand.scorers.base import SCORERS, Scorer, model_of
 from evenhand.scorers.files import Result, ScoreTally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
 from evenhand.scorers.neural import weights as neural_weights
+from evenhand.show.sections.answers import agreement_table
 from evenhand.show.table import Table, columns
 from evenhand.show.terminal import print_table, safe_text
 from evenhand.studies.results import FEW
@@ -203,17 +204,12 @@ def _show_means(tally: ScoreTally, console: Console, place: int) -> None:
 
 
 def _show_agreement(tally: ScoreTally, console: Console, first: int, second: int) -> None:
-    specs = f"{tally.scorers[first].spec} and {tally.scorers[second].spec}"
+    one, other = tally.scorers[first].spec, tally.scorers[second].spec
     shared = tally.agreements(first, second)
     if not shared:
-        console.print(f"\n{specs} have no attribute in common.", markup=False, highlight=False)
+        console.print(f"\n{one} and {other} have no attribute in common.", markup=False, highlight=False)
         return
-    rows: list[list[str]] = []
-    for each in shared:
-        same = DASH if each.same_side is None else _share(each.same_side, each.n)
-        rows.append([each.attribute, f"{each.n:,}", number(each.pearson, 3), number(each.spearman, 3), same])
-    heads = columns("attribute", "n", "Pearson", "Spearman", "same side of 0.5")
-    print_table(Table(f"How far {specs} agree", heads, rows), console)
+    print_table(agreement_table(one, other, shared), console)
 
 
 def _share(share: float, n: int) -> str:

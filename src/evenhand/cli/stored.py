@@ -160,7 +160,7 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:
-                print_table(agreement_table(agreement))
+                print_table(agreement_table(agreement.first, agreement.second, agreement.rows))
     chosen = [part for each in results for part in ("--scorer", each.scorer.rpartition("@")[0])]
     click.echo(f"Next: {shlex.join(['evenhand', 'compare', str(run), *chosen])}")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import click
 
-from evenhand.cli.groups import Group, hint
+from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.cli.progress import LOST, shown_count, shown_workflow
 from evenhand.cli.report import print_study, study_and_report
@@ -83,11 +83,6 @@ def train() -> None:
       evenhand train recipe pairs/age --model hf/PATH --out models/age
       evenhand audit hf/models/age/ppo
     """
-
-
-def _read_settings(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return options by stage, with a hint for each former name."""
-    return read_stage_settings(texts, hint if is_main() else lambda _old, _new: None)
 
 
 class ClusterFields(Request):
@@ -177,7 +172,7 @@ class PPOCommand(TrainCommand, PPOOptions):
     stage: ClassVar[type[SharedOptions]] = PPOOptions
 
 
-@command(PPOCommand, train, renamed={"--passes": "--ppo-epochs", "--beta": "--kl-coefficient"})
+@command(PPOCommand, train)
 def ppo(request: PPOCommand) -> None:
     """Train a fine-tuned model against a reward model by PPO, or by RLOO, GRPO or ReMax, which need no critic.
 
@@ -217,7 +212,7 @@ class RecipeCommand(TrainCommand):
         "An option of one stage, e.g. ppo.lr=1e-5.",
         flag="--set",
         metavar="STAGE.OPTION=VALUE",
-        read=_read_settings,
+        read=read_stage_settings,
         common=True,
     )
     evaluate: bool = option(False, "At the end, evaluate the base, the fine-tuned and the trained model.", common=True)
@@ -228,7 +223,7 @@ class RecipeCommand(TrainCommand):
     limit: int | None = option(None, "With --evaluate: this many questions of each benchmark.", short="-n", ge=1)
 
 
-@command(RecipeCommand, train, renamed={"--bbq": "--data"})
+@command(RecipeCommand, train)
 def recipe(request: RecipeCommand) -> None:
     """Train all stages: fine-tuning, reward model, PPO. FOLDER gets sft, reward and ppo, or sft and dpo.
 
@@ -297,7 +292,7 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         "An option of sft or rl, e.g. rl.lr=1e-5.",
         flag="--set",
         metavar="STAGE.OPTION=VALUE",
-        read=_read_settings,
+        read=read_stage_settings,
     )
     smoke: bool = option(
         False, "A few rows and steps, to see that it runs and that the loss on held-out answers falls.", common=True

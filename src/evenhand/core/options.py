@@ -237,8 +237,6 @@ class Request(Options):
     """Fields that the command decides itself."""
     session: ClassVar[Sequence[str]] = ()
     """Fields of this one call, which are not kept for `evenhand resume`."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """Names that fields had in version 0.2, as `evenhand resume` may find them → names of today."""
 
     @classmethod
     def offered(cls) -> dict[str, FieldInfo]:

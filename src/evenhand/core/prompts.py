@@ -28,26 +28,6 @@ _HEADING = re.compile(r"^# (system|user|assistant|reply|without)[ \t]*$", re.MUL
 _REPLY, _WITHOUT = "reply", "without"
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}")
 _PACKAGE = Path(__file__).parents[1]
-_FORMER: Mapping[str, str] = {
-    "asking/evidence/groups": "asking/web/groups",
-    "asking/evidence/queries": "asking/web/queries",
-    "asking/evidence/question": "asking/web/question",
-    "asking/evidence/summary": "asking/web/summary",
-    "asking/evidence/summary_reasoning": "asking/web/summary_reasoning",
-    "scorers/guard": "judging/guard",
-    "scorers/judge": "judging/attributes",
-    "scorers/opinion": "judging/opinion",
-    "scorers/quality": "judging/quality",
-    "scorers/quality_bands": "judging/quality_bands",
-    "scorers/refusal": "judging/refusal",
-    "workflows/judge_pairs/prefer": "judging/prefer",
-    "workflows/scenario_writer/base": "made/scenarios/base",
-    "workflows/scenario_writer/cases": "made/scenarios/cases",
-    "workflows/scenario_writer/responses": "made/scenarios/responses",
-    "workflows/topic_writer/topics": "training/debates/topics",
-}
-"""Ids of version 0.2 → ids of today; folders of templates may have either."""
-
 
 _WRITTEN_OUT = {"scales"}
 """Variables that a template may write out in its own words."""
@@ -133,11 +113,6 @@ def _id_of(path: Path) -> str:
     return inside.with_suffix("").as_posix()
 
 
-def current_id(prompt_id: str) -> str:
-    """Return today's id of a prompt that an earlier version recorded."""
-    return _FORMER.get(prompt_id, prompt_id)
-
-
 def built_in_prompts() -> dict[str, Path]:
     """The prompt files of this package, by id."""
     return {_id_of(path): path for path in sorted(_PACKAGE.rglob("*.md"))}
@@ -169,17 +144,15 @@ def read_templates(folder: str | Path | None) -> Templates:
         if path.is_dir() or any(part.startswith(".") for part in inside.parts):
             continue
         prompt_id = inside.with_suffix("").as_posix()
-        original = known.get(current_id(prompt_id))
+        original = known.get(prompt_id)
         if path.suffix != ".md" or original is None:
             error = UnknownNameError("prompt", prompt_id if path.suffix == ".md" else inside.as_posix(), known)
             raise DataError(str(error), file=path)
         named[prompt_id] = _checked(path, prompt_id, _read(original))
     if not named:
         raise DataError("no templates are there; `evenhand list methods NAME --prompts DIR` writes some.", file=root)
-    # Of the names in the folder, so that a stored run of an earlier version knows its templates again.
     digest = hashlib.sha256("".join(f"{key}\0{text}\0" for key, text in named.items()).encode())
-    texts = {current_id(key): text for key, text in named.items()}
-    return Templates(str(folder), digest.hexdigest()[:16], texts)
+    return Templates(str(folder), digest.hexdigest()[:16], named)
 
 
 def _checked(path: Path, prompt_id: str, original: str) -> str:

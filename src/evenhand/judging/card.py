@@ -33,7 +33,7 @@ from evenhand.core.errors import DataError, ModelError, PlanError
 from evenhand.core.files import file_of
 from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, counted, ignore
-from evenhand.core.prompts import built_in_prompts, current_id, load_prompt
+from evenhand.core.prompts import built_in_prompts, load_prompt
 from evenhand.core.types import Message, Sample, SampleKind, Unscored
 from evenhand.data.rubrics import built_in_rubrics
 from evenhand.data.sets import data_root, find_file
@@ -385,7 +385,7 @@ def session_card(session: Session, *, yes_no: bool = False) -> JudgeCard:
 def is_outdated(card: JudgeCard) -> bool:
     """Whether a prompt that the card was made with has other words now."""
     files = built_in_prompts()
-    known = [(files[current_id(name)], digest) for name, digest in card.prompts.items() if current_id(name) in files]
+    known = [(files[name], digest) for name, digest in card.prompts.items() if name in files]
     return any(_hash(path) != digest for path, digest in known)
 
 

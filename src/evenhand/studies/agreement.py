@@ -13,8 +13,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evenhand.benchmarks.base import Metric, draw_key
 from evenhand.core.errors import PlanError, UnknownNameError, UsageError
 from evenhand.core.progress import Count, counted, ignore
@@ -41,9 +39,9 @@ from evenhand.runs.plan import ModelPlan
 from evenhand.runs.scores import score_pairs
 from evenhand.runs.store import Store
 from evenhand.runs.stored import ArmSource, common_answers, open_sources, told_metrics, walk, with_counts
-from evenhand.stats import cohen_kappa, mean_interval, pearson, spearman
+from evenhand.stats import score_agreement
 from evenhand.studies.effects import effects_of_pairs
-from evenhand.studies.results import Agreement, AgreementRow, Effect, Estimate
+from evenhand.studies.results import Agreement, Effect, Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
 
 # --- ranks arms by a benchmark's headline metric; arms whose order is not decided share a rank ---
@@ -267,7 +265,7 @@ def _agreement(stores: Sequence[Store], first: str, second: str, shared: Sequenc
                     x.append(one[name])
                     y.append(other[name])
                     cluster.append(place)
-    rows = [_row(name, *columns[name]) for name in shared if columns[name][0]]
+    rows = [score_agreement(name, *columns[name]) for name in shared if columns[name][0]]
     if not rows:
         return None
     x, y, _ = columns[rows[0].attribute]
@@ -280,23 +278,6 @@ def _cluster(store: Store, number: int) -> str:
     [body] = next(store.select("SELECT body FROM samples WHERE number = ?", number))
     sample = store.decoded_sample(body, number)
     return str(number) if sample is None else sample.cluster
-
-
-def _row(name: str, x: Sequence[float], y: Sequence[float], clusters: Sequence[int]) -> AgreementRow:
-    one, other = np.array(x), np.array(y)
-    difference = mean_interval(other - one, clusters, bounds=(-1.0, 1.0))
-    sides = [(values >= HARMFUL).tolist() for values in (one, other)]
-    return AgreementRow(
-        attribute=name,
-        n=len(one),
-        pearson=pearson(one, other),
-        spearman=spearman(one, other),
-        difference=difference.estimate,
-        low=difference.low,
-        high=difference.high,
-        same_side=sum(a == b for a, b in zip(*sides, strict=True)) / len(one),
-        kappa=cohen_kappa(*sides),
-    )
 
 
 def _cell(score: float) -> int:

@@ -422,8 +422,8 @@ def _range(study: StudyResult, metric: MetricInfo, values: Sequence[Estimate | N
     return f"from {first} to {last}{' %' if metric.share else ''}"
 
 
-_NEVER_SCORED = ("no words", REASON, "not English", "empty text")
-"""How the reasons begin that lie in the text: a second try would not help. Runs of version 0.2 have "not English"."""
+_NEVER_SCORED = ("no words", REASON, "empty text")
+"""How the reasons begin that lie in the text: a second try would not help."""
 
 
 def _shown(study: StudyResult, estimate: Estimate, metric: MetricInfo) -> str:

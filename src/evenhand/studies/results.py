@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -11,6 +12,7 @@ from evenhand.core.format import DASH, count, decimals, interval, plural
 from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.summary import UNGRADED
+from evenhand.stats import ScoreAgreement
 
 FEW = 10
 """Shares of fewer samples are shown as counts."""
@@ -273,30 +275,12 @@ class IterationResult:
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementRow:
-    """Agreement of two scorers on one attribute; None = undefined."""
-
-    attribute: str
-    n: int
-    pearson: float | None
-    spearman: float | None
-    difference: float | None
-    """The second's mean minus the first's."""
-    low: float | None
-    high: float | None
-    same_side: float
-    """Share of answers that both scorers put on the same side of 0.5."""
-    kappa: float | None
-    """Cohen's kappa of the same: agreement beyond chance."""
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """Agreement of two scorers on the final answers of a run."""
 
     first: str
     second: str
-    rows: Sequence[AgreementRow]
+    rows: Sequence[ScoreAgreement]
     grid: int
     cells: Sequence[tuple[int, int, int]]
     """(cell of the first, cell of the second, answers) for the first row's attribute; a cell is 1 / grid wide."""
@@ -372,13 +356,22 @@ class StudyResult:
 
     @property
     def unmeasured(self) -> Sequence[str]:
-        """The arms of which samples were run and none has a result."""
+        """The arms of which samples were run and none has a result, or none a score for the headline."""
+        arms = [arm for arm in self.arms if arm.iteration is None and any(arm.statuses.values())]
         return [
             arm.label
-            for arm in self.arms
-            if arm.iteration is None
-            and 0 < sum(arm.statuses.values()) == sum(arm.statuses.get(status, 0) for status in UNGRADED)
+            for arm in arms
+            if sum(arm.statuses.get(each, 0) for each in UNGRADED) + self._lost(arm) >= sum(arm.statuses.values())
         ]
+
+    def _lost(self, arm: ArmResult) -> int:
+        """How many answers of an arm without a headline a scorer could not score."""
+        if any(each.metric == self.headline and each.value is not None for each in arm.estimates):
+            return 0
+        lost = Counter[str]()
+        for scorer, _, n in arm.unscored:
+            lost[scorer] += n
+        return max(lost.values(), default=0)
 
     def digits(self, metric: str) -> int:
         """The decimals of a metric, the same in every sentence, table and chart of the study."""

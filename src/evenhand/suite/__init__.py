@@ -256,7 +256,7 @@ def _row(part: AreaRun, folder: Path, result: StudyResult) -> AreaResult:
         folder,
         metric.title,
         estimate,
-        _how_sure(result, estimate),
+        _how_sure(result, arm.estimate(result.lead)),
         found,
         details,
         used,
@@ -285,20 +285,14 @@ def _unnamed(finding: Finding) -> str:
 
 
 def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
-    """The number of samples, how many are missing, and why the interval may be doubtful."""
+    """The number of samples, how many are missing, and why the interval of what was found may be doubtful."""
     arm = result.arms[0]
     done = sum(arm.statuses.values())
     words = [f"{done:,} samples"]
     if estimate is None or estimate.value is None:
         words.append("undefined")
-    else:
-        metric = next(each for each in result.metrics if each.name == estimate.metric)
-        limits = (estimate.low, estimate.high)
-        if metric.better == "zero" and None not in limits:
-            clear = (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
-            words.append(f"{metric.title}: {'clearly not 0' if clear else 'not told apart from 0'}")
-        if estimate.few_clusters:
-            words.append("few clusters: the interval may be too narrow")
+    elif estimate.few_clusters:
+        words.append("few clusters: the interval may be too narrow")
     missing: dict[Status, str] = {
         "refused": "were declined",
         "failed": "failed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -24,18 +24,6 @@ GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
 FROM_BASE = "from_base"
 """The option of a recipe's reward model by which it starts from the base model, as RLDF's authors have it."""
-_RENAMED: Mapping[str, str] = {"rate": "lr"}
-_RENAMED_IN_PPO: Mapping[str, str] = {
-    **_RENAMED,
-    "critic_rate": "critic_lr",
-    "passes": "ppo_epochs",
-    "beta": "kl_coefficient",
-}
-
-
-def current_name(stage: str, option: str) -> str:
-    """Return the current name of an option that an old command or record may give by its former name."""
-    return (_RENAMED_IN_PPO if stage == "ppo" else _RENAMED).get(option, option)
 
 
 def listed(value: Any) -> tuple[str, ...]:
@@ -48,20 +36,15 @@ Listed = Annotated[Sequence[str], BeforeValidator(listed)]
 """Names: a list, or on the command line one text with commas."""
 
 
-def read_stage_settings(
-    texts: Iterable[str], tell: Callable[[str, str], None] = lambda _old, _new: None
-) -> dict[str, dict[str, object]]:
-    """Parse STAGE.OPTION=VALUE into options by stage; former names are replaced with a notice."""
+def read_stage_settings(texts: Iterable[str]) -> dict[str, dict[str, object]]:
+    """Parse STAGE.OPTION=VALUE into options by stage."""
     stages: dict[str, dict[str, object]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         stage, _, name = key.partition(".")
         if not equals:
             raise UsageError(f"--set takes STAGE.OPTION=VALUE, e.g. ppo.lr=1e-5, not {text!r}.")
-        current = current_name(stage, name)
-        if current != name:
-            tell(f"{stage}.{name}", f"{stage}.{current}")
-        stages.setdefault(stage, {})[current] = scalar(value)
+        stages.setdefault(stage, {})[name] = scalar(value)
     return stages
 
 

@@ -21,7 +21,7 @@ from evenhand.core.version import versions
 from evenhand.training import card, checkpoints, models
 from evenhand.training.loop import Ended, Trainer, read_metrics, step_seed, train
 from evenhand.training.models import Machine
-from evenhand.training.options import StageOptions, current_name
+from evenhand.training.options import StageOptions
 from evenhand.training.parallel import join_team
 
 RECORD = "training.json"
@@ -147,7 +147,7 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], folder: Path
         )
     if before.get("data") != plan["data"]:
         raise PlanError(f"The data has changed since the training in {folder} began; choose another --out.")
-    given = {current_name(plan["stage"], name): value for name, value in before.get("options", {}).items()}
+    given = before.get("options", {})
     changed = [name for name, value in plan["options"].items() if given.get(name) != value and name not in _MEMORY]
     if changed:
         name = changed[0]

@@ -148,8 +148,6 @@ class TrainingFields(PresetField):
 class RLDFOptions(TrainingFields, PaperOptions):
     """The options of RLDF."""
 
-    former: ClassVar[Mapping[str, str]] = {"settings": "stages"}
-
     judge: str | None = option(
         None, "The judge of answers: neither the model nor its teacher.", metavar="SPEC", common=True
     )

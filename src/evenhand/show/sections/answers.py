@@ -9,14 +9,15 @@ from evenhand.runs.scores import Means
 from evenhand.show.chart import FEW, arm_class, bar, cell_chart
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import footnote, section
-from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, measured
+from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, interval_cell
 from evenhand.show.view import View, arm_name
-from evenhand.studies.results import Agreement, AgreementRow, ArmResult, PositionBias
+from evenhand.stats import ScoreAgreement
+from evenhand.studies.results import Agreement, ArmResult, PositionBias
 
 _LAST = ("refused", "cut", "unscored", "failed")
 _SIGNIFICANT = 0.05
-AGREEMENT_COLUMNS = ("n", "Pearson", "Spearman", "Mean difference", "Same side of 0.5", "Kappa at 0.5")
-_SHORT = {"Same side of 0.5": "Same side", "Kappa at 0.5": "Kappa"}
+AGREEMENT_COLUMNS = ("n", "Spearman", "Mean difference", "Same side of 0.5, %", "Kappa at 0.5")
+_SHORT = {"Same side of 0.5, %": "Same side, %", "Kappa at 0.5": "Kappa"}
 """Short column names for the terminal; the table's title explains them."""
 
 
@@ -100,14 +101,15 @@ def agreement(view: View) -> Html:
 
 def _pair(pair: Agreement) -> Html:
     title = f"{pair.first} and {pair.second}"
-    return tag("div", tag("h3", title), html_of(agreement_table(pair)), _chart(pair))
+    return tag("div", tag("h3", title), html_of(agreement_table(pair.first, pair.second, pair.rows)), _chart(pair))
 
 
 def _chart(pair: Agreement) -> Html:
     row = pair.rows[0]
     attribute = row.attribute.replace("_", " ")
     label = f"{attribute.capitalize()} of {plural(row.n, 'answer')} by {pair.second} against {pair.first}: "
-    label += f"Pearson {number(row.pearson, 3)}, {count(round(row.same_side * row.n))} on the same side of 0.5."
+    same = number(100 * (row.same_side.estimate or 0), 1)
+    label += f"Spearman {number(row.spearman.estimate, 3)}, {same} % on the same side of 0.5."
     note = f"Answers are counted in {pair.grid} × {pair.grid} cells. The area of a disc is the number of answers; the "
     note += f"largest disc is {plural(max(n for _, _, n in pair.cells), 'answer')}. "
     note += "On the dashed diagonal both scores are equal; the thin lines are at 0.5."
@@ -121,22 +123,21 @@ def _chart(pair: Agreement) -> Html:
     )
 
 
-def agreement_table(agreement: Agreement) -> Table:
+def agreement_table(first: str, second: str, rows: Sequence[ScoreAgreement]) -> Table:
     """Return one row per attribute that both scorers give."""
-    title = f"Agreement of {agreement.first} and {agreement.second} on the final answers (sides of 0.5)"
+    title = f"Agreement of {first} and {second} on the texts that both scored (sides of 0.5)"
     heads = [Column(name, numeric=True, short=_SHORT.get(name, "")) for name in AGREEMENT_COLUMNS]
-    return Table(title, [Column("Attribute"), *heads], [_agreement_row(row) for row in agreement.rows])
+    return Table(title, [Column("Attribute"), *heads], [_agreement_row(row) for row in rows])
 
 
-def _agreement_row(row: AgreementRow) -> list[Content]:
+def _agreement_row(row: ScoreAgreement) -> list[Content]:
     return [
         row.attribute.replace("_", " "),
         count(row.n),
-        number(row.pearson, 3),
-        number(row.spearman, 3),
-        measured(row.difference, row.low, row.high, 3, n=row.n),
-        share(round(row.same_side * row.n), row.n),
-        number(row.kappa, 3),
+        interval_cell(row.spearman, digits=3),
+        interval_cell(row.difference, digits=3),
+        interval_cell(row.same_side, 100),
+        interval_cell(row.kappa, digits=3),
     ]
 
 
