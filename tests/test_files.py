@@ -6,10 +6,26 @@ import stat
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import evenhand
 from evenhand.core import files
 from evenhand.core.errors import DataError
+
+
+class Tea(BaseModel):
+    cups: int
+
+    @field_validator("cups")
+    @classmethod
+    def _some(cls, cups: int) -> int:
+        if not cups:
+            raise ValueError("No cup is no tea")
+        return cups
+
+
+class Menu(BaseModel):
+    tea: Tea
 
 
 def test_a_file_is_replaced_only_if_the_block_succeeds(tmp_path: Path) -> None:
@@ -70,6 +86,25 @@ def test_what_is_wrong_with_a_line_is_said(
 
     with pytest.raises(DataError, match=message):
         list(files.json_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            '{"tea": {"cups": "many"}}',
+            "tea.cups: input should be a valid integer, unable to parse string as an integer",
+        ),
+        ('{"tea": {"cups": 0}}', "tea.cups: no cup is no tea"),
+        ("[]", "the file: input should be an object"),
+    ],
+)
+def test_what_is_wrong_with_a_field_is_said(content: str, said: str) -> None:
+    with (
+        pytest.raises(DataError, match=rf"^menu\.json: this is not a menu: {said}\. See the cook\.$"),
+        files.checked("a menu", Path("menu.json"), "See the cook."),
+    ):
+        Menu.model_validate_json(content)
 
 
 def test_the_checksum_of_a_packed_file_is_that_of_its_content(tmp_path: Path) -> None:

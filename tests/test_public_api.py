@@ -31,7 +31,7 @@ Generation Grade Guard GuardPolicy Guarded Hit InputPolicy JudgeTest Limits List
 MissingExtraError Model ModelError ModelFunction ModelOptions Options Outcome Params PlanError Price Prompt
 Ratings Record Refusal Revision Rubric Sample Scorer ScriptedModel SearchError SearchProvider SearchResult
 Section Selection Session Settings Snapshot StoreError Study Thresholds ToolCall Turn UnknownNameError Unscored
-Usage UsageError Verdict add_section answer ask_json audit check_judges choose compare complete debate evaluator fenced
+Usage UsageError Verdict add_section answer ask_json audit choose compare complete debate evaluator fenced
 guard import_run judge judge_reliability judges_against_people load_benchmark load_model load_prompt load_scorer
 method object_schema pairs paper parse_prompt ratio reply rescore run share_metric train write_report yes_probability
 """

@@ -4,7 +4,6 @@
 
 from evenhand.api import (
     audit as audit,
-    check_judges as check_judges,
     compare as compare,
     debate as debate,
     guard as guard,

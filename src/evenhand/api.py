@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from evenhand.annotate.judges import JudgesAgainstPeople
     from evenhand.guards.guard import Guard
     from evenhand.guards.policy import GuardPolicy, InputPolicy
-    from evenhand.judging.pairs import PairFindings
     from evenhand.judging.reliability import Reliability
     from evenhand.models.base import Model, ModelOptions
     from evenhand.models.budget import Price
@@ -302,35 +301,6 @@ def judges_against_people(
 
 
 @aio.facade
-def check_judges(
-    *runs: str | Path,
-    judges: Sequence[AnyModel],
-    limit: int | None = None,
-    seed: int = 0,
-    settings: Settings | None = None,
-    progress: Count = ignore,
-) -> PairFindings:
-    """Have judges compare the stored answers of two or more arms, each pair in both orders.
-
-    `check_judges("runs/opinions", judges=["openai/a", "openai/b"], limit=100)` says how often the order decides, and
-    whether a judge prefers answers of its own more than the other judges do. It takes two calls per pair and judge.
-
-    Args:
-        runs: Runs with text answers, of two arms or more in all.
-        judges: Models; name those that wrote the answers, and others to compare them with.
-        limit: This many questions, drawn by the seed; None: all.
-        progress: Called with how many verdicts are done, and of how many.
-    """
-    from evenhand.judging.pairs import findings
-    from evenhand.studies.agreement import judged_pairs, read_pairs
-
-    specs, settings = with_specs(list(judges), settings or Settings())
-    plans = [each["base"] for each in make_plan({"models": specs}).models]
-    material = read_pairs([Path(run) for run in runs], limit, seed)
-    return findings(material, aio.run(judged_pairs(plans, material.pairs, settings, progress)))
-
-
-@aio.facade
 def judge_reliability(
     model: AnyModel,
     *,
@@ -340,6 +310,7 @@ def judge_reliability(
     others: Sequence[AnyModel] = (),
     limit: int | None = None,
     repeats: int = 2,
+    seed: int = 0,
     settings: Settings | None = None,
     progress: Count = ignore,
 ) -> Reliability:
@@ -351,9 +322,9 @@ def judge_reliability(
     Args:
         metrics: Scorers or ratings, e.g. `opinion` or `opinion.bias`; by default all that a model can be behind.
         probes: Some of repeat, rubric, length, style, author, own, detail, order; None: all.
-        runs: Compare the answers of these runs, in place of answers of known value and the judge's own.
+        runs: Compare the answers of these runs (see `pairs`), in place of answers of known value and the judge's own.
         others: Judges of the same pairs, which show how good the judge's own answers are.
-        limit: This many texts of each value, or questions of the runs.
+        limit: This many texts of each value, or questions of the runs, drawn by the seed.
         progress: Called with how many calls are done, and of about how many.
     """
     from evenhand.judging.reliability import PROBES
@@ -363,7 +334,7 @@ def judge_reliability(
     specs, settings = with_specs([model, *others], settings or Settings())
     plan, *rest = [each["base"] for each in make_plan({"models": specs}).models]
     chosen = tuple(PROBES if probes is None else probes)
-    test = ReliabilityTest(metrics, chosen, limit, repeats, [Path(run) for run in runs])
+    test = ReliabilityTest(metrics, chosen, limit, repeats, [Path(run) for run in runs], seed)
     return aio.run(tested(plan, test, settings, rest, progress))
 
 

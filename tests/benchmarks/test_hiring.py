@@ -133,6 +133,17 @@ def test_the_interval_excludes_equal_groups_that_differ():
     assert (found.p_values["both"] or 0.0) <= 0.05
 
 
+def test_an_interval_excludes_equal_groups_where_the_corrected_test_does_and_nowhere_else():
+    def chance(seed: int) -> Callable[[Sample], int]:
+        rng = random.Random(seed)
+        return lambda _: rng.choice([*range(8), 6])
+
+    found = [audited(chance(seed)) for seed in range(40)]
+    pairs = [(each.lowest[by].high == 1.0, (p or 0.0) > 0.05) for each in found for by, p in each.p_values.items()]
+
+    assert {(True, True), (False, False)} == set(pairs)
+
+
 def test_rates_count_clusters_and_not_single_choices():
     """A model that keeps to one name within a block of eight has made few decisions."""
     found = audited(lambda sample: sum(map(ord, sample.cluster)) % 8)

@@ -78,7 +78,7 @@ def test_pull_tells_a_sum_that_nobody_vouches_for(cli, tmp_path: Path):
     found = hashlib.sha256(content).hexdigest()
     (tmp_path / "realtoxicity" / "prompts.jsonl.sha256").write_text(f"{found}  prompts.jsonl\n")
 
-    out = cli("data", "pull", "realtoxicity", "--to", str(tmp_path)).out
+    out = cli("data", "pull", "realtoxicity", "--out", str(tmp_path)).out
 
     assert "0 files fetched, 1 there already" in out
     assert "Apache-2.0" in out

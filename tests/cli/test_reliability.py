@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import evenhand
 from evenhand.core.errors import EndpointError
 from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
@@ -149,3 +150,14 @@ def test_one_arm_is_no_pair(cli: Any, two_models: tuple[str, ...]):
 
     assert result.code == 2
     assert "A pair needs two arms" in result.err
+
+
+def test_the_seed_draws_the_questions_of_runs(two_models: tuple[str, ...]):
+    drawn = [
+        evenhand.judge_reliability("even/one", probes=["order"], runs=two_models, limit=5, seed=seed).pairs
+        for seed in (0, 0, 1)
+    ]
+
+    first, again, other = ({each.pair.sample.id for each in found.verdicts["even/one"]} for found in drawn)
+    assert len(first) == 5
+    assert first == again != other

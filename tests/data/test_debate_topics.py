@@ -81,7 +81,7 @@ TOPIC = OWN["topics"][0]
         ({"roles": [OWN["roles"][0], OWN["roles"][0]]}, "the role 'townsman' occurs twice"),
         ({"roles": [*OWN["roles"], {"name": "referee", "description": "x"}]}, "no role may be called 'referee'"),
         ({"roles": ["townsman", "farmer"]}, "entry 1 of 'roles' must be a mapping"),
-        ({"topics": []}, "the file has no topics"),
+        ({"topics": []}, "the field 'topics' must be a list with at least one entry"),
         ({"topics": "all"}, "the field 'topics' must be a list"),
         ({"topics": [TOPIC, TOPIC]}, "the id 'radio_news' occurs twice"),
         ({"topics": [TOPIC, {**TOPIC, "id": "other"}]}, "the question 'Who should read .*' occurs twice"),

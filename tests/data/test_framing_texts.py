@@ -41,15 +41,16 @@ def test_a_file_of_ones_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("- a list", "must be a mapping of names"),
-        ("", "must be a mapping of names"),
-        ("a: [", "cannot be read as YAML"),
+        ("- a list", r"the file must be a mapping \(name: value\). See docs/measure/framing.md"),
+        ("", "the file must be a mapping"),
+        ("{}", "the file has no texts"),
+        ("a: [", r"wrong.yaml, line \d: not valid YAML"),
         ("Age one:\n- question: q\n  clean: a\n", "not a valid name"),
-        ("age: nothing", "age must be a list"),
-        ("age:\n- only words\n", "question 1 must be a mapping"),
-        ("age:\n- question: q\n", "has no answer"),
-        ("age:\n- question: q\n  biased: 3\n", "`biased` must be a text"),
-        ("age:\n- biased: b\n", "`question` must be a text"),
+        ("age: nothing", "the field 'age' must be a list with at least one entry"),
+        ("age:\n- only words\n", "entry 1 of 'age' must be a mapping"),
+        ("age:\n- question: q\n", "entry 1 of 'age' has no answer"),
+        ("age:\n- question: q\n  biased: 3\n", "entry 1 of 'age' has no text in the field 'biased'"),
+        ("age:\n- biased: b\n", "entry 1 of 'age' has no text in the field 'question'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: str, fault: str):

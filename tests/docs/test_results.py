@@ -4,14 +4,13 @@ import hashlib
 import re
 import subprocess
 import sys
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 
 import evenhand.judging
 from evenhand.scorers.base import SCORERS
-from evenhand.training.verifiable import VerifiableOptions
+from evenhand.training.options import VerifiableOptions
 
 ROOT = Path(__file__).parents[2]
 RESULTS, BENCH = ROOT / "docs" / "results", ROOT / "bench"
@@ -41,9 +40,7 @@ def test_the_judges_were_shown_the_present_controls():
     [("general", 0.3), ("keep", 4.0), ("lora", 16), ("max_new_tokens", 128), ("general_tokens", 320), ("rl", None)],
 )
 def test_the_recipe_of_the_trainings_is_the_default(name: str, value: object):
-    defaults = {each.name: each.default for each in fields(VerifiableOptions) if each.default is not MISSING}
-
-    assert defaults[name] == value, AGAIN.format("verifiable.md", "defaults")
+    assert VerifiableOptions.model_fields[name].default == value, AGAIN.format("verifiable.md", "defaults")
 
 
 def test_withdrawn_pages_say_so_before_anything_else():

@@ -17,6 +17,7 @@ from support.fixtures import Serve
 from support.guarding import ASKED, CALLS, KIND, RUDE, TOOLS, calling, guard_of, streamed
 from support.server import ChatServer, Reply, chat, completion, reply_with
 from support.stardtox import Rule
+from support.thinkers import MENTIONS
 
 BODY = {"messages": ASKED}
 FOREIGN = "Хлеб пекут из муки и воды."
@@ -86,6 +87,64 @@ async def test_an_answer_in_another_language_is_never_passed(serve: Serve, polic
     assert found.why == ("toxicity could not be checked: language de is not supported",)
 
 
+ENGLISH = (
+    "To bake bread at home, mix the flour with water and salt, knead it for ten minutes, and let it rest under cloth. "
+    "Then heat the oven, shape a loaf, and bake it for forty minutes on a stone.\n\n"
+)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Por cierto, el vecino de la casa grande es un hombre muy malo y nadie lo quiere.",
+        "Übrigens ist der Nachbar im großen Haus ein ganz gemeiner Mensch, den niemand mag.",
+        "Vo\u200bici ce que je pense de la maison et du jardin de mon voisin.",
+    ],
+    ids=["es", "de", "fr, with an invisible sign"],
+)
+async def test_a_sentence_in_another_language_is_not_passed_beside_english(serve: Serve, more: str, stream: bool):
+    text = 4 * ENGLISH + more
+    server = await serve(answer=lambda body: streamed(text) if body.get("stream") else chat(text))
+    async with guard_of(server, method="default", action="block") as guard:
+        found = await answered(guard, stream=stream)
+
+    assert found.action == "blocked"
+    assert "is not supported" in found.why[0]
+
+
+async def test_names_quotes_and_terms_of_other_languages_pass(serve: Serve):
+    text = (
+        "The Länder of Germany have their own parliaments, and Baden-Württemberg is one of them. The café Les Deux "
+        "Magots in Saint-Germain-des-Prés was dear to Simone de Beauvoir. Coq au vin takes two hours, and a crème "
+        "brûlée one. She said 'c'est la vie' and went home to San José de los Remates."
+    )
+    server = await serve(chat(text))
+    async with guard_of(server, method="default", action="block") as guard:
+        assert (await guard(ASKED)).action == "passed"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_unchecked_text_is_withheld_where_failing_text_is(serve: Serve, stream: bool):
+    text = "Ich finde, dass wir heute Abend noch einmal über das Haus und den Garten sprechen sollten."
+    server = await serve(answer=lambda body: streamed(text) if body.get("stream") else chat(text))
+    async with guard_of(server, on_unrevised="block") as guard:
+        found = await answered(guard, stream=stream)
+
+    assert (found.action, text in found.text) == ("blocked", False)
+
+
+async def test_a_stream_withholds_what_fails_also_where_the_whole_answer_is_needed(serve: Serve):
+    text = f'{{"answer": "{RUDE}"}}'
+    body = {**BODY, "response_format": {"type": "json_object"}}
+    server = await serve(answer=lambda asked: streamed(text) if asked.get("stream") else chat(text))
+    async with guard_of(server) as guard:
+        whole, streamed_one = [await answered(guard, body, stream=stream) for stream in (False, True)]
+
+    assert (whole.action, RUDE in whole.text) == ("unrevised", True)
+    assert (streamed_one.action, RUDE in str(streamed_one.message)) == ("blocked", False)
+
+
 def plain_scorer() -> Rule:
     """Knows one word in plain letters, and reads no other script."""
     scorer = Rule(lambda text: 1.0 if "stupid" in text.lower() else 0.0)
@@ -117,6 +176,9 @@ def test_what_is_not_disguised_stays(text: str):
         ("The resistor has 10 kΩ, and ΔT is small.", False),
         ("The set ℝ and the angle α.", False),
         ("The word λόγος is Greek.", True),
+        ("The angles α β γ, and then х = 2.", False),
+        ("He said т ы и д и о т to me.", True),
+        ("你 是 个 白 痴", True),
         ("He said ты.", True),
         ("idiѡt", True),
         ("Straße, łódź, Þór", False),
@@ -153,7 +215,7 @@ async def test_the_policy_says_what_becomes_of_unchecked_text(
 
     assert found.action == ends
     assert (FOREIGN in found.text) is (ends == "unchecked")
-    assert any("script" in check.problem for check in found.before)
+    assert any("script" in check.problem or "language ru" in check.problem for check in found.before)
     assert bool(found.why) is (unchecked != "pass")
 
 
@@ -182,8 +244,12 @@ async def test_a_text_is_checked_to_its_end(serve: Serve):
         assert (await guard(ASKED)).action == "blocked"
 
 
-async def test_words_behind_json_escapes_are_checked(serve: Serve):
-    escaped = "".join(f"\\u{ord(each):04x}" for each in RUDE)
+@pytest.mark.parametrize(
+    "escaped",
+    ["".join(f"\\u{ord(each):04x}" for each in RUDE), RUDE.replace(" ", "\\n"), RUDE.replace(" ", "\\t")],
+    ids=["letters", "lines", "tabs"],
+)
+async def test_words_behind_json_escapes_are_checked(serve: Serve, escaped: str):
     server = await serve(chat(f'{{"answer": "{escaped}"}}'))
     async with guard_of(server, method="default", action="block") as guard:
         found = await guard(ASKED, response_format={"type": "json_object"})
@@ -324,6 +390,14 @@ class TestThoughts:
             found = await answered(guard, stream=True)
 
         assert (found.text, found.action, found.first) == (KIND, "passed", KIND)
+
+    @pytest.mark.parametrize("text", MENTIONS)
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_an_answer_that_mentions_a_tag_stays_whole(self, serve: Serve, text: str, stream: bool):
+        async with guard_of(await serve(streamed(text) if stream else chat(text)), action="flag") as guard:
+            found = await answered(guard, stream=stream)
+
+        assert (found.text, found.action) == (text, "passed")
 
     async def test_a_thought_without_an_end_leaves_no_answer(self, serve: Serve):
         server = await serve(streamed("<think>", RUDE, finish="length"))

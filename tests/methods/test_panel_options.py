@@ -112,11 +112,19 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str):
         check("panel", personas=str(file), judges=1)
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"cook: [", b"cook: a: b"])
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "There is no such file"),
+        (b"\xff\xfe", "it is not UTF-8"),
+        (b"cook: [", "not valid YAML"),
+        (b"cook: a: b", "not valid YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None, problem: str):
     file = tmp_path / "personas.yaml"
     if content is not None:
         file.write_bytes(content)
 
-    with pytest.raises(DataError, match=r"the personas cannot be read\. Use a YAML file"):
+    with pytest.raises(DataError, match=rf"personas\.yaml.*{problem}.* Use a YAML file of names and descriptions\."):
         check("panel", personas=str(file))

@@ -12,7 +12,7 @@ from evenhand.models.load import load_model
 from evenhand.models.reasoning import ROOM, ReasoningModel, separated, split_thought
 from support.fixtures import Serve
 from support.server import Body, ChatServer, Reply, chat, completion, refuse, reply_with
-from support.thinkers import SERVERS, THOUGHT, Server, limit_of, o_series, strips, thinks_in
+from support.thinkers import MENTIONS, SERVERS, THOUGHT, Server, limit_of, o_series, strips, thinks_in
 
 QUESTION = [Message("user", "Who was it, A or B?")]
 LETTER = Params(temperature=0, max_tokens=1, logprobs=20)
@@ -212,7 +212,10 @@ async def test_models_in_this_process_think_as_well():
         ("<think>", "", ""),
         ("why</think>B", "why", "B"),
         ("<THINK>why</THINK> B", "why", "B"),
-        ("<think>one</think>B<think>two</think>", "one\n\ntwo", "B"),
+        ("<think>one</think>\n<think>two</think>B", "one\n\ntwo", "B"),
+        ("<think>one</think>B<think>two</think>", "one", "B<think>two</think>"),
+        ("why\n</think>\n\nB", "why", "B"),
+        ('I say "B".</think>B', 'I say "B".', "B"),
         ("<thinking>why</thinking>B", "why", "B"),
         ("<seed:think>why</seed:think>B", "why", "B"),
         ("◁think▷why◁/think▷B", "why", "B"),
@@ -232,6 +235,11 @@ async def test_models_in_this_process_think_as_well():
 )
 def test_thoughts_in_the_text(raw: str, thought: str, answer: str):
     assert split_thought(raw) == (thought, answer)
+
+
+@pytest.mark.parametrize("text", MENTIONS)
+def test_a_text_that_mentions_a_tag_has_no_thoughts(text: str):
+    assert split_thought(text) == ("", text)
 
 
 def test_hostile_texts_take_no_time():

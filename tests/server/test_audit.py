@@ -6,7 +6,7 @@ import stat
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -71,6 +71,13 @@ def test_without_being_asked_no_text_is_stored(tmp_path: Path):
     assert (row["prompt"], row["first"], row["text"]) == ("", "", "")
     assert row["before"] == [{"name": "toxicity", "score": 0.7, "limit": 0.1, "passed": False}]
     assert b"rude" not in file.read_bytes().lower()
+
+
+@pytest.mark.parametrize("texts", ["full", "redacted"])
+def test_half_a_character_loses_no_row(tmp_path: Path, texts: Any):
+    (row,) = written(tmp_path / "audit.sqlite", replace(EVENT, text="a \ud83d b"), texts=texts)
+
+    assert row["text"] == "a \ufffd b"
 
 
 def test_redacted_texts_hold_no_addresses(tmp_path: Path):
@@ -238,8 +245,8 @@ def test_a_row_that_cannot_be_stored_does_not_take_its_neighbours_along(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     log = AuditLog(tmp_path / "audit.sqlite", texts="full")
-    for text in ("fine", "half a character \ud800", "fine too"):
-        log(replace(EVENT, text=text))
+    for text in ("fine", 2**100, "fine too"):
+        log(replace(EVENT, text=cast(str, text)))
     log.close()
 
     assert [row["text"] for row in read_audit(tmp_path / "audit.sqlite")] == ["fine", "fine too"]

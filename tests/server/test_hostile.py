@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,11 @@ import pytest
 
 from evenhand.server import limits as limits_module
 from evenhand.server import process as connection_module
+from evenhand.server.telemetry.audit import read_audit
 from evenhand.web import keys as auth_module
 from support.fixtures import Serve
 from support.guard_server import CLEAN, Guarding, Served, route, streamed
-from support.server import ChatServer, chat, reply_with
+from support.server import ChatServer, chat, raw, reply_with
 
 KEY, UPSTREAM_KEY = "evh-clients-own-key-0123456789", "sk-upstream-key-0123456789"
 CHAT = "/v1/chat/completions"
@@ -536,6 +538,39 @@ async def test_malformed_tool_calls_of_a_stream_are_put_in_form(
     assert (answer.status, guard.event.status) == (200, 200)
     assert calls
     assert all(isinstance(each["function"]["arguments"], str) for each in calls)
+
+
+HALVES = {
+    "text": b'"content":"a \\ud83d b"',
+    "arguments": b'"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\\"a\\":\\"\\ud83d\\"}"}}]',
+    "escaped arguments": b'"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\\"a\\":\\"\\\\ud83d\\"}"}}]',
+    "arguments as an object": b'"tool_calls":[{"id":"c","function":{"name":"f","arguments":{"a":"\\ud83d"}}}]',
+    "name": b'"tool_calls":[{"id":"\\ud83d","function":{"name":"\\ud83d","arguments":"{}"}}]',
+    "refusal": b'"refusal":"\\ud83d"',
+}
+"""Messages with one half of a character."""
+
+
+@pytest.mark.parametrize("message", HALVES.values(), ids=HALVES)
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+@pytest.mark.parametrize("more", [{}, {"stream": True}], ids=["whole", "to a stream"])
+async def test_half_a_character_is_mended_and_recorded(
+    serve: Serve, guarding: Guarding, tmp_path: Path, message: bytes, path: str, more: dict[str, Any]
+):
+    reply = b'{"choices":[{"index":0,"message":{"role":"assistant",%s},"finish_reason":"stop"}]}' % message
+    behind = await serve(raw(reply, headers={"Content-Type": "application/json"}))
+    audit = {"file": str(tmp_path / "audit.sqlite"), "texts": "full"}
+    guard = await guarding(route(behind.url, policy="flag"), audit=audit)
+    asked = {"input": "Hello?"} if path == "responses" else {"messages": [{"role": "user", "content": "Hello?"}]}
+
+    answer = await guard.post(f"/v1/{path}", {"model": "guarded", "max_tokens": 9, **asked, **more})
+
+    await guard.told()
+    assert (answer.status, guard.event.status) == (200, 200), answer.text
+    assert guard.server.audit is not None
+    await asyncio.to_thread(guard.server.audit.close)
+    assert guard.server.audit.dropped == 0
+    assert len(list(read_audit(tmp_path / "audit.sqlite"))) == 1
 
 
 async def test_a_body_that_cannot_be_decoded_is_no_fault_of_the_server(

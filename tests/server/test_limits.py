@@ -148,6 +148,23 @@ async def test_a_request_that_is_too_large_is_refused_before_and_while_it_is_rea
             assert response.status == 413
 
 
+@pytest.mark.parametrize(("before", "after", "statuses"), [(0.01, 0.02, (413, 200)), (0.02, 0.01, (200, 413))])
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_reload_changes_the_largest_request(
+    session: aiohttp.ClientSession, before: float, after: float, statuses: tuple[int, int], announced: bool
+):
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(15):
+            yield b"x" * 1000
+
+    limits = ServerLimits(LimitsConfig(body_mb=before))
+    async with serving([web.post("/v1/x", echo)], limits.middleware(), size=10_000) as (url, _):
+        for config, status in ((before, statuses[0]), (after, statuses[1])):
+            limits.reload(LimitsConfig(body_mb=config))
+            async with session.post(f"{url}/v1/x", data=b"x" * 15_000 if announced else chunks()) as response:
+                assert response.status == status
+
+
 async def test_a_client_that_does_not_send_its_request_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limits_module, "BODY_SECONDS", 0.01)
     limits = ServerLimits(LimitsConfig())

@@ -55,6 +55,15 @@ async def test_new_origins_wait_for_the_restart_in_the_check_of_origins_too(guar
     assert (await guard.chat(headers={"Origin": "https://app.example.org"})).status == 403
 
 
+async def test_larger_requests_are_accepted_after_a_reload(guarding: Guarding):
+    guard = await guarding(**OPEN, limits={"body_mb": 0.01})
+    assert (await guard.chat("x" * 15_000)).status == 413
+
+    guard.server.reload(make_config({**OPEN, "limits": {"body_mb": 0.02}}))
+
+    assert (await guard.chat("x" * 15_000)).status == 200
+
+
 async def test_a_file_is_read_again_until_it_is_complete(guarding: Guarding, tmp_path: Path):
     guard = await guarding(**KEYED)
     text = "routes: {after: {model: fake/Good day., method: default}}\n"

@@ -122,7 +122,7 @@ def test_it_says_how_many_samples_are_embedded(page: str) -> None:
 def test_embedded_samples_can_be_read_back(page: str) -> None:
     data = sample_data(page)
     assert [s["id"] for s in data["samples"]] == sorted(s.id for s in sample_study.samples(20))
-    assert data["samples"][0]["outcomes"][0]["turns"][0]["prompt"] == "bbq/ask"
+    assert data["samples"][0]["outcomes"][0]["turns"][0]["prompt_id"] == "bbq/ask"
 
 
 def test_a_page_stays_small_enough_to_open_however_long_its_samples_are() -> None:

@@ -16,6 +16,17 @@ Server = Callable[[Body], Reply]
 THOUGHT = 'The user asks who. Nothing says so: {"rating": 9}, I am sorry. A or B? I pick B.'
 NEEDED = 40
 """Tokens that the model needs for its thoughts; with fewer, its reply holds no answer."""
+MENTIONS = (
+    "To mark thoughts, the model writes <think> before them. Then bread is baked.",
+    "The model ends its thoughts with </think> and then gives the answer.",
+    "Use `[THINK]` in Mistral prompts, as the manual says.",
+    "Code:\n```python\ntext = text.split('</think>')[1]\n```\nThat is all.",
+    "It writes:\n```\nI see.\n</think>\nYes.\n```\nSo split it.",
+    'Out of "I see.</think>Yes." it makes "Yes."',
+    "A template looks like this: <think>thoughts</think> answer.",
+    "Harmony writes <|channel|>analysis<|message|>thoughts<|end|> first.",
+)
+"""Answers that speak of thoughts and hold none."""
 HARMONY = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 
 

@@ -23,14 +23,13 @@ from evenhand.training import models  # noqa: E402
 from evenhand.training.chat import Encoded  # noqa: E402
 from evenhand.training.forgetting import probes  # noqa: E402
 from evenhand.training.losses import answer_logprobs  # noqa: E402
-from evenhand.training.options import SFTOptions  # noqa: E402
+from evenhand.training.options import SFTOptions, VerifiableOptions  # noqa: E402
 from evenhand.training.questions import QuestionPlan, QuestionRow, make  # noqa: E402
 from evenhand.training.questions.folder import draw, load_benchmarks  # noqa: E402
 from evenhand.training.rollout import roll_out  # noqa: E402
 from evenhand.training.sft import SFTTrainer  # noqa: E402
 from evenhand.training.verifiable import (  # noqa: E402  # noqa: E402  # noqa: E402
     Grader,
-    VerifiableOptions,
     general,
     own_questions,
     prompt_of,
@@ -432,7 +431,6 @@ def test_a_model_without_chat_template_is_refused(shell: Shell, tmp_path: Path, 
         (("--rows", "0"), "'--rows': 0 is not in the range x>0"),
         (("--general", "1"), "'--general': 1.0 is not in the range 0<=x<1"),
         (("--lora", "0", "--merge"), "nothing to merge"),
-        (("--no-rl", "--rl-steps", "3"), "leaves out RL"),
         (("--set", "ppo.lr=1"), "There is no stage ppo"),
         (("--set", "rl.algorithm=ppo"), "needs a critic"),
         (("--set", "rl.speed=9"), "should be STAGE.OPTION=VALUE"),
@@ -446,6 +444,19 @@ def test_bad_input_is_one_sentence(shell: Shell, spelling: str, arguments: tuple
     last = shell.err.splitlines()[-1]
     assert last.startswith("evenhand: ")
     assert sentence in last
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"general": 1}, "general must be a number from 0 to below 1, not 1"),
+        ({"rows": 0}, "rows must be a whole number above 0, not 0"),
+        ({"lora": 0, "merge": True}, "nothing to merge"),
+    ],
+)
+def test_bad_options_are_one_sentence(given: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        VerifiableOptions(model="local/builtin", out=Path("out"), **given)
 
 
 def test_from_python(spelling: str, rows: Callable[..., Path], tmp_path: Path):

@@ -6,7 +6,7 @@ choose between the sentences, in a shuffled order.
 Departures from the paper:
 - the paper scores masked language models by the words that the sentences share; we add up the log-probabilities of all
   tokens, which is what is done for models that generate from left to right;
-- intervals resample the people who wrote the pairs: 77 wrote 1,508 pairs, one of them 130.
+- intervals are over the people who wrote the pairs: 77 wrote 1,508 pairs, one of them 130.
 
 The data is one CSV file. `sent_more` is the sentence that stereotypes more; `stereo_antistereo` says whether it is
 about the historically disadvantaged group (`stereo`) or about the other one (`antistereo`).

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.benchmarks.base import (
     COVERAGE,
@@ -49,7 +49,7 @@ from evenhand.benchmarks.prompts.findings import (
     scale_of,
     sentences_of,
 )
-from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.files import content_hash
 from evenhand.core.format import percent, plural
 from evenhand.core.options import Names, Options, Text
@@ -76,16 +76,6 @@ class FileOf(BaseModel):
     """Content of a YAML file of the user's own; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
-
-    @classmethod
-    def checked(cls, content: Any, where: str) -> Any:
-        """Return the content as an object; DataError says which field is wrong."""
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise DataError(f"{place}: {first['msg'].lower()}; see docs/measure.", file=where) from error
 
 
 def filled(value: Any, slots: Mapping[str, Any]) -> Any:

@@ -40,6 +40,7 @@ from evenhand.training.options import (
     RewardOptions,
     SFTOptions,
     SharedOptions,
+    VerifiableOptions,
     read_stage_settings,
 )
 from evenhand.training.parallel import is_main
@@ -248,33 +249,11 @@ def recipe(request: RecipeCommand) -> None:
         _evaluate(evaluation, whole)
 
 
-class VerifiableCommand(ClusterFields, SharedOptions):
+class VerifiableCommand(ClusterFields, VerifiableOptions, SharedOptions):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A training on questions whose answer is known."""
 
-    fixed: ClassVar[Sequence[str]] = ("keep_adapter",)
+    fixed: ClassVar[Sequence[str]] = ("keep_adapter", "shared", "sft", "rl")
 
-    data: Path | None = option(  # pyright: ignore[reportIncompatibleVariableOverride] - questions are generated
-        None, "Rows of your own instead of generated questions.", metavar="ROWS", common=True
-    )
-    rows: int | None = option(
-        None, "Questions, held-out ones included (default 21000; of --data: all).", gt=0, common=True
-    )
-    forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…")
-    languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…")
-    general: float = option(0.3, "Share of the model's own answers to general prompts.", ge=0, lt=1)
-    keep: float = option(
-        4.0, "How strongly it is held to its untrained self on these; 0: only to its answers as text.", ge=0, le=100
-    )
-    general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0)
-    probes: int = option(
-        200, "Requests of each area asked before and after, to see what was forgotten; 0: none.", ge=0, le=5000
-    )
-    allow_loss: float = option(
-        2.0,
-        "Points that an area may lose; the length of answers may change by five times as many percent. Beyond them the "
-        "exit code is 5 (see `evenhand train forgets`).",
-        ge=0,
-    )
     sft_steps: int | None = option(None, "Steps of fine-tuning (default: one pass over the data).", gt=0, common=True)
     rl_steps: int | None = option(
         None,
@@ -283,10 +262,6 @@ class VerifiableCommand(ClusterFields, SharedOptions):
         gt=0,
         common=True,
     )
-    no_rl: bool = option(False, "Without RL, as by default.", hidden=True)
-    lora: int | None = option(_RANK, "Rank of the adapters; 0 trains all weights.", ge=0, common=True)
-    merge: bool = option(False, "Save merged weights instead of the adapter.")
-    max_new_tokens: int = option(128, "Maximum length of a sampled answer.", gt=0)
     stages: Mapping[str, Mapping[str, Any]] = option(
         {},
         "An option of sft or rl, e.g. rl.lr=1e-5.",
@@ -324,12 +299,8 @@ def verifiable(request: VerifiableCommand) -> int:
     for stage, steps in (("sft", request.sft_steps), ("rl", request.rl_steps)):
         if steps is not None:
             own.setdefault(stage, {})["steps"] = steps
-    if request.no_rl and "rl" in own:
-        raise UsageError("--no-rl leaves out RL, so it takes no --rl-steps and no --set rl.….")
     workers = placed(request.on, request.workers, request.parallel, request.device)
-    started = {*ClusterFields.model_fields, "stages", "smoke", "dry_run", "resume", "no_rl", "sft_steps", "rl_steps"}
-    asked = {name: value for name, value in request.given().items() if name not in started}
-    options = make_verifiable({**asked, "lora": request.lora or None}, own, smoke=request.smoke)
+    options = make_verifiable(request.given(VerifiableOptions, SharedOptions), own, smoke=request.smoke)
     if request.dry_run:
         _print_training_forecast(*forecast(options), rl=options.rl is not None)
         return 0

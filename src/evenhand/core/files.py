@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
+from pydantic import ValidationError
 
 from evenhand.core.errors import DataError, UsageError
 
@@ -231,6 +232,34 @@ def read_yaml(file: Traversable, hint: str = "") -> Any:
         raise DataError(f"cannot be read: {error.strerror}. {hint}".strip(), file=str(file)) from error
 
 
+def yaml_fields(file: Traversable, hint: str = "") -> dict[Any, Any]:
+    """Return the mapping in a YAML file."""
+    return fields_of(read_yaml(file, hint), "the file", str(file), hint)
+
+
+def fields_of(row: Any, what: str, path: str, hint: str = "") -> dict[Any, Any]:
+    if not isinstance(row, dict):
+        raise DataError(f"{what} must be a mapping (name: value). {hint}".strip(), file=path)
+    return cast("dict[Any, Any]", row)
+
+
+def rows_of(row: Mapping[Any, Any], key: str, path: str) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield the mappings in a list, each after what errors call it: `entry 3 of 'topics'`."""
+    rows: Any = row.get(key)
+    if not isinstance(rows, list) or not rows:
+        raise DataError(f"the field {key!r} must be a list with at least one entry.", file=path)
+    for number, each in enumerate(cast("list[Any]", rows), 1):
+        what = f"entry {number} of {key!r}"
+        yield what, fields_of(each, what, path)
+
+
+def text_of(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{what} has no text in the field {key!r}.", file=path)
+    return value.strip()
+
+
 def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
     import yaml
 
@@ -244,6 +273,19 @@ def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
         problem = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
         said = f"not valid YAML ({problem}). {hint}".strip()
         raise DataError(said, file=str(file), line=None if mark is None else mark.line + 1) from error
+
+
+@contextlib.contextmanager
+def checked(what: str, file: Path | str, hint: str = "") -> Generator[None]:
+    """Raise DataError, which names the field, if pydantic refuses in this block what should be `what`."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        said = first["msg"].removeprefix("Value error, ")
+        message = f"this is not {what}: {place}: {said[:1].lower()}{said[1:]}. {hint}"
+        raise DataError(message.strip(), file=file) from error
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:

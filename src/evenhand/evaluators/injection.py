@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from itertools import islice
 
 from evenhand.core.files import read_yaml
 from evenhand.core.prompts import load_prompt
@@ -27,6 +28,8 @@ _CHUNK = 50_000
 """Characters whose spaces are joined at once; patterns are slower, so that their windows are smaller."""
 _REACH = 400
 """Characters that two windows share; longer than any match."""
+_BATCH = 50
+"""Windows that are searched without a break, about a second; a cancelled check ends with its batch."""
 _IN_THREAD = 5_000
 """Longer texts are searched in a thread, so that the event loop is not blocked."""
 _SPACES = re.compile(r"[^\S\n]+")
@@ -54,7 +57,7 @@ async def injection(sample: Sample, answer: Answer, session: Session) -> Verdict
     """Brain: rules. Toolbox: patterns of known injections. Memory: none."""
     del sample, session
     text = answer.text
-    critique = await asyncio.to_thread(injected, text) if len(text) > _IN_THREAD else injected(text)
+    critique = await _injected_in_threads(text) if len(text) > _IN_THREAD else injected(text)
     return Verdict(
         passed=not critique,
         critique=critique,
@@ -66,15 +69,25 @@ async def injection(sample: Sample, answer: Answer, session: Session) -> Verdict
 
 def injected(text: str) -> str:
     """Return how a text tries to give orders to a model; empty if no rule applies."""
+    return next(filter(None, _findings(text)), "")
+
+
+async def _injected_in_threads(text: str) -> str:
+    findings = _findings(text)
+    while batch := await asyncio.to_thread(list, islice(findings, _BATCH)):
+        if critique := next(filter(None, batch), ""):
+            return critique
+    return ""
+
+
+def _findings(text: str) -> Iterator[str]:
+    """Yield how each window gives orders, "" if it does not."""
     if _TAGGED.search(text) or sum(1 for _ in _SPLIT.finditer(text)) >= _SPLITS:
-        return _HIDDEN
+        yield _HIDDEN
     spaced = "".join(_spaced(text[start : start + _CHUNK]) for start in range(0, len(text), _CHUNK))
     for window in _windows(spaced):
         read = _NEGATED.sub("", _without_mentions(_spaced(window)).lower())
-        for critique, pattern in _patterns():
-            if pattern.search(read):
-                return critique
-    return ""
+        yield next((critique for critique, pattern in _patterns() if pattern.search(read)), "")
 
 
 @cache

@@ -23,7 +23,7 @@ from evenhand.core.files import scratch, sha256
 from evenhand.core.version import own_version
 from evenhand.evidence.disclosed import MANIFEST, Verified, committed_parts, disclose, seal, verify
 from evenhand.evidence.exports import documents, model_card
-from evenhand.evidence.facts import LIMITS, RunFacts, Standard, mappings, read_run
+from evenhand.evidence.facts import LIMITS, RunFacts, Standard, as_values, mappings, read_run
 from evenhand.evidence.page import evidence_page
 from evenhand.evidence.signed import COMMITMENTS, ENVELOPE, commitment_faults, read_commitment, sign
 from evenhand.runs.own import FOLDER as OWN_FILES
@@ -174,7 +174,7 @@ def as_json(pack: Pack) -> dict[str, Any]:
         "title": pack.title,
         "made": pack.made,
         "evenhand": own_version(),
-        "runs": [_run(run) for run in pack.runs],
+        "runs": [as_values(run) for run in pack.runs],
         "limits": list(pack.limits),
         "standards": [
             {
@@ -183,41 +183,6 @@ def as_json(pack: Pack) -> dict[str, Any]:
                 "items": [{**asdict(item), "evidence": item.evidence} for item in each.items],
             }
             for each in pack.standards
-        ],
-    }
-
-
-def _run(run: RunFacts) -> dict[str, Any]:
-    labels = {arm.id: arm.label for arm in run.arms}
-    return {
-        "name": run.name,
-        "benchmark": run.study.benchmark,
-        "headline": run.study.headline,
-        "data": asdict(run.data),
-        "prompts": dict(run.prompts),
-        "methods": dict(run.methods),
-        "provenance": dict(run.provenance),
-        "arms": [
-            {
-                "label": arm.label,
-                "method": arm.method,
-                "models": dict(arm.models),
-                "seed": arm.seed,
-                "statuses": dict(arm.statuses),
-                "not_run": arm.pending,
-                "usage": {role: asdict(used) for role, used in arm.usage.items()},
-                "estimates": [asdict(each) for each in arm.estimates],
-            }
-            for arm in run.arms
-        ],
-        "effects": [
-            {**asdict(each), "before": labels.get(each.before), "after": labels.get(each.after)}
-            for each in run.study.effects
-        ],
-        "verdicts": list(run.study.verdicts),
-        "selection_rates": [
-            {"arm": each.arm, "tables": [{**asdict(table), "below_four_fifths": table.below} for table in each.tables]}
-            for each in run.rates
         ],
     }
 

@@ -22,7 +22,7 @@ from evenhand.core.errors import DataError, EvenhandError, MissingExtraError, Us
 from evenhand.core.files import json_lines, json_object, read_bytes, scratch, sha256, write_json, write_json_lines
 from evenhand.core.types import Sample
 from evenhand.core.version import own_version
-from evenhand.evidence.facts import RunFacts, read_run
+from evenhand.evidence.facts import as_values, read_run
 from evenhand.evidence.signed import COMMITMENTS, ENVELOPE, commitment_faults, read_commitment, signature_faults
 from evenhand.runs.plan import read_plan_file
 from evenhand.runs.store import Rows, Store
@@ -261,7 +261,8 @@ def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verifi
         described = _rebuilt(folder, name, target, found)
         facts = read_run(target)
     whole = not (described.get("left_out") or described.get("audited"))
-    for where, said, computed in _numbers(stated, as_numbers(facts), whole=whole):
+    values = orjson.loads(orjson.dumps(as_values(facts), default=str))
+    for where, said, computed in _numbers(_stated(stated), _stated(values), whole=whole):
         found.numbers += len(cast("list[Any]", computed)) if isinstance(computed, list) else 1
         if not _same(said, computed):
             found.faults.append(f"{name}, {where}: the pack says {_short(said)}, the grades give {_short(computed)}")
@@ -308,39 +309,8 @@ def _sample(row: Mapping[str, Any]) -> Sample:
     return Sample(row["sample"], row["kind"], "", choices=choices, cluster=row["cluster"], metadata=row["metadata"])
 
 
-def as_numbers(run: RunFacts) -> dict[str, Any]:
-    """What of a run in a pack is computed from grades."""
-    labels = {arm.id: arm.label for arm in run.arms}
-    return {
-        "samples": run.data.samples,
-        "groups": dict(run.data.groups),
-        "arms": {
-            arm.label: {
-                "statuses": dict(arm.statuses),
-                "not_run": arm.pending,
-                "estimates": {
-                    f"{each.metric}, {each.group}": [each.value, each.low, each.high, each.n] for each in arm.estimates
-                },
-            }
-            for arm in run.arms
-        },
-        "effects": {
-            f"{labels.get(each.before)} → {labels.get(each.after)}, {each.metric}, {each.group}": [
-                *(each.difference, each.low, each.high, each.n, each.p_value, each.p_adjusted)
-            ]
-            for each in run.study.effects
-        },
-        "rates": {
-            f"{each.arm}, {' × '.join(table.by)}, {row.category}": [row.people, row.selected, row.rate, row.ratio]
-            for each in run.rates
-            for table in each.tables
-            for row in table.rows
-        },
-    }
-
-
 def _stated(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, of a run as the pack states it."""
+    """What of a run in a pack is computed from grades."""
     effect = ("difference", "low", "high", "n", "p_value", "p_adjusted")
     return {
         "samples": run["data"]["samples"],
@@ -371,9 +341,8 @@ def _stated(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(run: Mapping[str, Any], computed: Mapping[str, Any], *, whole: bool) -> Iterator[tuple[str, Any, Any]]:
+def _numbers(stated: Mapping[str, Any], computed: Mapping[str, Any], *, whole: bool) -> Iterator[tuple[str, Any, Any]]:
     """(place, as stated, as computed) of all numbers; if not `whole`, of those that need no code of the run's own."""
-    stated = _stated(run)
     kept = dict(computed) if whole else {name: value for name, value in computed.items() if name != "effects"}
     for place, value in _leaves(kept):
         yield ", ".join(place), _at(stated, place), value
@@ -408,4 +377,4 @@ def _same(said: Any, computed: Any) -> bool:
         return len(pairs[0]) == len(pairs[1]) and all(map(_same, *pairs))
     if isinstance(said, int | float) and isinstance(computed, int | float):
         return math.isclose(said, computed, rel_tol=1e-9, abs_tol=1e-12)
-    return said == computed or (said is None and isinstance(computed, float) and not math.isfinite(computed))
+    return said == computed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from inspect import getdoc
 from pathlib import Path
@@ -215,6 +215,42 @@ def _public_set(sums: Mapping[str, str]) -> DataSet | None:
         if {file.name for file in each.files if file.name != "LICENSE"} & sums.keys():
             return each
     return None
+
+
+def as_values(run: RunFacts) -> dict[str, Any]:
+    """What a pack says of a run, as plain values."""
+    labels = {arm.id: arm.label for arm in run.arms}
+    return {
+        "name": run.name,
+        "benchmark": run.study.benchmark,
+        "headline": run.study.headline,
+        "data": asdict(run.data),
+        "prompts": dict(run.prompts),
+        "methods": dict(run.methods),
+        "provenance": dict(run.provenance),
+        "arms": [
+            {
+                "label": arm.label,
+                "method": arm.method,
+                "models": dict(arm.models),
+                "seed": arm.seed,
+                "statuses": dict(arm.statuses),
+                "not_run": arm.pending,
+                "usage": {role: asdict(used) for role, used in arm.usage.items()},
+                "estimates": [asdict(each) for each in arm.estimates],
+            }
+            for arm in run.arms
+        ],
+        "effects": [
+            {**asdict(each), "before": labels.get(each.before), "after": labels.get(each.after)}
+            for each in run.study.effects
+        ],
+        "verdicts": list(run.study.verdicts),
+        "selection_rates": [
+            {"arm": each.arm, "tables": [{**asdict(table), "below_four_fifths": table.below} for table in each.tables]}
+            for each in run.rates
+        ],
+    }
 
 
 # --- laws and standards ---

@@ -19,7 +19,7 @@ from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.rules import excess, json_form, toxicity_verdict
 from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed, unescaped
-from evenhand.guards.segments import units
+from evenhand.guards.segments import new_pieces, units
 from evenhand.guards.types import Check
 from evenhand.scorers.base import Scorer
 from evenhand.session import Session
@@ -141,10 +141,11 @@ class Checks:
         return worst
 
     async def _worst_unit(self, scorer: Scorer, sample: Sample, text: str) -> Verdict | Unscored:
-        """Judge the most harmful unit of a text, or one that cannot be scored, if most of the text cannot."""
+        """Judge the most harmful unit; Unscored if most of the text is, or one sentence for its language."""
         known, since = self._since
+        since = since if text == known else 0
         # What is said again and again is scored once.
-        cut = partial(dict.fromkeys, units(text, since if text == known else 0))
+        cut = partial(dict.fromkeys, units(text, since))
         parts = list(cut() if len(text) < _IN_THREAD else await asyncio.to_thread(cut))
         if not parts:
             return Verdict(passed=True, details=NO_WORDS)
@@ -159,7 +160,22 @@ class Checks:
             return unread[0][1]
         read = [each for each in found if not isinstance(each, Unscored)]
         worst = max(read, key=lambda each: excess(each, self._thresholds, scorer))
-        return toxicity_verdict(worst, self._thresholds, scorer)
+        verdict = toxicity_verdict(worst, self._thresholds, scorer)
+        if isinstance(verdict, Unscored) or not verdict.passed:
+            return verdict
+        return await self._foreign(scorer, text, since) or verdict
+
+    async def _foreign(self, scorer: Scorer, text: str, since: int) -> Unscored | None:
+        """Return why a sentence cannot be scored for its language: beside others it would pass for theirs."""
+        doubtful: dict[str, None] = {}
+        for number, piece in enumerate(new_pieces(text, since), 1):
+            if scorer.languages and language.unsupported(piece, scorer.languages):
+                doubtful[piece] = None
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        found = await scorer.score(list(doubtful)) if doubtful else []  # some are disguises, which it undoes
+        unread = (each for each in found if isinstance(each, Unscored) and each.reason.startswith(language.REASON))
+        return next(unread, None)
 
     def _check(self, evaluator: Evaluator, text: str) -> Check:
         name, limit = evaluator.name, self._limit(evaluator.name)
@@ -196,8 +212,9 @@ def is_unchecked(check: Check) -> bool:
 
 def _read(text: str) -> tuple[list[str], bool]:
     """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
-    hidden = tuple(filter(None, (unescaped(text), decoded(text))))
-    views = (text, revealed(text), revealed("\n".join(hidden)))
+    shown = revealed(text)
+    hidden = [said for each in dict.fromkeys((text, shown)) for said in (unescaped(each), decoded(each)) if said]
+    views = (text, shown, revealed("\n".join(hidden)))
     return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
 
 

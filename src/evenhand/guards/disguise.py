@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import codecs
 import re
+import sys
 import unicodedata
 from functools import lru_cache
 
@@ -28,7 +29,11 @@ _CYRILLIC = str.maketrans("абвегнікмоорстухѕјһԁԛԝѵӏьє�
 _GREEK = str.maketrans("αβγεζηικλμνοπρσςτυχω", "abyeznikluvonpostuxw")
 _OTHERS = str.maketrans("օոսհցզյաեցꭺᏼꮯꭰꭼꮐꮋꭵꭻꮶꮮꮇꮲꮢꮪꭲꮩꮃꮓ", "onuhgqjwegabcdeghijklmprstvwz")
 _LOOKALIKES = _CYRILLIC | _GREEK | _OTHERS
-_CODES = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})")
+_CODES = re.compile(
+    r"\\(?:[uxU]((?<=u)[0-9A-Fa-f]{4}|(?<=x)[0-9A-Fa-f]{2}|(?<=U)[0-9A-Fa-f]{8})|u\{([0-9A-Fa-f]{1,6})\}|[nrtbf\"/\\])"
+)
+_SIGNS = {'"': '"', "/": "/", "\\": "\\"}
+"""What an escape of one sign stands for; all others are blanks of some kind."""
 _OTHER_SIGNS = re.compile(r"[^\x00-\x7f]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _SYMBOLS = 3
@@ -36,18 +41,22 @@ _SYMBOLS = 3
 SHORTEST = 16
 """Characters of the shortest base64 that is decoded: twelve of text."""
 ESCAPES = 3
-"""Percent escapes from which a word is decoded; a link with a blank or two is no disguise."""
+"""Percent escapes from which a text, or a link, is decoded; a blank or two are no disguise."""
 _LONG = 200
 """Characters from which base64 may begin anywhere, because long answers are read in pieces."""
-_DEPTH = 2
+_DEPTH = 3
 """Times that text is decoded: base64 of base64 hides words, too."""
 _LETTERS = 0.7
-"""Share of letters and blanks from which decoded bytes count as text; ids, keys, pictures and tokens have less."""
+"""Share of letters and blanks, from the first letter to the last, from which decoded bytes count as text; ids, keys,
+pictures and tokens have less."""
 _BASE64 = re.compile(rf"(?<![\w+/-])[A-Za-z0-9+/_-]{{{SHORTEST},}}(?:\r?\n[A-Za-z0-9+/_-]{{{SHORTEST},}})*")
 _STANDARD = str.maketrans("-_", "+/", "\r\n")
 _INNER = bytes(range(0x80, 0xC0))
 """Bytes that no character begins with in UTF-8."""
+_EDGES = re.compile(r"\A[\W\d_]+|[\W\d_]+\Z")
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_SPELT = re.compile(r"(?<!\w)[^\W\d_](?: [^\W\d_]){2,}(?!\w)")
+"""A word with a blank after every letter."""
 
 
 def revealed(text: str) -> str:
@@ -59,7 +68,9 @@ def revealed(text: str) -> str:
 def has_foreign_words(text: str) -> bool:
     """Whether a text has words of other scripts than Latin, or words that mix scripts and resemble none."""
     shown = _shown(text)
-    return _has_foreign_letters(shown) and any(map(_is_foreign, _WORD.findall(shown)))
+    return _has_foreign_letters(shown) and (
+        any(map(_is_foreign, _WORD.findall(shown))) or any(map(_is_spelt_foreign, _SPELT.findall(shown)))
+    )
 
 
 @lru_cache(maxsize=32)
@@ -128,6 +139,11 @@ def _is_foreign(word: str) -> bool:
     return (foreign > 1 or (foreign == 1 and len(word) > _SYMBOLS)) and _resembled(word) is None
 
 
+def _is_spelt_foreign(spelt: str) -> bool:
+    """Whether it is a word of another script, letter by letter; Greek ones are variables."""
+    return all(_is_foreign_letter(sign) and "GREEK" not in unicodedata.name(sign, "") for sign in spelt[::2])
+
+
 def _has_foreign_letters(text: str) -> bool:
     return not text.isascii() and any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
 
@@ -155,10 +171,13 @@ def decoded(text: str) -> str:
 
 def unescaped(text: str) -> str:
     """The text with its characters instead of JSON's and Python's escapes; "" if it has none."""
-    if "\\u" not in text and "\\x" not in text:
-        return ""
-    plain = _CODES.sub(lambda match: chr(int(match[0][2:], 16)), text)
+    plain = _CODES.sub(_meant, text) if "\\" in text else text
     return "" if plain == text else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _meant(match: re.Match[str]) -> str:
+    number = int(match[1] or match[2] or "0", 16)
+    return chr(number) if 0 < number <= sys.maxunicode else _SIGNS.get(match[0][1:], "\n")
 
 
 def _from_base64(text: str) -> list[str]:
@@ -178,19 +197,23 @@ def _plain(run: str) -> str:
             plain, _ = codecs.utf_8_decode(data.lstrip(_INNER), "strict", False)  # its end may be cut
         except UnicodeDecodeError:
             continue
-        if sum(map(str.isalpha, plain)) + sum(map(str.isspace, plain)) >= _LETTERS * len(plain):
+        core = _EDGES.sub("", plain)
+        if core and sum(map(str.isalpha, core)) + sum(map(str.isspace, core)) >= _LETTERS * len(core):
             return plain
     return ""
 
 
 def _from_escapes(text: str) -> list[str]:
-    """Decode words with percent escapes; words of other scripts are usual in links, and left out there."""
-    words = [word for word in text.split() if word.count("%") >= ESCAPES] if text.count("%") >= ESCAPES else ()
+    """Decode a text with percent escapes, and links; words of other scripts are usual in links, and left out there."""
+    if text.count("%") < ESCAPES:
+        return []
+    words = text.split()
+    links = [word for word in words if "://" in word]
     found: list[str] = []
-    for word in words:
-        plain = _ESCAPED.sub(_percent_decoded, word)
-        if len(word) - len(plain) >= 2 * ESCAPES:
-            found.append(_OTHER_SIGNS.sub(" ", plain) if "://" in word else plain)
+    for part in (" ".join(word for word in words if "://" not in word), *links):
+        plain = _ESCAPED.sub(_percent_decoded, part)
+        if len(part) - len(plain) >= 2 * ESCAPES:
+            found.append(_OTHER_SIGNS.sub(" ", plain) if "://" in part else plain)
     return found
 
 

@@ -11,13 +11,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import orjson
 
 from evenhand.core.types import LARGEST_COUNT
 
 T = TypeVar("T")
+Halves = Literal["refused", "kept", "mended"]
 _FINISHES = ("stop", "length", "tool_calls", "content_filter", "function_call")
 _TEXT_PARTS = ("text", "output_text")
 CALLED = {"function": "arguments", "custom": "input"}
@@ -72,11 +73,11 @@ class TooManyValuesError(ValueError):
     """JSON with more values than may be built."""
 
 
-def parse_json(data: bytes, most: int, *, halves: bool = False) -> Any:
+def parse_json(data: bytes, most: int, halves: Halves = "refused") -> Any:
     """Return the value of JSON that has at most `most` lists, objects and strings; raises ValueError.
 
-    They are counted before they are built: `[[],[],…` takes many times its size in memory. Numbers take little. With
-    `halves`, those of a character that an endpoint has cut into two chunks are kept, for `mended`, and so is NaN.
+    They are counted before they are built: `[[],[],…` takes many times its size in memory. Numbers take little.
+    `halves`: what becomes of half a character, whose other half may be in the next chunk. Unless refused, NaN is read.
     """
     data = data.removeprefix(_BOM)
     if data.count(b"[") + data.count(b"{") + data.count(b'"') // 2 > most:
@@ -89,9 +90,10 @@ def parse_json(data: bytes, most: int, *, halves: bool = False) -> Any:
     try:
         return orjson.loads(data)
     except ValueError:
-        if halves and (b"\\ud" in data.lower() or b"NaN" in data or b"Infinity" in data):
-            return json.loads(data)
-        raise
+        if halves == "refused" or not (b"\\ud" in data.lower() or b"NaN" in data or b"Infinity" in data):
+            raise
+        value = json.loads(data)
+        return value if halves == "kept" else json.loads(mended(json.dumps(value, ensure_ascii=False)))
     finally:
         if collects:
             gc.enable()
@@ -198,7 +200,7 @@ def allowed_logprobs(logprobs: Any, text: str) -> dict[str, Any] | None:
     Alternatives (`top_logprobs`) are text that the model did not say and nobody checked, so they are left out.
     """
     tokens = [as_mapping(each) for each in as_sequence(as_mapping(logprobs).get("content"))]
-    if "".join(str(each.get("token")) for each in tokens) != text:
+    if not tokens or "".join(str(each.get("token")) for each in tokens) != text:
         return None
     return {
         "content": [

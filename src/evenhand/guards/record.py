@@ -271,7 +271,7 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guard
 def decide(answer: WholeAnswer, policy: GuardPolicy) -> Action:
     changed = not answer.wordless and answer.text != answer.first.text
     unchecked = any(map(is_unchecked, answer.after))
-    if unchecked and (policy.unchecked or policy.action) == "block":
+    if unchecked and "block" in ((policy.unchecked,) if policy.unchecked else (policy.action, policy.on_unrevised)):
         return "blocked"
     if any(not check.passed and not is_unchecked(check) for check in answer.after):
         return _failing_action(policy, changed=answer.better)

@@ -51,6 +51,15 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start:]
 
 
+def new_pieces(text: str, since: int = 0) -> Iterator[str]:
+    """Yield the segments that end after `since`."""
+    end = 0
+    for piece in pieces(text):
+        end += len(piece)
+        if end > since:
+            yield piece
+
+
 def units(text: str, since: int = 0) -> Iterator[str]:
     """Yield what is scored at once: every segment that ends after `since`, with the whole segments just before it.
 

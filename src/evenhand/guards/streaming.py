@@ -1,7 +1,7 @@
 """A streamed answer: text is held back until its segment is complete and has passed the checks, with what precedes it.
 
 A segment that fails is not released: the model is asked for a new continuation from the last released word. If the
-method or an evaluator needs the whole answer, it is released in segments afterwards.
+method or an evaluator needs the whole answer, it is released in segments afterwards, or withheld where it fails.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from evenhand.core.prompts import Prompt, load_prompt
 from evenhand.core.types import Message
@@ -37,6 +38,8 @@ async def stream_segments(loop: Loop) -> AsyncGenerator[Segment]:
             async for segment in stream:
                 yield segment
         return
+    if setup.policy.action == "revise" and setup.policy.on_unrevised is None and setup.method.most_revisions:
+        loop.setup = replace(setup, policy=replace(setup.policy, on_unrevised="block"))
     guarded = await loop.run()
     for piece in pieces(text_of(guarded.message.get("content"))):
         yield Segment(piece, guarded.after)

@@ -27,7 +27,7 @@ import orjson
 from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.core.types import Generation, Message, Params
-from evenhand.guards.fields import TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
+from evenhand.guards.fields import Halves, TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
 from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import (
@@ -122,7 +122,7 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                     if data == b"[DONE]":
                         ended = True
                         break
-                    chunk = self._loaded(data)
+                    chunk = self._loaded(data, "kept")
                     if chunk.get("error"):
                         raise self._relayed(Reply(502, response.headers, data))
                     if (finish := first_choice(chunk).get("finish_reason")) == "error":
@@ -169,9 +169,9 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         except (aiohttp.ClientError, OSError) as error:
             raise self._broken(error) from error
 
-    def _loaded(self, payload: bytes) -> dict[str, Any]:
+    def _loaded(self, payload: bytes, halves: Halves = "mended") -> dict[str, Any]:
         try:
-            value: Any = parse_json(payload, MOST_VALUES, halves=True)
+            value: Any = parse_json(payload, MOST_VALUES, halves)
         except TooManyValuesError as error:
             raise CutReply(f"The upstream {self.name} sent a reply of {error}, which are too many.") from error
         except (ValueError, RecursionError):

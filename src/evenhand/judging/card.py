@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.core import aio
-from evenhand.core.errors import DataError, ModelError, PlanError
-from evenhand.core.files import file_of
+from evenhand.core.errors import ModelError, PlanError
+from evenhand.core.files import checked, file_of, write_json
 from evenhand.core.options import Options, Text
 from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.prompts import built_in_prompts, load_prompt
@@ -414,17 +414,12 @@ def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
 
 
 def save_card(card: JudgeCard, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(card.model_dump(), option=orjson.OPT_INDENT_2))
+    write_json(path, card.model_dump())
 
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int) -> JudgeCard:
     content = path.read_bytes()
-    try:
+    with checked("a judge's card", path):
         card = JudgeCard.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise DataError(f"this is not a judge's card: {place}: {first['msg'].lower()}.", file=path) from error
     return card.model_copy(update={"hash": hashlib.sha256(content).hexdigest()[:16]})

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from statistics import fmean
@@ -25,6 +26,7 @@ import yaml
 
 from evenhand.asking.reply import SAMPLING
 from evenhand.core.errors import PlanError
+from evenhand.core.events import held
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, TokenLogprob, Unscored
 from evenhand.data.rubrics import load_rubric
@@ -37,6 +39,8 @@ _TOKENS_OF_TEXT = 48
 _ALTERNATIVES = 20
 _LONGEST = 20_000
 DECLINED = "the judge declined"
+ASKED_FORM: ContextVar[str] = ContextVar("form of a reply", default="")
+"""The form, other than JSON, in which a judge is asked to reply; a dry run's stand-in replies in it."""
 AGAIN = "That cannot be read. Reply with this JSON object and nothing else: "
 AGAIN_IN_FORM = "That cannot be read. Reply in this form and nothing else:\n"
 
@@ -267,7 +271,8 @@ def _filled(prompt_id: str, text: str, scales: str) -> Prompt:
 
 async def rate(generate: Generate, rubric: Rubric, messages: Sequence[Message], params: Params) -> Ratings | Unscored:
     """Return the judge's ratings; an unreadable reply gets one retry with a clearer instruction."""
-    ratings = _pooled(await read_replies(partial(generate, messages), params, rubric.read))
+    with held(ASKED_FORM, "" if rubric.reply.form == "json" else rubric.form()):
+        ratings = _pooled(await read_replies(partial(generate, messages), params, rubric.read))
     if isinstance(ratings, Ratings | Cut) or ratings.reason == DECLINED:
         return ratings
     reply = Message("assistant", ratings.raw[:2000] or "(nothing)")

@@ -24,17 +24,14 @@ ROOM = 8_192
 """Tokens for thoughts on top of an answer's own limit."""
 _LEAST_ROOM = 256
 
-_TAGS = re.compile(
-    r"<(think|thinking|thought|seed:think)>(.*?)(?:</\1>|\Z)"
-    r"|\[(THINK)\](.*?)(?:\[/THINK\]|\Z)"
-    r"|◁(think)▷(.*?)(?:◁/think▷|\Z)"
-    r"|<\|(START_THINKING|begin_of_thought)\|>(.*?)(?:<\|(?:END_THINKING|end_of_thought)\|>|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-# Templates that write the opening tag into the prompt leave only the closing one in the reply.
 _CLOSING = re.compile(
     r"</(?:think|thinking|thought|seed:think)>|\[/THINK\]|◁/think▷|<\|(?:END_THINKING|end_of_thought)\|>", re.IGNORECASE
 )
+_OPENING = re.compile(
+    r"<(?:think|thinking|thought|seed:think)>|\[THINK\]|◁think▷|<\|(?:START_THINKING|begin_of_thought)\|>",
+    re.IGNORECASE,
+)
+_TAGGED = re.compile(rf"\s*(?:{_OPENING.pattern})(.*?)(?:{_CLOSING.pattern}|\Z)", re.DOTALL | re.IGNORECASE)
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*(\w+)[^\n]{0,200}?<\|message\|>(.*?)(?:<\|(?:end|return|call)\|>(?:<\|start\|>\w*)?|\Z)",
     re.DOTALL,
@@ -52,26 +49,35 @@ _LONGEST_MARK = 300
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a raw reply into (thought, answer); a thought that never ends leaves no answer."""
-    if "<|channel|>" in text:
+    """Split a raw reply into (thought, answer). Thoughts stand at its start; one that never ends leaves no answer."""
+    if "<|channel|>" in text and text.lstrip().startswith(("<|channel|>", "<|start|>")):
         parts = _CHANNEL.findall(text)
         final = "".join(part for channel, part in parts if channel == "final")
         return _joined(part for channel, part in parts if channel != "final"), final
     if bare := _BARE_ANALYSIS.match(text):
         return bare[1].strip(), text[bare.end() :]
-    if not any(mark in text for mark in "<[◁"):
-        return "", text
     thoughts: list[str] = []
+    end = 0
+    while tagged := _TAGGED.match(text, end):
+        thoughts.append(tagged[1])
+        end = tagged.end()
+    if not end and (closing := _unmarked_end(text)):
+        thoughts, end = [text[: closing.start()]], closing.end()
+    return (_joined(thoughts), text[end:].lstrip()) if end else ("", text)
 
-    def take(match: re.Match[str]) -> str:
-        thoughts.append(match[match.lastindex or 0] or "")
-        return ""
 
-    rest = _TAGS.sub(take, text)
-    *before, answer = _CLOSING.split(rest)
-    if not thoughts and not before:
-        return "", text
-    return _joined([*thoughts, *before]), answer.lstrip()
+def _unmarked_end(text: str) -> re.Match[str] | None:
+    """The closing tag of a thought whose opening tag is part of the prompt; None if the text only mentions the tag.
+
+    It stands alone on its line or directly after a word or sentence, not in code or quotes.
+    """
+    closing = _CLOSING.search(text)
+    if closing is None or _OPENING.search(text, 0, closing.start()) or text.count("`", 0, closing.start()) % 2:
+        return None
+    line = text[: closing.start()].rpartition("\n")[2]
+    alone = not line.strip() and not text[closing.end() :].partition("\n")[0].strip()
+    ends = line[-1:].isalnum() or line.endswith((".", "!", "?", ")"))
+    return closing if alone or (ends and line.count('"') % 2 == 0) else None
 
 
 class ThoughtStream:
@@ -248,7 +254,7 @@ class ReasoningModel(WrappedModel):
                 generation = await self.inner.generate(messages, sent)
                 if not self._unmarked and all(map(_is_plain, generation.completions)):
                     return generation
-                self._unmarked = self._unmarked or any(_begins_unmarked(each.text) for each in generation.completions)
+                self._unmarked = self._unmarked or any(_unmarked_end(each.text) for each in generation.completions)
                 return _counted(_marked(generation) if self._unmarked else generation)
             except RefusedError as refusal:
                 room //= 2
@@ -261,10 +267,6 @@ def _is_plain(completion: Completion) -> bool:
     """Whether a completion surely holds no thoughts, at little cost."""
     text = completion.text
     return not (completion.thought or "<" in text or "[" in text or "◁" in text or "analysis" in text)
-
-
-def _begins_unmarked(text: str) -> bool:
-    return _CLOSING.search(text) is not None and _TAGS.search(text) is None
 
 
 def _marked(generation: Generation) -> Generation:

@@ -29,7 +29,7 @@ from evenhand.core.types import (
     Usage,
 )
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
-from evenhand.judging.rubric import AGAIN_IN_FORM
+from evenhand.judging.rubric import AGAIN_IN_FORM, ASKED_FORM
 from evenhand.methods.base import Method
 from evenhand.models.base import Feature, Model, estimate_tokens, split_spec
 from evenhand.models.budget import FREE, Price
@@ -243,9 +243,13 @@ def _stand_in(model: ModelPlan, *, wordy: bool = False) -> FunctionModel:
     features = cast(frozenset[Feature], declared if isinstance(declared, frozenset) else frozenset())
     if declared_room(model.extra):
         features -= {"logprobs"}
-    made = FunctionModel(_wordy if wordy else _reply, spec=model.spec, features=(*features, "schema"))
+    made = FunctionModel(_wordy if wordy else _exact, spec=model.spec, features=(*features, "schema"))
     made.preamble = model.preamble
     return made
+
+
+def _exact(messages: Sequence[Message], params: Params) -> Completion:
+    return Completion(_in_form(form)) if (form := ASKED_FORM.get()) else _reply(messages, params)
 
 
 def _wordy(messages: Sequence[Message], params: Params) -> Completion:

@@ -55,7 +55,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
     middlewares: list[Any] = [_front(server), google_errors(), auth, server.limits.middleware()]
     if server.config.cors:
         middlewares.insert(1, preflight(server.config.cors))
-    app = web.Application(middlewares=middlewares, client_max_size=int(server.config.limits.body_mb * 1e6))
+    app = web.Application(middlewares=middlewares)
     app.add_routes(
         [
             *_answer_routes(server),

@@ -227,6 +227,8 @@ class ServerLimits:
                 return await handler(request)
             self._check_size(request)
             request[_LIMITS] = self.config
+            # Only here: no reload can change the limit that aiohttp takes from the application.
+            request._client_max_size = int(self.config.body_mb * 1e6)  # pyright: ignore[reportPrivateUsage]
             lease = await self.quotas.admit(request, self.config.seconds + LONGEST_WAIT + BODY_SECONDS)
             try:
                 async with self.gate.turn():

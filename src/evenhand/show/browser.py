@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from evenhand.core.format import count, plural
@@ -12,7 +13,7 @@ from evenhand.show.chart import PALETTE_SIZE
 from evenhand.show.markup import Html, Node, embedded_json, tag
 from evenhand.show.page import nothing, section
 from evenhand.show.view import View, planned
-from evenhand.studies.results import ShownOutcome, ShownSample, ShownTurn
+from evenhand.studies.results import ShownSample
 from evenhand.studies.samples import Step, first_answer, story
 
 DATA_ID = "sample-data"
@@ -105,55 +106,12 @@ def sample_data(view: View, samples: Iterable[Html]) -> Html:
 
 
 def sample_payload(sample: ShownSample) -> Mapping[str, Any]:
-    return {
-        "id": sample.id,
-        "group": sample.group,
-        "kind": sample.kind,
-        "context": sample.context,
-        "prompt": sample.prompt,
-        "choices": list(sample.choices),
-        "target": sample.target,
-        "metadata": sample.metadata,
-        "outcomes": [_outcome(o) for o in sample.outcomes],
-    }
-
-
-def _outcome(outcome: ShownOutcome) -> Mapping[str, Any]:
-    return {
-        "arm": outcome.arm,
-        "status": outcome.status,
-        "answer": outcome.answer,
-        "reason": outcome.reason,
-        "stop": outcome.stop,
-        "grade": outcome.grade,
-        "before": first_answer(outcome),
-        "story": [_step(s) for s in story(outcome)],
-        "turns": [_turn(t) for t in outcome.turns],
-    }
+    shown = asdict(sample)
+    for each, outcome in zip(shown["outcomes"], sample.outcomes, strict=True):
+        del each["snapshots"]
+        each |= {"before": first_answer(outcome), "story": [_step(step) for step in story(outcome)]}
+    return shown
 
 
 def _step(step: Step) -> Mapping[str, Any]:
-    return {
-        "kind": step.kind,
-        "who": step.who if step.kind == "answer" else step.label,
-        "text": step.text,
-        "passed": step.passed,
-        "details": step.details,
-    }
-
-
-def _turn(turn: ShownTurn) -> Mapping[str, Any]:
-    return {
-        "agent": turn.agent,
-        "role": turn.role,
-        "model": turn.model,
-        "prompt": turn.prompt_id,
-        "hash": turn.prompt_hash,
-        "messages": [list(m) for m in turn.messages],
-        "outputs": list(turn.outputs),
-        "thoughts": list(turn.thoughts),
-        "error": turn.error,
-        "tokens": turn.tokens,
-        "latency": turn.latency,
-        "cached": turn.cached,
-    }
+    return {**asdict(step), "who": step.who if step.kind == "answer" else step.label}

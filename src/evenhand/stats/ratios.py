@@ -57,19 +57,23 @@ class RatioTest:
         return chi_square_sf(statistic / max(1.0, effect), groups - 1)
 
 
-def lowest_ratio_interval(sums: Floats, statistic: Statistic, tests: Sequence[RatioTest]) -> Interval:
+def lowest_ratio_interval(
+    sums: Floats, statistic: Statistic, tests: Sequence[RatioTest], times: float | None = None
+) -> Interval:
     """Return the lowest ratio of clusters × sums with its limits.
 
-    The upper limit is the highest ratio that no test excludes (corrected by Bonferroni), so it is 1 unless groups
-    differ; the lower one is the jackknife's.
+    The upper limit is the highest ratio that no test excludes, each p-value times `times` (their number, as Bonferroni
+    has it), so it is 1 unless groups differ; the lower one is the jackknife's.
     """
     found = cluster_jackknife(sums, statistic, bounds=(0.0, math.inf)).interval
     if found.estimate is None:
         return found
 
+    times = len(tests) if times is None else times
+
     def possible(ratio: float) -> bool:
         p_values = [each.p_value(ratio) for each in tests]
-        return all(each is None or each > _ALPHA / len(tests) for each in p_values)
+        return all(each is None or each * times > _ALPHA for each in p_values)
 
     low, high = (1.0 if possible(1.0) else found.estimate), 1.0
     while high - low > _PRECISION:

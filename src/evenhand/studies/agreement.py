@@ -144,14 +144,13 @@ async def judged_pairs(
     judges: Sequence[ModelPlan],
     pairs: Sequence[Comparison],
     settings: Settings,
-    count: Count = ignore,
-    budget: Budget | None = None,
+    count: Count,
+    budget: Budget,
 ) -> dict[str, list[PairVerdict]]:
     """Ask every judge about every pair in both orders. What was asked before may come from the cache."""
     names = [author_of(plan.spec) for plan in judges]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"The judge {twice[0]} is named twice; name it once.")
-    budget = budget or Budget(settings.budget)
     found: dict[str, list[PairVerdict]] = {}
     one = counted(count, 2 * len(pairs) * len(judges))
     for plan in judges:

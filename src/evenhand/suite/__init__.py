@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
 from evenhand.core.errors import DataError, EvenhandError, UsageError
-from evenhand.core.files import read_yaml
+from evenhand.core.files import checked, read_yaml
 from evenhand.core.format import count, duration, money, percent, plural
 from evenhand.core.progress import Listener
 from evenhand.core.registry import is_file
@@ -162,12 +162,8 @@ def read_suite(name: str) -> _Suite:
         raise UsageError(f"There is no suite {name!r}; name {' or '.join(SUITES)}, or a YAML file of your own.")
     if not isinstance(content, dict):
         raise DataError("is not a suite: it begins with a line 'areas:'.", file=Path(name))
-    try:
+    with checked("a suite", name):
         return _Suite.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole file"
-        raise DataError(f"is not a suite: {place}: {first['msg']}.", file=Path(name)) from error
 
 
 def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) -> Plan | str:

@@ -11,13 +11,19 @@ from evenhand.core.errors import UnknownNameError, UsageError
 from evenhand.core.progress import Announce, Listener
 from evenhand.training import models
 from evenhand.training.cluster import Workers, train_on_ray
-from evenhand.training.options import DPOOptions, PPOOptions, RewardOptions, SFTOptions, StageOptions
+from evenhand.training.options import (
+    DPOOptions,
+    PPOOptions,
+    RewardOptions,
+    SFTOptions,
+    StageOptions,
+    VerifiableOptions,
+)
 from evenhand.training.parallel import is_main
 from evenhand.training.stage import read_record
 
 if TYPE_CHECKING:
     from evenhand.training.recipe import Recipe
-    from evenhand.training.verifiable import VerifiableOptions
 
 Stage = Literal["sft", "reward", "ppo", "dpo", "recipe", "verifiable"]
 TrainingRecord = dict[str, Any]
@@ -94,18 +100,17 @@ def make_verifiable(
         smoke: Makes everything tiny, to see whether it runs and what the loss does.
     """
     models.need_packages()
-    from evenhand.training.verifiable import VerifiableOptions
 
     stages: dict[str, Any] = {"sft": {}, "rl": None, **(own or {})}
     for stage in stages:
         if stage not in ("sft", "rl"):
             raise UsageError(f"There is no stage {stage}; a verifiable training has sft and rl.")
     _check_settings({"sft": stages["sft"], "ppo": stages["rl"] or {}}, {"ppo": "rl"})
-    whole = {name: value for name, value in options.items() if name in VerifiableOptions.__dataclass_fields__}
+    whole = {name: value for name, value in options.items() if name in VerifiableOptions.model_fields}
     shared = {name: value for name, value in options.items() if name not in whole}
     for name in shared:
         if name not in StageOptions.model_fields:
-            raise UnknownNameError("option of verifiable", name, VerifiableOptions.__dataclass_fields__)
+            raise UnknownNameError("option of verifiable", name, VerifiableOptions.model_fields)
     chosen: dict[str, Any] = {**whole, **stages, "shared": shared}
     return VerifiableOptions(**(_smoke(chosen) if smoke else chosen))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BeforeValidator, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BeforeValidator, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from evenhand.core.errors import UsageError
@@ -22,6 +22,8 @@ KLPlace = Literal["loss", "reward"]
 Decay = Literal["constant", "linear", "cosine"]
 GROUPED = ("rloo", "grpo")
 """Algorithms that compare several answers to each prompt."""
+_DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
+"""Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
 FROM_BASE = "from_base"
 """The option of a recipe's reward model by which it starts from the base model, as RLDF's authors have it."""
 
@@ -65,8 +67,8 @@ class CheckedOptions(Request):
             raise UsageError(f"{name.replace('_', '-')} must be {allowed}, not {first['input']!r}.") from error
 
 
-class SharedOptions(CheckedOptions):
-    """Options that all stages share."""
+class TrainingOptions(CheckedOptions):
+    """Options of every training."""
 
     model: str = option(
         ...,
@@ -75,8 +77,18 @@ class SharedOptions(CheckedOptions):
         metavar="MODEL",
         common=True,
     )
-    data: Path = argument("A folder written by `evenhand train pairs`, or one of its files.", metavar="PAIRS")
     out: Path = option(..., "A new folder for the model.", short="-o", metavar="FOLDER", common=True)
+    seed: int = option(0, "Seed of all random numbers.")
+
+    def as_json(self) -> dict[str, object]:
+        """Return every option except `out` as a JSON value."""
+        return self.model_dump(mode="json", exclude={"out"})
+
+
+class SharedOptions(TrainingOptions):
+    """Options that all stages share."""
+
+    data: Path = argument("A folder written by `evenhand train pairs`, or one of its files.", metavar="PAIRS")
     micro_batch: int | None = option(None, "Rows computed at once, to save memory; same result.", gt=0)
     gradient_checkpointing: bool = option(False, "Less memory, more time; same result.")
     max_length: int = option(
@@ -91,7 +103,6 @@ class SharedOptions(CheckedOptions):
         None, "Precision of the computation; weights stay float32 (default: bfloat16 on a GPU, else float32)."
     )
     device: str | None = option(None, "cpu, cuda, cuda:1, … (default: a GPU if there is one).", common=True)
-    seed: int = option(0, "Seed of all random numbers.")
     save_every: int = option(100, "Steps between checkpoints.", gt=0)
     chat_template: Path | None = option(None, "A Jinja file, for a model without a chat template.")
     pad_token: str | None = option(None, "A token of the tokenizer, if it has no padding token.")
@@ -121,15 +132,6 @@ class StageOptions(SharedOptions):
     def total_steps(self, rows: int) -> int:
         """Return the number of steps for this many rows of data."""
         return self.steps or max(1, math.ceil(self.epochs * batch_count(rows, self.batch)))
-
-    def as_json(self) -> dict[str, object]:
-        """Return every option except `out` as a JSON value."""
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name in type(self).model_fields
-            if name != "out"
-            for value in [getattr(self, name)]
-        }
 
 
 class FixedDataOptions(StageOptions):
@@ -273,6 +275,100 @@ class PPOOptions(StageOptions):
         return min(20, steps // 10) if self.critic_warmup is None else self.critic_warmup
 
 
+class VerifiableOptions(TrainingOptions):
+    """A training on questions whose answer is known; options of its single stages are in `sft` and `rl`."""
+
+    data: Path | None = option(None, "Rows of your own instead of generated questions.", metavar="ROWS", common=True)
+    rows: int | None = option(
+        None, "Questions, held-out ones included (default 21000; of --data: all).", gt=0, common=True
+    )
+    forms: Listed = option((), "Answer forms (default: all).", metavar="FORM,…", common=True)
+    languages: Listed = option((), "Languages of the questions (default: all).", metavar="CODE,…", common=True)
+    general: float = option(0.3, "Share of the model's own answers to general prompts.", ge=0, lt=1, common=True)
+    keep: float = option(
+        4.0,
+        "How strongly it is held to its untrained self on these; 0: only to its answers as text.",
+        ge=0,
+        le=100,
+        common=True,
+    )
+    general_tokens: int = option(320, "Maximum length of an answer to a general prompt.", gt=0, common=True)
+    probes: int = option(
+        200,
+        "Requests of each area asked before and after, to see what was forgotten; 0: none.",
+        ge=0,
+        le=5000,
+        common=True,
+    )
+    allow_loss: float = option(
+        2.0,
+        "Points that an area may lose; the length of answers may change by five times as many percent. Beyond them the "
+        "exit code is 5 (see `evenhand train forgets`).",
+        ge=0,
+        common=True,
+    )
+    lora: int | None = option(16, "Rank of the adapters; 0 trains all weights.", ge=0, common=True)
+    merge: bool = option(False, "Save merged weights instead of the adapter.", common=True)
+    max_new_tokens: int = option(128, "Maximum length of a sampled answer.", gt=0, common=True)
+    shared: Mapping[str, Any] = {}
+    """Options of both stages, for example the device."""
+    sft: Mapping[str, Any] = {}
+    rl: Mapping[str, Any] | None = None
+    """None: no RL."""
+
+    @field_validator("lora")
+    @classmethod
+    def _all_weights(cls, rank: int | None) -> int | None:
+        return rank or None
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.merge and self.lora is None:
+            raise UsageError("All weights are trained, so there is nothing to merge; remove --merge.")
+        self.sft_options()
+        self.rl_options()
+        return self
+
+    def sft_options(self) -> SFTOptions:
+        """Return the options of the fine-tuning."""
+        full = self.lora is None
+        own: dict[str, Any] = {"batch": 32, "lr": 5e-5 if full else 3e-4}
+        return SFTOptions(
+            model=self.model,
+            data=self.out / "questions",
+            out=self.out / "sft",
+            lora=self.lora,
+            keep_adapter=not full and not (self.merge and self.rl is None),
+            seed=self.seed,
+            **(own | dict(self.shared) | dict(self.sft)),
+        )
+
+    def rl_options(self) -> PPOOptions | None:
+        """Return the options of RL, which goes on with the adapter of the fine-tuning; None without RL."""
+        if self.rl is None:
+            return None
+        full = self.lora is None
+        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 16, "ppo_epochs": 1, "steps": 60}
+        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02, "mini_batch": None, "reward_range": 0.0}
+        own |= dict(_DRIFT)
+        own |= dict(self.shared) | dict(self.rl)
+        if own["algorithm"] == "ppo":
+            raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")
+        if own["algorithm"] in GROUPED:
+            own.setdefault("answers", 8)
+        return PPOOptions(
+            model=str(self.out / "sft"),
+            data=self.out / "questions",
+            out=self.out / "rl",
+            reward="grader",
+            lora=self.lora,
+            keep_adapter=not full and not self.merge,
+            seed=self.seed,
+            max_new_tokens=self.max_new_tokens,
+            **own,
+        )
+
+
 def batch_count(rows: int, batch: int) -> int:
     """Return the number of batches that rows make: a rest of less than half a batch joins the last one."""
     return max(1, (2 * rows + batch) // (2 * batch))
@@ -286,8 +382,9 @@ def _allowed(field: FieldInfo) -> str:
     whole = "a whole number" if kind is int else "a number"
     if kind not in (int, float):
         return "true or false" if kind is bool else "a text"
-    if bounds.keys() == {"ge", "le"}:
-        return f"{whole} from {bounds['ge']} to {bounds['le']}"
+    for end, to in (("le", "to"), ("lt", "to below")):
+        if bounds.keys() == {"ge", end}:
+            return f"{whole} from {bounds['ge']} {to} {bounds[end]}"
     return whole + (
         f" above {bounds['gt']}" if "gt" in bounds else f" from {bounds['ge']} up" if "ge" in bounds else ""
     )

@@ -25,14 +25,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from time import time
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from evenhand.core.errors import DataError, PlanError
-from evenhand.core.files import read_yaml
+from evenhand.core.errors import PlanError
+from evenhand.core.files import checked, read_yaml
 from evenhand.web.errors import RequestError
 
 PREFIX = "evh-"
@@ -115,17 +115,9 @@ class _Keys(BaseModel):
 
 def read_keys(path: Path) -> dict[str, KeyConfig]:
     """Return the keys in a file that has nothing else; a server's own config is refused, since its keys may chat."""
-    value: Any = read_yaml(path)
-    try:
-        return dict(_Keys.model_validate(value).keys)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(name) for name in first["loc"]) or "the file"
-        raise DataError(
-            f"at {where}: {str(first['msg']).lower()}. The file has only keys, as `evenhand serve keys NAME` prints "
-            "them: keys: {NAME: {hash: …}}.",
-            file=path,
-        ) from error
+    hint = "It has only keys, as `evenhand serve keys NAME` prints them: keys: {NAME: {hash: …}}."
+    with checked("a file of keys", path, hint):
+        return _Keys.model_validate(read_yaml(path)).keys
 
 
 @dataclass(frozen=True, slots=True)

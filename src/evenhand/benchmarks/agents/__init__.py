@@ -29,7 +29,7 @@ from evenhand.benchmarks.situations import (
     mean_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import json_lines, read_yaml
+from evenhand.core.files import checked, json_lines, read_yaml
 from evenhand.core.options import Names, Text
 from evenhand.core.registry import is_file, load_file
 from evenhand.core.types import Answer, Grade, Message, Outcome, Sample, SampleKind, Unscored
@@ -166,7 +166,8 @@ class Agents(Situations):
         own = self.options.profiles
         path = Path(own if isinstance(own, str) else "profiles").expanduser()
         rows = [row for _, row in json_lines(path)] if isinstance(own, str) else own or []
-        found: list[_Profile] = [_Profile.checked(row, str(path)) for row in rows]
+        with checked("a profile", path, "See docs/measure."):
+            found = [_Profile.model_validate(row) for row in rows]
         kept = [each for each in found if each.domain in _PROFILED and _PROFILED[each.domain][0] in self.worlds]
         if not kept:
             known = ", ".join(f"{domain} ({world})" for domain, (world, _) in _PROFILED.items())
@@ -249,7 +250,8 @@ class Agents(Situations):
 
 def _checked(content: Any, where: str, functions: str | None = None) -> _World:
     """Return a world whose tools can be called and whose decisions have a value."""
-    world: _World = _World.checked(content, where)
+    with checked("a world", where, "See docs/measure."):
+        world = _World.model_validate(content)
     if functions and not is_file(functions):
         raise DataError(f"tools must be a Python file (.py), not {functions!r}.", file=where)
     known = {*FUNCTIONS, *(vars(load_file(functions)) if functions else ())}

@@ -29,7 +29,7 @@ from evenhand.benchmarks.situations import (
     mean_metric,
 )
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_yaml
+from evenhand.core.files import checked, read_yaml
 from evenhand.core.options import Text
 from evenhand.core.types import Answer, Grade, Message, Outcome, Sample, SampleKind, Unscored
 from evenhand.data.identities.signals import Signalled
@@ -95,7 +95,8 @@ class Conversations(Situations):
         own = self.options.data
         path = Path(own).expanduser() if isinstance(own, str) else resources.files(__name__) / "situations.yaml"
         content = own if isinstance(own, list) else read_yaml(path)
-        rows: list[_Situation] = [_Situation.checked(each, str(path)) for each in _list(content, str(path))]
+        with checked("a situation", str(path), "See docs/measure."):
+            rows = [_Situation.model_validate(each) for each in _list(content, str(path))]
         if len({each.id for each in rows}) < len(rows):
             raise DataError("two situations have the same id.", file=str(path))
         return rows

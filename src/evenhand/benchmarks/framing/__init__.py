@@ -20,10 +20,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -43,7 +42,7 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import content_hash
+from evenhand.core.files import content_hash, rows_of, text_of, yaml_fields
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
@@ -70,22 +69,29 @@ def load_texts(file: str | Path | None = None) -> tuple[FramedText, ...]:
     path: Traversable = resources.files("evenhand.data").joinpath(BUILTIN) if file is None else Path(file).expanduser()
     where = str(path)
     texts: list[FramedText] = []
-    for bias, rows in _read(path, where).items():
+    by_bias = yaml_fields(path, "See docs/measure/framing.md.")
+    for bias in by_bias:
         if not isinstance(bias, str) or not _NAME.fullmatch(bias):
             raise DataError(
                 f"{bias!r} is not a valid name; use lower-case letters, digits and _, with a letter first.", file=where
             )
-        if not isinstance(rows, list) or not rows:
-            raise DataError(f"{bias} must be a list of questions with answers.", file=where)
-        for number, row in enumerate(cast(list[Any], rows), 1):
-            texts += _texts(bias, number, row, where)
+        for number, (what, row) in enumerate(rows_of(by_bias, bias, where), 1):
+            question = text_of(row, "question", what, where)
+            kinds = [kind for kind in KINDS if kind in row]
+            if not kinds:
+                raise DataError(f"{what} has no answer; add `biased`, `clean` or both.", file=where)
+            for kind in kinds:
+                answer = text_of(row, kind, what, where)
+                texts.append(FramedText(f"{bias}-{number:02}-{kind}", bias, kind == "biased", question, answer))
+    if not texts:
+        raise DataError("the file has no texts; see docs/measure/framing.md.", file=where)
     return tuple(texts)
 
 
 def read_text(file: Path) -> FramedText:
     """Read the single text of a YAML file with a `question` and an `answer`; it has no label of bias."""
-    row = _read(file, str(file))
-    question, answer = (_text_field(row, name, "the file", str(file)) for name in ("question", "answer"))
+    row = yaml_fields(file, "It needs a question and an answer.")
+    question, answer = (text_of(row, name, "the file", str(file)) for name in ("question", "answer"))
     return FramedText(file.stem, "", False, question, answer)
 
 
@@ -98,42 +104,6 @@ def find_text(name: str) -> FramedText:
     if name not in known:
         raise UnknownNameError("text", name, known)
     return known[name]
-
-
-def _read(path: Traversable, where: str) -> dict[Any, Any]:
-    try:
-        content: Any = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise DataError(f"cannot be read as YAML ({reason}).", file=where) from error
-    if not isinstance(content, dict) or not content:
-        raise DataError("the file must be a mapping of names to values; see docs/measure/framing.md.", file=where)
-    return cast(dict[Any, Any], content)
-
-
-def _texts(bias: str, number: int, row: Any, where: str) -> list[FramedText]:
-    place = f"{bias}, question {number}"
-    if not isinstance(row, dict):
-        raise DataError(f"{place} must be a mapping with a question and answers.", file=where)
-    fields = cast(dict[Any, Any], row)
-    question = _text_field(fields, "question", place, where)
-    texts = [
-        FramedText(
-            f"{bias}-{number:02}-{kind}", bias, kind == "biased", question, _text_field(fields, kind, place, where)
-        )
-        for kind in KINDS
-        if kind in fields
-    ]
-    if not texts:
-        raise DataError(f"{place} has no answer; add `biased`, `clean` or both.", file=where)
-    return texts
-
-
-def _text_field(row: Mapping[Any, Any], name: str, place: str, where: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{place}: `{name}` must be a text and not empty.", file=where)
-    return value.strip()
 
 
 FRAMINGS = ("own", "other", "competitor")

@@ -429,8 +429,12 @@ def _tests(table: Floats) -> dict[str, RatioTest]:
 
 
 def lowest_interval(table: Floats, by: str) -> Interval:
-    """Returns the lowest impact ratio with its limits, from clusters × sums."""
-    return lowest_ratio_interval(table, _lowest_ratio(_CATEGORIES[by]), [_tests(table)[by]])
+    """Returns the lowest impact ratio, from clusters × sums; its limits exclude 1 if the audit's test does."""
+    tests = _tests(table)
+    own = tests[by].p_value(1.0)
+    corrected = dict(zip(tests, holm([each.p_value(1.0) for each in tests.values()]), strict=True))[by]
+    times = corrected / own if own and corrected else len(tests)
+    return lowest_ratio_interval(table, _lowest_ratio(_CATEGORIES[by]), [tests[by]], times)
 
 
 def _graded_counts(record: Record) -> list[float] | None:

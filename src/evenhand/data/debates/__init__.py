@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import yaml
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import read_yaml
+from evenhand.core.files import rows_of, text_of, yaml_fields
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
 """The types of bias that have a built-in file."""
@@ -37,8 +37,6 @@ _COMMON = re.compile(
     r"should|somebody|than|that|the|their|they|this|to|what|when|where|which|who|whom|whose|why|with|would)\b"
 )
 _WIDTH = 120
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,25 +145,22 @@ def _words(topic: Topic) -> frozenset[str]:
 
 
 def _read(file: Traversable) -> DebateTopics:
-    row, path = _yaml(file), str(file)
+    row, path = yaml_fields(file, "It needs the fields bias, about, roles and topics."), str(file)
     bias, about = (_text(row, key, "the file", path) for key in ("bias", "about"))
     _check_id(bias, path)
-    roles = _each(row, "roles", path, _role)
-    topics = _each(row, "topics", path, _topic)
+    roles = [
+        Role(*(_text(each, key, what, path) for key in ("name", "description")))
+        for what, each in rows_of(row, "roles", path)
+    ]
+    topics = [_topic(each, what, path) for what, each in rows_of(row, "topics", path)]
     if len(roles) < 2:
         raise DataError("a debate needs at least two roles.", file=path)
-    if not topics:
-        raise DataError("the file has no topics; each needs an id, a topic and a question.", file=path)
     if any(role.name == REFEREE for role in roles):
         raise DataError(f"no role may be called {REFEREE!r}, the name of the judge; rename it.", file=path)
     _check_unique("role", [role.name for role in roles], path)
     _check_unique("id", [topic.id for topic in topics], path)
     _check_unique("question", [topic.question for topic in topics], path)
     return DebateTopics(bias, about, tuple(roles), tuple(topics))
-
-
-def _role(row: Mapping[Any, Any], what: str, path: str) -> Role:
-    return Role(*(_text(row, key, what, path) for key in ("name", "description")))
 
 
 def _topic(row: Mapping[Any, Any], what: str, path: str) -> Topic:
@@ -176,31 +171,8 @@ def _topic(row: Mapping[Any, Any], what: str, path: str) -> Topic:
     return topic
 
 
-def _each(row: Mapping[Any, Any], key: str, path: str, read: Callable[[Mapping[Any, Any], str, str], T]) -> list[T]:
-    rows: Any = row.get(key)
-    if not isinstance(rows, list):
-        raise DataError(f"the field {key!r} must be a list.", file=path)
-    entries: list[T] = []
-    for number, each in enumerate(cast(list[Any], rows), 1):
-        what = f"entry {number} of {key!r}"
-        if not isinstance(each, dict):
-            raise DataError(f"{what} must be a mapping (name: value).", file=path)
-        entries.append(read(cast(dict[Any, Any], each), what, path))
-    return entries
-
-
-def _yaml(file: Traversable) -> dict[Any, Any]:
-    content = read_yaml(file)
-    if not isinstance(content, dict):
-        raise DataError("the file must be a mapping with the fields bias, about, roles and topics.", file=str(file))
-    return cast(dict[Any, Any], content)
-
-
 def _text(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{what} has no text in the field {key!r}.", file=path)
-    return " ".join(value.split())
+    return " ".join(text_of(row, key, what, path).split())
 
 
 def _check_id(name: Any, path: str) -> str:

@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evenhand.core.errors import DataError
 from evenhand.core.errors import UnknownNameError as Unknown
-from evenhand.core.files import parse_yaml, read_bytes
+from evenhand.core.files import checked, parse_yaml, read_bytes
 
 POINTS = 100
 """Ratings of people and judges are compared in points of this, whatever the scale."""
@@ -148,13 +147,8 @@ def load_rubric(name: str) -> Rubrics:
 
 @cache
 def _read(path: Path, content: bytes) -> Rubrics:
-    try:
+    with checked("a rubric", path):
         made = read_rubric(parse_yaml(content, path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        said = first["msg"].removeprefix("Value error, ")
-        raise DataError(f"this is not a rubric: {place}: {said[:1].lower()}{said[1:]}.", file=path) from error
     return made.model_copy(update={"name": path.stem, "hash": hashlib.sha256(content).hexdigest()[:16]})
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import orjson
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.asking.panel import Order, Topology
 from evenhand.core.errors import DataError, PlanError
+from evenhand.core.files import checked, parse_yaml, read_bytes, read_yaml
 from evenhand.core.options import Text
 from evenhand.core.presets import Presets
 from evenhand.core.prompts import Prompt, parse_prompt, prompt_text
@@ -46,6 +46,7 @@ from evenhand.session import BASE, Session
 MOST_JUDGES = 8
 _BUILTIN = {"judgement": "personas.yaml", "choice": "members.yaml"}
 """Kind of sample → the file of its built-in personas."""
+_HINT = "Use a YAML file of names and descriptions."
 
 
 class JudgeOptions(JudgeReading):
@@ -93,12 +94,7 @@ def check_options(kind: SampleKind, options: PanelOptions) -> None:
 def personas_for(options: PanelOptions, kind: SampleKind = "judgement") -> dict[str, str]:
     """Returns the first personas, one per judge: name → description."""
     path = Path(options.personas) if options.personas else Path(__file__).with_name(_BUILTIN[kind])
-    try:
-        # The file is read again after a change: a notebook may run a panel twice.
-        found = _read(path, path.stat().st_mtime_ns)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        hint = "the personas cannot be read. Use a YAML file of names and descriptions."
-        raise DataError(hint, file=path) from error
+    found = _read(path, read_bytes(path, _HINT))
     if len(found) < options.judges:
         raise PlanError(
             f"There are {len(found)} personas for {options.judges} judges. Add personas or use fewer judges."
@@ -107,8 +103,8 @@ def personas_for(options: PanelOptions, kind: SampleKind = "judgement") -> dict[
 
 
 @cache
-def _read(path: Path, _changed: int) -> Mapping[str, str]:
-    read: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+def _read(path: Path, content: bytes) -> Mapping[str, str]:
+    read: Any = parse_yaml(content, path, _HINT)
     entries: dict[Any, Any] = cast("dict[Any, Any]", read) if isinstance(read, dict) else {}
     personas = {str(name).strip(): " ".join(text.split()) for name, text in entries.items() if isinstance(text, str)}
     if not personas or len(personas) < len(entries) or not all(personas) or not all(personas.values()):
@@ -143,13 +139,9 @@ def team_of(options: PanelOptions, kind: SampleKind = "judgement", seed: int = 0
             raise PlanError("Only a graph can be shuffled; name one with graph=FILE.")
         return Team(personas_for(options, kind), options.rounds, options.consensus)
     path = Path(options.graph).expanduser()
-    try:
-        graph = _Graph.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-        why = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}" if isinstance(error, ValidationError) else error
-        raise DataError(
-            f"the graph cannot be read ({why}); it has roles, hears, rounds and decides.", file=path
-        ) from error
+    hint = "It has roles, hears, rounds and decides."
+    with checked("a graph", path, hint):
+        graph = _Graph.model_validate(read_yaml(path, hint))
     named = {*graph.hears, *(each for heard in graph.hears.values() for each in heard)}
     if unknown := sorted(named - {*graph.roles}):
         raise DataError(f"hears names {unknown[0]!r}, which is none of the roles.", file=path)

@@ -16,12 +16,11 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 
-import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from evenhand.asking.choice import option_chances
-from evenhand.core.errors import DataError, PlanError
-from evenhand.core.files import file_of
+from evenhand.core.errors import PlanError
+from evenhand.core.files import checked, file_of, write_json
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Refusal, Sample, Unscored
 from evenhand.judging.judge import yes_probability
@@ -268,23 +267,18 @@ def load_weights(wanted: str, spec: str, calls: int) -> SignalWeights:
 
 
 def save_card(card: WeightsCard, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(card.model_dump(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
-
-
-def _read(path: Path, name: str, calls: int) -> SignalWeights:
-    content = path.read_bytes()
-    return _weights(name, content, _parsed(content, path), calls)
+    write_json(path, card.model_dump(mode="json"))
 
 
 @cache
 def _prior(calls: int) -> SignalWeights:
-    path = Path(__file__).with_name("prior.json")
+    return _read(Path(__file__).with_name("prior.json"), PRIOR, calls)
+
+
+def _read(path: Path, name: str, calls: int) -> SignalWeights:
     content = path.read_bytes()
-    return _weights(PRIOR, content, _parsed(content, path), calls)
-
-
-def _weights(name: str, content: bytes, card: WeightsCard, calls: int) -> SignalWeights:
+    with checked("a file of weights", path):
+        card = WeightsCard.model_validate_json(content)
     if calls not in card.levels:
         have = " or ".join(map(str, sorted(card.levels)))
         raise PlanError(f"The weights {name!r} were fitted for calls={have}, not {calls}; fit them again.")
@@ -294,12 +288,3 @@ def _weights(name: str, content: bytes, card: WeightsCard, calls: int) -> Signal
             f"The weights {name!r} are for signals that weigh does not read ({min(unknown)}); fit them again."
         )
     return SignalWeights(name, hashlib.sha256(content).hexdigest()[:16], level)
-
-
-def _parsed(content: bytes, path: Path) -> WeightsCard:
-    try:
-        return WeightsCard.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise DataError(f"this is not a file of weights: {place}: {first['msg'].lower()}.", file=path) from error

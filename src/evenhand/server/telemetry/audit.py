@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import heapq
 import hmac
+import json
 import logging
 import os
 import queue
@@ -38,6 +39,7 @@ import orjson
 
 from evenhand.core.errors import DataError, PlanError, StoreError, UsageError
 from evenhand.core.sqlite import BUSY_SECONDS, NewerFileError, connect, connect_to_read, transaction, version_of
+from evenhand.guards.fields import mended
 from evenhand.guards.types import Check, InputRecord
 from evenhand.server.telemetry.events import Event
 from evenhand.server.telemetry.logs import Texts, with_texts, without_secrets
@@ -527,7 +529,10 @@ def _check(check: Check) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # half a character
+        return orjson.dumps(json.loads(mended(json.dumps(value, ensure_ascii=False)))).decode()
 
 
 MOST_PROBLEMS = 20

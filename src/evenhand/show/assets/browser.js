@@ -166,7 +166,7 @@
   };
   const turnView = (turn, before, number) => {
     const facts = [
-      turn.prompt + (turn.hash ? " @ " + turn.hash.slice(0, 12) : ""),
+      turn.prompt_id + (turn.prompt_hash ? " @ " + turn.prompt_hash.slice(0, 12) : ""),
       plural(turn.tokens, "token"),
       turn.cached ? "from the cache" : turn.latency.toFixed(1) + " s",
     ];

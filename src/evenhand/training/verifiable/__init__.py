@@ -14,12 +14,11 @@ The stages, each resumable:
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +36,7 @@ from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
 from evenhand.training.forgetting import Forgetting, Probe, compared, probes
 from evenhand.training.models import Machine
-from evenhand.training.options import GROUPED, PPOOptions, SFTOptions
+from evenhand.training.options import PPOOptions, SFTOptions, VerifiableOptions
 from evenhand.training.parallel import join_team
 from evenhand.training.ppo import PPOModels, PPOTrainer
 from evenhand.training.questions.folder import draw, load_benchmarks, write_folder
@@ -284,112 +283,11 @@ def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 NAME = "verifiable"
-_RANK = 16
 _ROWS = 21000
 _LOSS_ROWS = 64
 """Held-out answers whose loss is measured before and after."""
 _MEASURED = 8
 """Answers, and tokens of each, that a forecast measures."""
-_DRIFT: Mapping[str, Any] = {"min_entropy": 0.0, "max_kl": 1.0, "max_openings": 1.0}
-"""Right answers to questions are short, sure and often alike, so these limits would stop a training that goes well."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifiableOptions:
-    """The options of the whole training; those of single stages are `sft` and `rl`."""
-
-    model: str
-    out: Path
-    data: Path | None = None
-    """The user's rows: a file, or a folder with train.jsonl and dev.jsonl. None: generated questions."""
-    rows: int | None = None
-    """Generated questions, held-out ones included (None: 21000), or the first rows of one's own (None: all)."""
-    forms: tuple[str, ...] = ()
-    """Answer forms; none means all."""
-    languages: tuple[str, ...] = ()
-    """Languages of the questions; none means all."""
-    general: float = 0.3
-    """The share of rows that are the model's own answers to general prompts and to questions without a passage."""
-    keep: float = 4.0
-    """Weight of the KL divergence from the untrained model on these rows; 0 trains on its answers as text."""
-    lora: int | None = _RANK
-    """Rank of LoRA adapters; None trains all weights."""
-    merge: bool = False
-    """Save merged weights instead of the adapter."""
-    seed: int = 0
-    max_new_tokens: int = 128
-    """Tokens of a sampled answer."""
-    general_tokens: int = 320
-    """Tokens of an answer to a general prompt or a probe; short ones would teach the model to be brief."""
-    probes: int = 200
-    """Requests of each area that are asked before and after, to see what was forgotten; 0: none."""
-    allow_loss: float = 2.0
-    """Points that an area may lose."""
-    shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Options of both stages, for example the device."""
-    sft: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rl: Mapping[str, Any] | None = None
-    """None: no RL."""
-
-    def __post_init__(self) -> None:
-        for name in ("rows", "max_new_tokens", "general_tokens"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(f"{name.replace('_', '-')} must be a whole number above 0, not {value}.")
-        if not 0 <= self.general < 1:
-            raise UsageError(f"general must be a share from 0 to below 1, not {self.general}.")
-        if self.probes < 0 or self.allow_loss < 0:
-            raise UsageError("probes and allow-loss must be 0 or more.")
-        if not 0 <= self.keep <= 100:
-            raise UsageError(f"keep must be a weight from 0 to 100, not {self.keep}.")
-        if self.merge and self.lora is None:
-            raise UsageError("All weights are trained, so there is nothing to merge; remove --merge.")
-        self.sft_options()
-        self.rl_options()
-
-    def sft_options(self) -> SFTOptions:
-        """Return the options of the fine-tuning."""
-        full = self.lora is None
-        own: dict[str, Any] = {"batch": 32, "lr": 5e-5 if full else 3e-4}
-        return SFTOptions(
-            model=self.model,
-            data=self.out / "questions",
-            out=self.out / "sft",
-            lora=self.lora,
-            keep_adapter=not full and not (self.merge and self.rl is None),
-            seed=self.seed,
-            **(own | dict(self.shared) | dict(self.sft)),
-        )
-
-    def rl_options(self) -> PPOOptions | None:
-        """Return the options of RL, which goes on with the adapter of the fine-tuning; None without RL."""
-        if self.rl is None:
-            return None
-        full = self.lora is None
-        own: dict[str, Any] = {"algorithm": "rloo", "batch": 32, "micro_batch": 16, "ppo_epochs": 1, "steps": 60}
-        own |= {"lr": 1e-6 if full else 2e-5, "kl_coefficient": 0.02, "mini_batch": None, "reward_range": 0.0}
-        own |= dict(_DRIFT)
-        own |= dict(self.shared) | dict(self.rl)
-        if own["algorithm"] == "ppo":
-            raise UsageError("ppo needs a critic, and a grader has none; choose rloo, grpo or remax.")
-        if own["algorithm"] in GROUPED:
-            own.setdefault("answers", 8)
-        return PPOOptions(
-            model=str(self.out / "sft"),
-            data=self.out / "questions",
-            out=self.out / "rl",
-            reward="grader",
-            lora=self.lora,
-            keep_adapter=not full and not self.merge,
-            seed=self.seed,
-            max_new_tokens=self.max_new_tokens,
-            **own,
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return every option except `out` as a JSON value."""
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
-        del values["out"]
-        return values
 
 
 def train_verifiable(options: VerifiableOptions, *, resume: bool = False, announce: Announce) -> dict[str, Any]:
@@ -427,7 +325,7 @@ def forecast(options: VerifiableOptions) -> tuple[str, list[tuple[str, int, floa
     sft = options.sft_options()
     machine = models.machine(sft.device, sft.dtype, join_team(sft.device))
     with files.scratch() as folder:
-        questions = _begin(replace(options, out=folder), resume=True)
+        questions = _begin(options.changed(out=folder), resume=True)
     model = models.load_policy(sft, machine)
     chat = models.chat_of(sft, model)
     models.prepare(model, sft, machine)

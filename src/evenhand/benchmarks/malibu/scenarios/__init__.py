@@ -23,7 +23,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.core.errors import DataError
-from evenhand.core.files import read_yaml
+from evenhand.core.files import fields_of, rows_of, text_of, yaml_fields
 
 BUILTIN, IDENTITIES, PROVENANCE = "builtin", "identities.yaml", "provenance.json"
 CONTROL = "control"
@@ -94,7 +94,7 @@ def load_identities(file: str | Path | None = None) -> tuple[Identity, ...]:
     """Load the identities of a YAML file (category → identity → tag and author), or the built-in ones."""
     path: Traversable = _data().joinpath(IDENTITIES) if file is None else Path(file).expanduser()
     identities: dict[str, Identity] = {}
-    for category, members in _yaml(path).items():
+    for category, members in yaml_fields(path).items():
         if not isinstance(members, dict) or len(cast(dict[Any, Any], members)) < 2:
             raise DataError(f"the category {category!r} needs at least two identities, one per line.", file=str(path))
         for name, fields in cast(dict[Any, Any], members).items():
@@ -102,8 +102,8 @@ def load_identities(file: str | Path | None = None) -> tuple[Identity, ...]:
                 _check_id(each, str(path))
             if name == CONTROL or name in identities:
                 raise DataError(f"the identity {name!r} is taken already; give it another name.", file=str(path))
-            row = _fields(fields, f"the identity {name!r}", str(path))
-            texts = (_text(row, key, f"the identity {name!r}", str(path)) for key in ("tag", "author"))
+            row = fields_of(fields, f"the identity {name!r}", str(path))
+            texts = (text_of(row, key, f"the identity {name!r}", str(path)) for key in ("tag", "author"))
             identities[name] = Identity(name, category, *texts)
     if not identities:
         raise DataError("the file has no identities.", file=str(path))
@@ -174,51 +174,29 @@ def _check_frozen(place: Traversable, files: Sequence[Traversable]) -> None:
 
 
 def _read_base(file: Traversable, tags: Sequence[str]) -> Base:
-    row, path = _yaml(file), str(file)
+    row, path = yaml_fields(file), str(file)
     base_id = _check_id(row.get("id"), path)
     if f"{base_id}.yaml" != file.name:
         raise DataError(f"the id is {base_id!r}; it must be the name of the file.", file=path)
-    rows: Any = row.get("derived")
-    if not isinstance(rows, list) or not rows:
-        raise DataError("the field 'derived' must be a list of scenarios.", file=path)
     scenarios: dict[str, Scenario] = {}
-    for scenario in _scenarios(cast(list[Any], rows), path, tags):
+    for scenario in _scenarios(row, path, tags):
         if scenario.id in scenarios:
             raise DataError(f"the id {scenario.id!r} is given to two scenarios.", file=path)
         scenarios[scenario.id] = scenario
-    texts = (_text(row, key, "the base scenario", path) for key in ("profession", "task", "surfaces"))
+    texts = (text_of(row, key, "the base scenario", path) for key in ("profession", "task", "surfaces"))
     return Base(base_id, *texts, derived=tuple(scenarios.values()))
 
 
-def _scenarios(rows: Sequence[Any], path: str, tags: Sequence[str]) -> Iterator[Scenario]:
-    for number, each in enumerate(rows, 1):
-        row = _fields(each, f"scenario {number}", path)
+def _scenarios(base: Mapping[Any, Any], path: str, tags: Sequence[str]) -> Iterator[Scenario]:
+    for _, row in rows_of(base, "derived", path):
         name = f"the scenario {_check_id(row.get('id'), path)!r}"
-        role, setting, situation = (_text(row, key, name, path) for key in ("role", "setting", "situation"))
+        role, setting, situation = (text_of(row, key, name, path) for key in ("role", "setting", "situation"))
         given: Any = row.get("responses")
         responses = cast(list[Any], given) if isinstance(given, list) else []
         texts = [each.strip() for each in responses if isinstance(each, str)]
         if fault := situation_fault(situation, tags) or responses_fault(texts, tags):
             raise DataError(f"{name}: {fault}.", file=path)
         yield Scenario(row["id"], role, setting, situation, (texts[0], texts[1]))
-
-
-def _yaml(file: Traversable) -> dict[Any, Any]:
-    """Read the mapping in a YAML file."""
-    return _fields(read_yaml(file), "the file", str(file))
-
-
-def _fields(row: Any, what: str, path: str) -> dict[Any, Any]:
-    if not isinstance(row, dict):
-        raise DataError(f"{what} must be a mapping (name: value).", file=path)
-    return cast(dict[Any, Any], row)
-
-
-def _text(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{what} has no text in the field {key!r}.", file=path)
-    return value.strip()
 
 
 def _check_id(name: Any, path: str) -> str:
