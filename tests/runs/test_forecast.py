@@ -64,7 +64,7 @@ async def test_the_forecast_is_a_range_where_answers_may_be_asked_for_again():
 
 
 async def test_a_judge_that_replies_in_lines_is_not_forecast_to_be_asked_again():
-    fields = {"models": ["fake/A"], "benchmark": "bbq_builtin", "methods": ["mabrf(preset=paper)"], "limit": 11}
+    fields = {"models": ["fake/A"], "benchmark": "bbq_builtin", "methods": ["mabrf:preset=paper"], "limit": 11}
     [expected] = await forecast(make_plan(fields), {})
 
     assert expected.least_calls == 11 * 13

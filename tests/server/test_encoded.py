@@ -28,9 +28,12 @@ DISGUISES = {
     "for links": base64.urlsafe_b64encode((RUDE + " ÿÿÿ").encode()).decode(),
     "in lines": base64.encodebytes(LONG.encode()).decode(),
     "twice": b64(b64(RUDE)),
+    "three times": b64(b64(b64(RUDE))),
+    "between signs": b64("!" * 30 + RUDE + "!" * 30),
     "beginning in the middle": b64(LONG)[1:],
     "as a data URL": f"data:text/plain;base64,{b64(RUDE)}",
     "percent": escaped(RUDE),
+    "percent, a little in each word": RUDE.replace("e", "%65").replace("o", "%6F"),
     "percent, as in links": f"https://example.org/?q={quote(RUDE)}",
 }
 
