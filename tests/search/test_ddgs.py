@@ -9,8 +9,7 @@ from ddgs.exceptions import DDGSException, RatelimitException
 
 from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError, UsageError
 from evenhand.search.base import load_provider
-from evenhand.search.web.ddgs import TRIES, DdgsSearch
-from evenhand.search.web.fetch import Pace
+from evenhand.search.web.ddgs import TRIES, DdgsSearch, Pace
 
 ROW = {"title": "A page", "href": "https://example.org/a", "body": "What it says."}
 

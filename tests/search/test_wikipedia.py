@@ -9,7 +9,6 @@ from aiohttp import web
 
 from evenhand.core.errors import SearchError, UsageError
 from evenhand.search.base import load_provider
-from evenhand.search.web.fetch import Pace
 from evenhand.search.web.wikipedia import TRIES, WikipediaSearch
 
 RESULTS = {
@@ -38,16 +37,12 @@ class Api:
     def __init__(self, *replies: Any) -> None:
         self.replies = [reply if isinstance(reply, tuple) else (200, {}, reply) for reply in replies]
         self.requests: list[web.Request] = []
-        self.waits: list[float] = []
 
     async def handle(self, request: web.Request) -> web.Response:
         self.requests.append(request)
         status, headers, body = self.replies[min(len(self.requests), len(self.replies)) - 1]
         data = body if isinstance(body, bytes) else orjson.dumps(body)
         return web.Response(body=data, status=status, headers=headers, content_type="application/json")
-
-    async def note(self, seconds: float) -> None:
-        self.waits.append(seconds)
 
 
 Ask = Callable[[Api], Awaitable[WikipediaSearch]]
@@ -65,7 +60,7 @@ async def ask() -> AsyncIterator[Ask]:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        provider = WikipediaSearch(None, base_url=url, pace=Pace(0, api.note))
+        provider = WikipediaSearch(None, base_url=url)
         closing.extend((provider.aclose, runner.cleanup))
         return provider
 
@@ -126,16 +121,16 @@ async def test_a_search_that_finds_nothing_is_an_answer(ask: Ask):
         (200, {"Retry-After": "3"}, {"error": {"code": "maxlag", "info": "Waiting for a database server"}}),
     ],
 )
-async def test_what_passes_is_tried_again_after_the_pause_asked_for(ask: Ask, passing: Any):
+async def test_what_passes_is_tried_again_after_the_pause_asked_for(ask: Ask, waits: list[float], passing: Any):
     api = Api(passing, RESULTS)
 
     found = await (await ask(api)).search("q", 5)
 
     assert len(found.hits) == 2
-    (wait,) = api.waits
-    assert 3 <= wait <= 4
+    assert 3 <= waits[0] <= 4
 
 
+@pytest.mark.usefixtures("waits")
 async def test_a_server_that_stays_down_is_given_up(ask: Ask):
     api = Api((500, {}, b"no"))
 
@@ -145,14 +140,14 @@ async def test_a_server_that_stays_down_is_given_up(ask: Ask):
     assert len(api.requests) == TRIES
 
 
-async def test_a_pause_that_is_too_long_is_not_waited_for(ask: Ask):
+async def test_a_pause_that_is_too_long_is_not_waited_for(ask: Ask, waits: list[float]):
     api = Api((429, {"Retry-After": "3600"}, b""))
 
     with pytest.raises(SearchError, match="429"):
         await (await ask(api)).search("q", 5)
 
     assert len(api.requests) == 1
-    assert api.waits == []
+    assert waits == []
 
 
 @pytest.mark.parametrize(
@@ -176,10 +171,9 @@ async def test_a_bad_reply_is_one_sentence_and_not_tried_again(ask: Ask, reply: 
     assert len(api.requests) == 1
 
 
+@pytest.mark.usefixtures("waits")
 async def test_a_server_that_is_not_there_is_one_sentence():
-    async def no_wait(_seconds: float) -> None: ...
-
-    provider = WikipediaSearch("de", base_url="http://127.0.0.1:9", pace=Pace(0, no_wait))
+    provider = WikipediaSearch("de", base_url="http://127.0.0.1:9")
 
     with pytest.raises(SearchError, match="cannot be reached"):
         await provider.search("q", 5)

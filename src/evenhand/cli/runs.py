@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +18,10 @@ from evenhand.core.format import money, plural
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.untrusted import clean
 from evenhand.runs.store import FILE_NAME
-from evenhand.runs.summary import RunSummary, read_summary
+from evenhand.runs.summary import RunSummary, read_or_fault
 
 _COMPUTED = 20
 """Most headlines that are computed because no study has stored them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A run of the list; without a summary, its store cannot be read."""
-
-    folder: Path
-    date: str
-    summary: RunSummary | None
-    fault: str = ""
 
 
 class RunsCommand(Request):
@@ -62,7 +50,8 @@ def list_runs(request: RunsCommand) -> None:
       evenhand runs list
       evenhand runs list experiments --json
     """
-    rows = sorted(map(_row, request.folder.rglob(FILE_NAME)), key=lambda row: row.date, reverse=True)
+    found = (read_or_fault(file.parent) for file in request.folder.rglob(FILE_NAME))
+    rows = sorted(found, key=lambda row: row.created, reverse=True)
     headlines = _headlines(rows)
     if request.as_json:
         objects = [_object(row, headline) for row, headline in zip(rows, headlines, strict=True)]
@@ -126,17 +115,7 @@ def import_command(request: ImportCommand) -> None:
     click.echo(f"To see what they say: evenhand report {out}")
 
 
-def _row(file: Path) -> _Row:
-    folder = file.parent
-    try:
-        found = read_summary(folder)
-    except (EvenhandError, LookupError, TypeError, ValueError) as error:
-        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-        return _Row(folder, changed, None, str(error))
-    return _Row(folder, found.created, found)
-
-
-def _headlines(rows: Sequence[_Row]) -> list[str]:
+def _headlines(rows: Sequence[RunSummary]) -> list[str]:
     """The headline of each run, stored or computed; empty for those that have none or come too late in the list."""
     from evenhand.studies.conclusions import headline_of
     from evenhand.studies.study import study
@@ -144,42 +123,39 @@ def _headlines(rows: Sequence[_Row]) -> list[str]:
     found: list[str] = []
     computed = 0
     for row in rows:
-        text = row.summary.headline if row.summary else None
-        can = row.summary is not None and row.summary.done > 0 and not row.summary.nothing_measured
-        if text is None and can and computed < _COMPUTED:
+        text = row.headline
+        if not text and row.done > 0 and not row.nothing_measured and computed < _COMPUTED:
             computed += 1
             with contextlib.suppress(EvenhandError, sqlite3.Error):  # e.g. its benchmark is not installed
                 text = headline_of(study([row.folder]))
-        found.append(text or "")
+        found.append(text)
     return found
 
 
-def _object(row: _Row, headline: str) -> dict[str, Any]:
-    found = row.summary
-    if found is None:
-        return {"run": str(row.folder), "state": "damaged", "error": row.fault}
+def _object(row: RunSummary, headline: str) -> dict[str, Any]:
+    if row.fault:
+        return {"run": str(row.folder), "state": row.state, "error": row.fault}
     return {
         "run": str(row.folder),
-        "benchmark": found.benchmark,
-        "models": list(found.models),
-        "methods": list(found.methods),
+        "benchmark": row.benchmark,
+        "models": list(row.models),
+        "methods": list(row.methods),
         "headline": headline or None,
-        "state": found.state,
-        "done": found.done,
-        "total": found.total,
-        "cost": found.usage.cost,
-        "created": found.created,
+        "state": row.state,
+        "done": row.done,
+        "total": row.total,
+        "cost": row.usage.cost,
+        "created": row.created,
     }
 
 
-def _print(rows: Sequence[_Row], headlines: Sequence[str]) -> None:
+def _print(rows: Sequence[RunSummary], headlines: Sequence[str]) -> None:
     """One block for each run. The terminal breaks long lines, so that every name can be copied as a whole."""
     for row, headline in zip(rows, headlines, strict=True):
-        found = row.summary
-        state = "damaged" if found is None else f"{found.state}, {money(found.usage.cost)}"
-        lines = [f"{row.folder}   {state}, {row.date[:10]}"]
-        if found is None:
+        state = row.state if row.fault else f"{row.state}, {money(row.usage.cost)}"
+        lines = [f"{row.folder}   {state}, {row.created[:10]}"]
+        if row.fault:
             lines.append(row.fault)
         else:
-            lines += [f"{found.benchmark} · {', '.join(found.models)} · {', '.join(found.methods)}", headline]
+            lines += [f"{row.benchmark} · {', '.join(row.models)} · {', '.join(row.methods)}", headline]
         click.echo("\n    ".join(clean(line) for line in lines if line))

@@ -1,4 +1,4 @@
-"""The HTTP client of models, scorers and guard upstreams.
+"""The HTTP client of models, scorers, guard upstreams and Wikipedia.
 
 One pooled session per endpoint, with timeouts, retries, an adaptive concurrency limit and a size limit on replies.
 Failures become errors that say what to check; no message holds the API key.

@@ -6,17 +6,18 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evenhand.core.errors import PlanError, UsageError
+from evenhand.core.errors import EvenhandError, PlanError, UsageError
 from evenhand.core.registry import name_in_file
 from evenhand.core.types import Status, Usage
 from evenhand.runs.file import is_locked
-from evenhand.runs.store import Store, no_plan, unreadable
+from evenhand.runs.store import FILE_NAME, Store, no_plan, unreadable
 
 UNGRADED: tuple[Status, ...] = ("failed", "unscored", "cut")
 """Samples without a grade; a refusal is a result and not among them."""
@@ -52,20 +53,26 @@ class ArmSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A stored run at a glance."""
+    """A stored run at a glance; with a `fault`, it cannot be read."""
 
     folder: Path
-    benchmark: str
-    models: Sequence[str]
-    methods: Sequence[str]
-    arms: Sequence[ArmSummary]
-    usage: Usage
-    created: str
-    running: bool
-    headline: str | None
-    """As the last study of this very state printed it."""
+    benchmark: str = ""
+    models: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    arms: Sequence[ArmSummary] = ()
+    usage: Usage = Usage()
+    created: str = ""
+    running: bool = False
+    headline: str = ""
+    """As the last study of this very state printed it; "" if there is none."""
     unread: str = ""
     """The first reply in which no answer could be read."""
+    fault: str = ""
+
+    @property
+    def answering(self) -> Sequence[str]:
+        """The models that answer, without judges and other helpers."""
+        return list(dict.fromkeys(arm.model for arm in self.arms))
 
     @property
     def done(self) -> int:
@@ -87,6 +94,8 @@ class RunSummary:
 
     @property
     def state(self) -> str:
+        if self.fault:
+            return "damaged"
         if self.running:
             return "running"
         if self.done < self.total:
@@ -113,6 +122,17 @@ def read_summary(directory: Path) -> RunSummary:
         raise unreadable(directory, error) from error
 
 
+def read_or_fault(directory: Path) -> RunSummary:
+    """The summary of the run in `directory`; one that cannot be read has a fault and the date of its file."""
+    try:
+        return read_summary(directory)
+    except (EvenhandError, LookupError, TypeError, ValueError, OSError) as error:
+        changed = ""
+        with suppress(OSError):
+            changed = datetime.fromtimestamp((directory / FILE_NAME).stat().st_mtime, UTC).isoformat()
+        return RunSummary(directory, created=changed, fault=str(error) or type(error).__name__)
+
+
 def _summary(directory: Path, store: Store) -> RunSummary:
     running = is_locked(directory)  # before the samples are counted: a run that ends meanwhile did not stop early
     plan: Mapping[str, Any] | None = store.get("plan")
@@ -133,7 +153,7 @@ def _summary(directory: Path, store: Store) -> RunSummary:
         usage=sum(store.usage().values(), store.scoring()),
         created=store.get("created") or "",
         running=running,
-        headline=kept.get("text") if kept.get("done") == sum(arm.done for arm in arms) else None,
+        headline=kept["text"] if kept.get("done") == sum(arm.done for arm in arms) else "",
         unread=store.unread() if any(each[0] != "failed" for arm in arms for each in arm.reasons) else "",
     )
 

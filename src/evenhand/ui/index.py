@@ -13,63 +13,35 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
-from evenhand.core.errors import EvenhandError
 from evenhand.core.files import cache_folder
 from evenhand.core.sqlite import connect, version_of
 from evenhand.runs.file import is_locked
 from evenhand.runs.store import FILE_NAME, LOG_NAME
-from evenhand.runs.summary import RunSummary, read_summary
+from evenhand.runs.summary import ArmSummary, RunSummary, read_or_fault
 
 FRESH_SECONDS = 1.0
 """The folder is not searched again for so long."""
-_VERSION = 2
+_VERSION = 3
 _SEPARATOR = "::"
 _READING = 64
 """Runs that are read before other work gets a turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArmRow:
-    """One arm of a run, as the index knows it."""
-
-    number: int
-    label: str
-    method: str
-    model: str
-    done: int
-    pending: int
-    ungraded: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One run. With a `fault`, it cannot be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow(RunSummary):
+    """A run of the index."""
 
     id: str
     """Its folder, from the folder of all runs."""
     stamp: str
     """Changes with the run's files."""
-    created: str = ""
-    benchmark: str = ""
-    models: tuple[str, ...] = ()
-    """The models that answer, without judges and other helpers."""
-    methods: tuple[str, ...] = ()
-    arms: tuple[ArmRow, ...] = ()
-    headline: str = ""
-    state: str = "damaged"
-    running: bool = False
-    done: int = 0
-    total: int = 0
-    calls: int = 0
-    cost: float | None = None
-    fault: str = ""
 
     @property
     def kind(self) -> str:
@@ -86,12 +58,15 @@ class RunRow:
         return self.id.rpartition("/")[0]
 
 
+_ROW = TypeAdapter(RunRow)
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """An arm that was chosen on a page."""
 
     row: RunRow
-    arm: ArmRow
+    arm: ArmSummary
 
     @property
     def key(self) -> str:
@@ -135,8 +110,8 @@ class Index:
                     "CREATE TABLE found (what TEXT, id TEXT, stamp TEXT NOT NULL, body BLOB NOT NULL,"
                     f" PRIMARY KEY (what, id)); PRAGMA user_version = {_VERSION};"
                 )
-            for run_id, stamp, body in self._db.execute("SELECT id, stamp, body FROM rows"):
-                self.rows[run_id] = _row_from(run_id, stamp, orjson.loads(body))
+            for run_id, body in self._db.execute("SELECT id, body FROM rows"):
+                self.rows[run_id] = _ROW.validate_json(body)
 
     def close(self) -> None:
         if self._task is not None:
@@ -222,7 +197,7 @@ class Index:
 
     def _keep(self, rows: Iterable[RunRow]) -> None:
         if self._db is not None:
-            values = [(row.id, row.stamp, orjson.dumps(asdict(row))) for row in rows]
+            values = [(row.id, row.stamp, _ROW.dump_json(row)) for row in rows]
             with contextlib.suppress(sqlite3.Error):
                 self._db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", values)
 
@@ -277,43 +252,8 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 def read_row(path: Path, run_id: str, stamp: str) -> RunRow:
     """Read one run; what cannot be read has a fault."""
-    try:
-        found = read_summary(path)
-    except (EvenhandError, LookupError, TypeError, ValueError, OSError) as error:
-        changed = ""
-        with contextlib.suppress(OSError):
-            changed = datetime.fromtimestamp((path / FILE_NAME).stat().st_mtime, UTC).isoformat()
-        return RunRow(run_id, stamp, changed, fault=str(error))
-    return replace(_row(found, run_id), stamp=stamp)
-
-
-def _row(found: RunSummary, run_id: str) -> RunRow:
-    return RunRow(
-        id=run_id,
-        stamp="",
-        created=found.created,
-        benchmark=found.benchmark,
-        models=tuple(dict.fromkeys(arm.model for arm in found.arms)),
-        methods=tuple(found.methods),
-        arms=tuple(
-            ArmRow(arm.number, arm.label, arm.method, arm.model, arm.done, arm.pending, arm.ungraded)
-            for arm in found.arms
-        ),
-        headline=found.headline or "",
-        state=found.state,
-        running=found.running,
-        done=found.done,
-        total=found.total,
-        calls=found.usage.calls,
-        cost=found.usage.cost,
-    )
-
-
-def _row_from(run_id: str, stamp: str, value: dict[str, Any]) -> RunRow:
-    texts = {name: tuple(value[name]) for name in ("models", "methods")}
-    arms = tuple(ArmRow(**each) for each in value["arms"])
-    fields: dict[str, Any] = {**value, **texts, "arms": arms, "id": run_id, "stamp": stamp}
-    return RunRow(**fields)
+    found = read_or_fault(path)
+    return RunRow(**{each.name: getattr(found, each.name) for each in fields(found)}, id=run_id, stamp=stamp)
 
 
 def _stamp(path: Path) -> str:

@@ -265,7 +265,9 @@ class ComparingPages:
         for row in self._desk.index.sorted():
             if row.benchmark:
                 known.setdefault(row.benchmark, []).append(row)
-        listed = [(name, len(rows), len({each for row in rows for each in row.models})) for name, rows in known.items()]
+        listed = [
+            (name, len(rows), len({each for row in rows for each in row.answering})) for name, rows in known.items()
+        ]
         content = boards.boards(sorted(listed), self._desk.background.pending)
         return self._desk.html(request, "Leaderboards", content, here="/boards", scripts=("live.js",))
 
@@ -306,8 +308,8 @@ class ComparingPages:
         await self._desk.refresh()
         model, benchmark = request.query.get("model", ""), request.query.get("benchmark", "")
         rows = [row for row in self._desk.index.sorted() if not row.fault]
-        models = sorted({each for row in rows for each in row.models})
-        benchmarks = sorted({row.benchmark for row in rows if not model or model in row.models})
+        models = sorted({each for row in rows for each in row.answering})
+        benchmarks = sorted({row.benchmark for row in rows if not model or model in row.answering})
         arms = [arm for arm in self._measured(benchmark) if arm.model == model]
         content = boards.history(
             models, benchmarks, model, benchmark, arms, self._desk.background.pending_of(benchmark), page_of(request)

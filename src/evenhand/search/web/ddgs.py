@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
+from evenhand.core import http
 from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.search.web.fetch import Pace
 
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
 """The default: four engines, each with its own index."""
@@ -24,6 +25,14 @@ _QUERY_LIMIT = 60.0
 """Seconds for one query with all retries, not counting its time in the queue."""
 _RESULTS = 10
 """Least results per request, about one page of an engine; some of them may be unusable."""
+
+
+class Pace(http.Pace):
+    """A rate limit of one request every `gap` seconds, with backoff between retries."""
+
+    async def back_off(self, failures: int) -> None:
+        """Wait after failure number `failures` (from 1), exponentially longer each time; with jitter."""
+        await self._sleep(2.0**failures * random.uniform(0.5, 1))
 
 
 @SEARCHES.register("ddgs")

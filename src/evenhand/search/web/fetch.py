@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import random
 import re
 import socket
 import zlib
@@ -25,7 +24,6 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from evenhand.core import http
 from evenhand.core.errors import SearchError, needs_extra
 from evenhand.core.http import open_session
 from evenhand.core.version import versions
@@ -35,23 +33,8 @@ if TYPE_CHECKING:
     from protego import Protego
 
 
-LONGEST_WAIT = 30.0
-"""Seconds; a server whose Retry-After is longer counts as down."""
-
-
 def user_agent() -> str:
     return f"evenhand/{versions().get('evenhand', 'unknown')}"
-
-
-class Pace(http.Pace):
-    """A rate limit of one request every `gap` seconds, with backoff between retries."""
-
-    async def back_off(self, failures: int, retry_after: float | None = None) -> None:
-        """Wait after failure number `failures` (from 1) for `retry_after`, or exponentially longer; with jitter."""
-        if retry_after is not None:
-            await self._sleep(retry_after * random.uniform(1, 1.2))
-        else:
-            await self._sleep(min(LONGEST_WAIT, 2.0**failures) * random.uniform(0.5, 1))
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

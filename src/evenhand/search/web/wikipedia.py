@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-import aiohttp
 import orjson
 
-from evenhand.core.errors import SearchError, UsageError
-from evenhand.core.http import open_session, retry_after
+from evenhand.core.errors import EndpointError, ModelError, SearchError, UsageError
+from evenhand.core.http import Client, Hints, Reply, Retryable, retry_after
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
-from evenhand.search.web.fetch import LONGEST_WAIT, Pace, user_agent
+from evenhand.search.web.fetch import user_agent
 from evenhand.search.web.pages import plain_text
 
 TRIES = 4
-_GAP = 0.2
-_TIMEOUT = 20.0
-_AT_ONCE = 4
+_LONGEST_WAIT = 30.0
+"""Seconds; a longer Retry-After counts as down: a user may be waiting for the hits."""
 _MOST = 20
 """Most introductions per request, a limit of the API."""
 _LONGEST_QUERY = 300
 """Most characters of a query, a limit of the API."""
-_LARGEST_REPLY = 4_000_000
 _MAX_LAG = 5
 """Seconds of database lag beyond which the API asks clients to wait."""
 _TRANSIENT = {"maxlag", "ratelimited", "readonly"}
@@ -33,36 +29,31 @@ _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z]{2,12})*")
 _TAG = re.compile(r"<[^<>]*>")
 
 
-class _Retryable(Exception):  # noqa: N818 - a signal between two functions
-    """A failure that is worth a retry, with the server's Retry-After."""
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
-
-
 @SEARCHES.register("wikipedia")
 class WikipediaSearch(SearchProvider):
     """Wikipedia articles with their introductions; `wikipedia:de` selects a language other than English."""
 
     takes: ClassVar[Literal["nothing", "argument", "needed"]] = "argument"
 
-    def __init__(
-        self,
-        argument: str | None = None,
-        *,
-        base_url: str | None = None,
-        pace: Pace | None = None,
-    ) -> None:
+    def __init__(self, argument: str | None = None, *, base_url: str | None = None) -> None:
         language = argument or "en"
         if not _LANGUAGE.fullmatch(language):
             raise UsageError(f"{language!r} is not a Wikipedia language code; write e.g. wikipedia:de.")
         self.argument = argument
-        self._url = (base_url or f"https://{language}.wikipedia.org") + "/w/api.php"
-        self._pace = pace or Pace(_GAP)
-        self._semaphore = asyncio.Semaphore(_AT_ONCE)
-        self._timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
-        self._session: aiohttp.ClientSession | None = None
+        host = f"{language}.wikipedia.org"
+        self._client = Client(
+            (base_url or f"https://{host}") + "/w/api.php",
+            host,
+            "",
+            Hints("the language code or the network"),
+            headers={"User-Agent": user_agent()},
+            timeout=20.0,
+            retries=TRIES - 1,
+            concurrency=4,
+            per_second=5.0,
+            largest=4 * 2**20,
+            method="GET",
+        )
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {"search": self.name, "language": self.argument or "en"}
@@ -71,46 +62,14 @@ class WikipediaSearch(SearchProvider):
         parameters = _parameters(query, limit)
         if not parameters["srsearch"]:
             return self.result(query, ())
-        async with self._semaphore:
-            reply = await self._request(parameters)
-        return self.result(query, _hits(reply)[:limit])
+        try:
+            hits, _ = await self._client.post(bytes, _hits, query=parameters)
+        except ModelError as error:
+            raise SearchError(str(error)) from error
+        return self.result(query, hits[:limit])
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    async def _request(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
-        failures = 0
-        while True:
-            await self._pace.turn()
-            try:
-                return await self._get(parameters)
-            except _Retryable as fault:
-                failures += 1
-                if failures == TRIES or (fault.wait or 0) > LONGEST_WAIT:
-                    raise SearchError(f"Wikipedia is not available now: {fault}.") from fault
-                await self._pace.back_off(failures, fault.wait)
-
-    async def _get(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
-        session = self._session or self._open()
-        try:
-            async with session.get(self._url, params=parameters, allow_redirects=False) as response:
-                wait = retry_after(response.headers)
-                if response.status == 429 or response.status >= 500:
-                    raise _Retryable(f"it answered {response.status}", wait)
-                if response.status != 200:
-                    raise SearchError(f"Wikipedia answered {response.status} instead of results.")
-                payload = await _bounded(response)
-        except TimeoutError as error:
-            raise _Retryable("it did not answer in time") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _Retryable(f"it cannot be reached ({str(error) or type(error).__name__})") from error
-        return _read(payload, wait)
-
-    def _open(self) -> aiohttp.ClientSession:
-        self._session = open_session({"User-Agent": user_agent()}, self._timeout)
-        return self._session
+        await self._client.aclose()
 
 
 def _parameters(query: str, limit: int) -> dict[str, str]:
@@ -125,32 +84,9 @@ def _parameters(query: str, limit: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    payload = bytearray()
-    async for chunk in response.content.iter_any():
-        payload += chunk
-        if len(payload) > _LARGEST_REPLY:
-            raise SearchError("Wikipedia's reply is too large to be a list of results.")
-    return bytes(payload)
-
-
-def _read(payload: bytes, wait: float | None) -> Mapping[str, Any]:
-    try:
-        reply: Any = orjson.loads(payload)
-        error: Any = reply.get("error")
-        code, info = (str(error["code"]), str(error["info"])) if error else ("", "")
-    except (ValueError, LookupError, TypeError, AttributeError) as fault:
-        raise SearchError("Wikipedia's answer is not a valid API reply.") from fault
-    if code in _TRANSIENT:
-        raise _Retryable(f"it reports {code}", wait)
-    if error:
-        raise SearchError(f"Wikipedia rejected the search ({code}): {' '.join(info.split())[:200]}")
-    return reply
-
-
-def _hits(reply: Mapping[str, Any]) -> list[Hit]:
+def _hits(reply: Reply) -> list[Hit]:
     # Without matches, the reply has no pages at all.
-    results: Any = reply.get("query") or {}
+    results: Any = _read(reply).get("query") or {}
     try:
         snippets = {row["pageid"]: _plain(row["snippet"]) for row in results.get("search", [])}
         pages = sorted(results.get("pages", []), key=lambda page: page["index"])
@@ -160,6 +96,30 @@ def _hits(reply: Mapping[str, Any]) -> list[Hit]:
         ]
     except (LookupError, TypeError, AttributeError) as error:
         raise SearchError("Wikipedia's results do not have the documented form.") from error
+
+
+def _read(reply: Reply) -> Mapping[str, Any]:
+    wait = retry_after(reply.headers)
+    if reply.status == 429 or reply.status >= 500:
+        raise _passing(f"it answered {reply.status}", wait)
+    if reply.status != 200:
+        raise SearchError(f"Wikipedia answered {reply.status} instead of results.")
+    try:
+        value: Any = orjson.loads(reply.body)
+        error: Any = value.get("error")
+        code, info = (str(error["code"]), str(error["info"])) if error else ("", "")
+    except (ValueError, LookupError, TypeError, AttributeError) as fault:
+        raise SearchError("Wikipedia's answer is not a valid API reply.") from fault
+    if code in _TRANSIENT:
+        raise _passing(f"it reports {code}", wait)
+    if error:
+        raise SearchError(f"Wikipedia rejected the search ({code}): {' '.join(info.split())[:200]}")
+    return value
+
+
+def _passing(reason: str, wait: float | None) -> Exception:
+    message = f"Wikipedia is not available now: {reason}."
+    return SearchError(message) if (wait or 0) > _LONGEST_WAIT else Retryable(EndpointError(message), wait)
 
 
 def _plain(snippet: str) -> str:

@@ -34,10 +34,10 @@ class Filters:
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
     def accepts(self, row: RunRow) -> bool:
-        words = f"{row.id} {row.benchmark} {' '.join(row.models)} {' '.join(row.methods)} {row.headline}".lower()
+        words = f"{row.id} {row.benchmark} {' '.join(row.answering)} {' '.join(row.methods)} {row.headline}".lower()
         return (
             all(word in words for word in self.text.lower().split())
-            and self.model in ("", *row.models)
+            and self.model in ("", *row.answering)
             and self.benchmark in ("", row.benchmark)
             and self.method in ("", *row.methods)
             and self.state in ("", row.kind)
@@ -89,7 +89,7 @@ def _filters(rows: Sequence[RunRow], filters: Filters, counted: str) -> Html:
     return tag(
         "form",
         field("text", "Search", filters.text, placeholder="run, model, method"),
-        select("model", "Model", values([each for row in rows for each in row.models]), filters.model),
+        select("model", "Model", values([each for row in rows for each in row.answering]), filters.model),
         select("benchmark", "Benchmark", values([row.benchmark for row in rows]), filters.benchmark),
         select("method", "Method", values([each for row in rows for each in row.methods]), filters.method),
         select("state", "State", STATES, filters.state),
@@ -122,7 +122,7 @@ def in_lines(headline: str) -> str:
 
 def _row(row: RunRow, headline: str) -> Html:
     parent = tag("a", f"{row.group}/", href=link("/", folder=row.group), class_="soft") if row.group else None
-    about: list[Node] = [tag("span", each) for each in (row.benchmark, *row.models) if each]
+    about: list[Node] = [tag("span", each) for each in (row.benchmark, *row.answering) if each]
     name = tag("th", parent, run_link(row, row.name), tag("small", date(row.created), about), scope="row")
     arms = [_arm(Chosen(row, arm)) for arm in row.arms]
     return tag(
@@ -131,7 +131,7 @@ def _row(row: RunRow, headline: str) -> Html:
         tag("td", tag("ul", arms, class_="arms") if arms else row.fault, data_label="Arms"),
         tag("td", in_lines(headline) or "–", data_label="Headline", class_="said"),
         tag("td", state(row), data_label="State"),
-        tag("td", cost(row.cost) if not row.fault else "–", data_label="Cost"),
+        tag("td", cost(row.usage.cost) if not row.fault else "–", data_label="Cost"),
     )
 
 
@@ -158,8 +158,8 @@ def head(row: RunRow, actions: Node = None) -> Html:
                 ("Arms", _arms(row)),
                 ("State", state(row)),
                 ("Begun", date(row.created)),
-                ("Calls", f"{row.calls:,}"),
-                ("Cost", cost(row.cost)),
+                ("Calls", f"{row.usage.calls:,}"),
+                ("Cost", cost(row.usage.cost)),
             ]
         )
         if not row.fault
@@ -182,7 +182,7 @@ def _parents(row: RunRow) -> list[Node]:
 
 def _models(row: RunRow) -> list[Node]:
     found: list[Node] = []
-    for model in row.models:
+    for model in row.answering:
         found += [", " if found else "", tag("a", model, href=link("/history", model=model, benchmark=row.benchmark))]
     return found
 
