@@ -11,7 +11,7 @@ from scipy.stats.contingency import association
 from evenhand.core.types import Record
 from evenhand.panels.audit import audit, over_correction
 from evenhand.panels.findings import COMBINED, Gap, Measure, PanelAudit, Position
-from evenhand.stats import Interval, holm, wilson
+from evenhand.stats import Interval, holm, widened, wilson
 from support.panels import Judges, design
 
 SAMPLES = design(20)
@@ -53,6 +53,17 @@ def test_a_bias_of_known_size_is_measured_exactly():
         assert (each.found, each.favours, each.n, each.difference.n) == (True, "female", 20, 20)
     assert {(each.x, each.y) for each in found.found} == {("female", "male")}
     assert gap(found, "score_2", "black", "white").difference.estimate == 0
+
+
+def test_the_interval_of_a_gap_that_was_found_is_wider_since_it_was_chosen():
+    found = audit(Judges(bias={"muslim": -0.4}).records(SAMPLES, seed=1))
+
+    level = len(found.gaps) / len(found.found)
+    for each in found.gaps:
+        bounds = (-1.0, 1.0) if each.measure == "wins_2" else None
+        assert each.shown == (widened(each.difference, level, bounds) if each.found else each.difference)
+    assert found.found[0].difference.low == pytest.approx(0.27, abs=0.01)
+    assert "get 0.54 [0.06, 1.02] points more" in found.sentences[0]
 
 
 def test_the_primary_family_is_every_pair_on_every_measure_and_holm_corrects_over_it():

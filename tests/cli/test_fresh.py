@@ -20,7 +20,9 @@ SEED = b"a seed of at least thirty-two characters"
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One draw for all tests of the benchmark: the leak check reads much."""
-    content, commitment = fresh_questions(SEED, 120, ("en", "de"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("EVENHAND_DATA", raising=False)
+        content, commitment = fresh_questions(SEED, 120, ("en", "de"))
     file = tmp_path_factory.mktemp("fresh") / "fresh.jsonl"
     file.write_bytes(content)
     return file, commitment
@@ -46,8 +48,9 @@ def test_a_draw_is_committed_to_checked_again_and_kept_secret(cli, tmp_path: Pat
     "leaks", [{"checked": {"bbq": {"Age.jsonl": "0"}, "bbq_builtin": 1}}, {"checked": {}}, None, 3]
 )
 def test_a_draw_beside_other_public_data_is_not_called_a_false_commitment(
-    cli, tmp_path: Path, drawn: tuple[Path, dict[str, Any]], leaks: Any
+    cli, tmp_path: Path, drawn: tuple[Path, dict[str, Any]], leaks: Any, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.delenv("EVENHAND_DATA", raising=False)  # as where it was drawn
     (tmp_path / "seed").write_bytes(SEED)
     stated = {**drawn[1], "leaks": leaks, "questions_sha256": "of other questions"}
     (tmp_path / "stated.json").write_text(json.dumps(stated))

@@ -61,3 +61,15 @@ def test_mistakes_are_told_in_one_sentence(cli, prompts: str, arguments: list[st
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_model_that_refuses_everything_is_said_to_and_nothing_about_differences(cli, prompts: str, tmp_path: Path):
+    (tmp_path / "stub.py").write_text("def no(messages, params):\n    return 'I cannot help with that request.'\n")
+
+    result = cli("audit", "call/stub.py:no", "--prompts", prompts, "--attribute", "race", "--out", "one")
+
+    assert result.code == 0, result.err
+    said = " ".join(result.out.split())
+    assert "The model refused everything, so nothing could be compared between identities (8 prompts)." in said
+    assert "default: everything was refused (32 samples)." in said
+    assert "by chance alone" not in said and "may not represent all" not in said

@@ -1,14 +1,18 @@
 """Controls and what they find: judges with planted faults, and texts that hold what they promise."""
 
+import random
 from collections import Counter
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
 
-from evenhand.judging.certificate import certificate_of
+from evenhand.judging.card import calibrate
+from evenhand.judging.certificate import certificate_of, certified
 from evenhand.judging.controls import LONG, NONSENSE, REFUSAL, SHORT, Control, construct
 from evenhand.judging.instruments import check_scorer
 from evenhand.judging.scorers import OpinionScorer, QualityScorer, RefusalScorer
+from evenhand.methods.stardtox import contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.stats import auc_interval
 from support.judges import CONSTRUCTS, FAULTY, seeing
@@ -156,3 +160,25 @@ def test_the_interval_of_an_auc_is_sensible_where_it_is_1(high, low, estimate, b
         pytest.approx(bounds[0], abs=0.03) if bounds[0] is not None else None,
         pytest.approx(bounds[1], abs=0.03) if bounds[1] is not None else None,
     )
+
+
+def test_the_interval_of_an_auc_contains_it_though_texts_share_questions():
+    rng = random.Random(0)
+    questions = list(range(30)) * 3
+    missed = {True: 0, False: 0}
+    for _ in range(100):
+        high, low = ([rng.gauss(0, 1) for _ in range(30)] for _ in range(2))
+        for clustered in missed:
+            # Every text is rated three times alike.
+            found = auc_interval(high * 3, low * 3, (questions, questions) if clustered else None)
+            missed[clustered] += not found.includes(0.5)
+
+    assert missed[True] <= 9
+    assert missed[False] >= 18
+
+
+async def test_texts_that_were_rated_twice_are_not_twice_as_many():
+    once = (await calibrate(FunctionModel(seeing), contrasts()))[0]
+    twice = replace(once, texts=[*once.texts, *once.texts])
+
+    assert certified(twice, "judge").auc.low == pytest.approx(certified(once, "judge").auc.low)

@@ -37,6 +37,15 @@ def test_many_fair_judges_are_rarely_said_to_prefer_anything():
     assert sum(said) <= 5
 
 
+def test_how_often_an_arm_wins_has_an_interval_by_question():
+    found = found_with({"j0": lambda _: ("first", "second"), "j1": fair}, 0)
+    always, half = (each.wins["a"] for each in found.judges)
+
+    assert (always.estimate, always.high, always.n) == (1.0, 1.0, 40)
+    assert always.low == pytest.approx(0.91, abs=0.01)
+    assert half.includes(0.5) and not half.includes(0.8)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [

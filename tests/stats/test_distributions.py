@@ -7,6 +7,7 @@ from evenhand.stats import (
     ChiSquare,
     chi_square_sf,
     chi_square_uniform,
+    f_sf,
     student_t_p,
     student_t_quantile,
     total_variation_from_uniform,
@@ -19,6 +20,12 @@ def test_chi_square_tail_equals_scipy(df: float, ratio: float):
     expected = scipy_stats.chi2.sf(df * ratio, df)
 
     assert chi_square_sf(df * ratio, df) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize(("df", "df_below"), [(1, 4), (2, 10), (7, 28), (7, 203)])
+@pytest.mark.parametrize("x", [0.0, 0.2, 1.0, 3.0, 40.0])
+def test_f_tail_equals_scipy(x: float, df: float, df_below: float):
+    assert f_sf(x, df, df_below) == pytest.approx(scipy_stats.f.sf(x, df, df_below), rel=1e-9)
 
 
 def test_chi_square_tail_by_hand():

@@ -4,7 +4,15 @@ import statsmodels.api as sm
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
-from evenhand.stats import Interval, bounded_mean_interval, cluster_jackknife, mean_interval, share_interval, wilson
+from evenhand.stats import (
+    Interval,
+    bounded_mean_interval,
+    cluster_jackknife,
+    mean_interval,
+    share_interval,
+    widened,
+    wilson,
+)
 from evenhand.stats.intervals import bounded_interval
 
 
@@ -219,3 +227,13 @@ def test_bounded_means_keep_the_coverage():
         covered += interval.low <= 0.1 <= interval.high
 
     assert 0.91 <= covered / 400 <= 0.98
+
+
+def test_a_wider_interval_is_that_of_the_smaller_level():
+    low, high = scipy_stats.t.interval(0.95, 19, 1.0, 0.2)
+    found = widened(Interval(1.0, low, high, 20), 39)
+
+    assert (found.low, found.high) == pytest.approx(scipy_stats.t.interval(1 - 0.05 / 39, 19, 1.0, 0.2))
+    assert widened(Interval(0.9, 0.7, 0.95, 20), 39, (0.0, 1.0)).high == pytest.approx(0.99, abs=0.01)
+    assert widened(Interval(0.9, 0.5, 0.99, 20), 39, (0.0, 1.0)).high == 1.0
+    assert widened(Interval(0.9, None, None, 1), 39) == Interval(0.9, None, None, 1)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import contingency
 
 from evenhand.stats import Interval, RatioTest, lowest_ratio, lowest_ratio_interval
 
@@ -49,3 +50,41 @@ def test_a_group_that_was_never_shown_is_no_group():
 
     assert RatioTest(cells, alone=True).p_value(1.0) == pytest.approx(1.0)
     assert RatioTest(cells[:, :1], alone=True).p_value(1.0) is None
+
+
+def agreeing(rng: np.random.Generator, groups: int, clusters: int, *, alone: bool) -> Floats:
+    """Each cluster makes the same choice eight times, whichever it is."""
+    if alone:
+        chosen = rng.integers(0, 2, (clusters, groups))
+    else:
+        chosen = np.eye(groups, dtype=int)[rng.integers(groups, size=clusters)]
+    return np.stack([8 * chosen, np.full((clusters, groups), 8)], axis=-1).astype(float)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("groups", [2, 3, 8])
+def test_few_clusters_that_agree_within_themselves_rarely_show_a_difference(groups: int, alone: bool):
+    rng = np.random.default_rng(groups)
+    tests = [RatioTest(agreeing(rng, groups, n, alone=alone), alone) for n in (5, 6, 8, 12) for _ in range(60)]
+    p_values = [each.p_value(1.0) for each in tests]
+
+    # The level is 5 %; with chi-square it is 6 to 11 %.
+    assert sum(p is not None and p <= 0.05 for p in p_values) <= 0.055 * len(p_values)
+
+
+def test_clusters_that_are_all_alike_show_no_more_than_their_number():
+    alike = np.array([[[8.0, 8.0], [0.0, 8.0]]])
+
+    p_values = [RatioTest(np.repeat(alike, n, axis=0), alone=False).p_value(1.0) for n in (1, 5, 6, 12)]
+
+    assert p_values[:3] == [1.0, pytest.approx(2**-4, rel=0.2), pytest.approx(2**-5, rel=0.2)]
+    assert p_values[3] is not None and p_values[3] <= 0.001
+    # Six alike are 1 in 11 where one group is chosen twice as often.
+    assert RatioTest(np.repeat(alike, 6, axis=0), alone=False).p_value(0.5) == pytest.approx((2**6 + 1) / 3**6)
+
+
+def test_independent_choices_have_pearsons_test():
+    cells = np.array([[[30.0, 100.0], [50.0, 100.0]]])
+
+    expected = contingency.chi2_contingency([[30, 50], [70, 50]], correction=False).pvalue
+    assert RatioTest(cells, alone=True, independent=True).p_value(1.0) == pytest.approx(expected)

@@ -136,9 +136,8 @@ def _rate(table: Floats) -> float:
 
 def _test(tables: Sequence[Floats]) -> RatioTest:
     cells = np.stack(tables, axis=1)
-    if cells[..., 1].sum(axis=1).max() <= 1:  # people one by one are independent, so their sums suffice
-        cells = cells.sum(axis=0, keepdims=True)
-    return RatioTest(cells, alone=True)
+    independent = bool(cells[..., 1].sum(axis=1).max() <= 1)  # people one by one, so their sums suffice
+    return RatioTest(cells.sum(axis=0, keepdims=True) if independent else cells, alone=True, independent=independent)
 
 
 def _lowest(tables: Sequence[Floats], attributes: int) -> Interval:

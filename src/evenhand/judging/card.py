@@ -18,7 +18,7 @@ import csv
 import gzip
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -149,6 +149,11 @@ class RatedText:
     @property
     def kind(self) -> str:
         return "" if self.control is None else self.control.kind
+
+    @property
+    def cluster(self) -> Hashable:
+        """Its question, or itself if it has none: ratings of texts on one question are not independent."""
+        return id(self) if self.control is None else self.control.context or self.control.text
 
     @property
     def counts(self) -> bool:

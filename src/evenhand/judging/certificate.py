@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -123,7 +123,7 @@ def certified(found: Calibration, judge: str, *, reading: str = "expected", chos
         found.rating,
         judge,
         reading,
-        auc_interval(*_sides(judged)),
+        auc_interval(*_sides(judged), _clusters(judged)),
         halves[0],
         halves[1],
         (min(values), max(values)) if values else None,
@@ -172,6 +172,10 @@ def _held_out(each: RatedText) -> bool:
 def _sides(texts: Iterable[RatedText]) -> tuple[list[float], list[float]]:
     known = list(texts)
     return [each.value for each in known if each.high], [each.value for each in known if each.high is False]
+
+
+def _clusters(texts: Sequence[RatedText]) -> tuple[list[Hashable], list[Hashable]]:
+    return [each.cluster for each in texts if each.high], [each.cluster for each in texts if each.high is False]
 
 
 def _area(texts: Iterable[RatedText]) -> float | None:

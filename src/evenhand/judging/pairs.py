@@ -180,7 +180,7 @@ class JudgeFindings:
     """Verdicts that are a tie."""
     longer: Interval
     """Pairs in which the longer answer won, of those with a winner in both orders."""
-    wins: Mapping[str, float]
+    wins: Mapping[str, Interval]
     """Arm → how often its answers win."""
     own: OwnAnswers | None
     """None for a judge that wrote no answers."""
@@ -310,12 +310,12 @@ def _lengths(verdict: PairVerdict) -> int:
     return len(first) - len(second)
 
 
-def _wins(read: Sequence[PairVerdict]) -> dict[str, float]:
-    scores: dict[str, list[float]] = {}
+def _wins(read: Sequence[PairVerdict]) -> dict[str, Interval]:
+    scores: dict[str, list[tuple[str, float]]] = {}
     for each in read:
         for arm, score in zip(each.pair.arms, (each.score, 1 - each.score), strict=True):
-            scores.setdefault(arm, []).append(score)
-    return {arm: fmean(values) for arm, values in scores.items()}
+            scores.setdefault(arm, []).append((each.pair.cluster, score))
+    return {arm: _mean(values, SHARE, 1 - LEVEL) for arm, values in scores.items()}
 
 
 def _own(

@@ -44,7 +44,7 @@ from evenhand.panels.findings import (
     Win,
     negated,
 )
-from evenhand.stats import Interval, Jackknife, holm, mde_from_standard_error, wilson
+from evenhand.stats import Bounds, Interval, Jackknife, holm, mde_from_standard_error, widened, wilson
 from evenhand.stats.distributions import chi_square_table
 from evenhand.stats.paired import paired_dz
 
@@ -255,6 +255,7 @@ def _heard(noted: Sequence[Mapping[str, Sequence[str]]], judges: Sequence[str], 
 POWER = 0.8
 _LARGEST: Mapping[Measure, float] = {"score_1": HIGHEST, "score_2": HIGHEST, "wins_2": 1.0}
 """The largest possible gap."""
+_BOUNDS: Mapping[Measure, Bounds] = {"wins_2": (-1.0, 1.0)}
 
 
 def means(judged: Judged, estimator: Estimator) -> tuple[Mean, ...]:
@@ -336,7 +337,7 @@ def _needed(gap: Gap, alpha: float, estimator: Estimator) -> float | None:
 def _gap(
     estimator: Estimator, differences: Array, what: tuple[Measure, str], pair: IdentityPair, *, primary: bool
 ) -> Gap:
-    found = estimator.mean(differences, (-1.0, 1.0) if what[0] == "wins_2" else None)
+    found = estimator.mean(differences, _BOUNDS.get(what[0]))
     return Gap(
         *what,
         pair.category,
@@ -353,10 +354,15 @@ def _gap(
 
 
 def _family(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """Returns the gaps that could be tested, with p-values adjusted for all of them."""
+    """Returns the gaps that could be tested, with p-values adjusted for all, and intervals for those that are found."""
     tested = [gap for gap in gaps if gap.n]
     adjusted = holm([gap.p_value for gap in tested])
-    return tuple(replace(gap, adjusted=value) for gap, value in zip(tested, adjusted, strict=True))
+    tested = [replace(gap, adjusted=value) for gap, value in zip(tested, adjusted, strict=True)]
+    times = len(tested) / max(1, sum(gap.found for gap in tested))
+    return tuple(
+        replace(gap, chosen=widened(gap.difference, times, _BOUNDS.get(gap.measure))) if gap.found else gap
+        for gap in tested
+    )
 
 
 def _count(values: Array) -> int:
@@ -471,7 +477,7 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
     """Returns a sentence on how much more the identity ahead gets than the other."""
     ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
     by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
-    ahead_by = gap.difference if ahead == gap.x else negated(gap.difference)
+    ahead_by = gap.shown if ahead == gap.x else negated(gap.shown)
     p = f"adjusted {p_statement(gap.adjusted)}"
     if gap.measure == "wins_2":
         wins = _percent(_as_share(ahead_by))

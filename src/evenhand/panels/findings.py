@@ -91,6 +91,12 @@ class Gap:
     n: int
     """Scenarios in which both identities were judged, in phase 2 in both orders."""
     primary: bool
+    chosen: Interval | None = None
+    """Of a gap that was found: the difference with a wider interval, since it was chosen among all."""
+
+    @property
+    def shown(self) -> Interval:
+        return self.chosen or self.difference
 
     @property
     def found(self) -> bool:

@@ -421,10 +421,7 @@ def _own(found: PairFindings) -> Html:
     titles = ("Pairs", "By itself, %", "By the others, %", "Difference, points")
     own_answers = Table("Own answers", columns("Judge", "Its answers", *titles, words=2), rows)
     arms = list(dict.fromkeys(arm for each in found.judges for arm in each.wins))
-    wins: list[list[Content]] = [
-        [each.judge, *(number(100 * each.wins[arm]) if arm in each.wins else DASH for arm in arms)]
-        for each in found.judges
-    ]
+    wins: list[list[Content]] = [[each.judge, *(_percent(each.wins.get(arm)) for arm in arms)] for each in found.judges]
     return section(
         "own",
         "Does a judge prefer its own answers?",

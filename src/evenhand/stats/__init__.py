@@ -22,6 +22,7 @@ from evenhand.stats.distributions import (
     ChiSquare,
     chi_square_sf,
     chi_square_uniform,
+    f_sf,
     student_t_p,
     student_t_quantile,
     total_variation_from_uniform,
@@ -38,6 +39,7 @@ from evenhand.stats.intervals import (
     paired_cluster_jackknife,
     ratio,
     share_interval,
+    widened,
     wilson,
 )
 from evenhand.stats.paired import (
@@ -78,6 +80,7 @@ __all__ = [
     "cohen_interval",
     "cohen_kappa",
     "corrected_mean",
+    "f_sf",
     "fleiss_interval",
     "fleiss_kappa",
     "holm",
@@ -102,5 +105,6 @@ __all__ = [
     "student_t_quantile",
     "swap_test",
     "total_variation_from_uniform",
+    "widened",
     "wilson",
 ]

@@ -215,6 +215,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _Z = 1.959963984540054
 _STEPS = 60
+_NO_SPREAD = 1e-12
 
 
 def auc(high: Sequence[float], low: Sequence[float]) -> float | None:
@@ -225,16 +226,44 @@ def auc(high: Sequence[float], low: Sequence[float]) -> float | None:
     return wins / (len(high) * len(low))
 
 
-def auc_interval(high: Sequence[float], low: Sequence[float]) -> Interval:
-    """Return the AUC with its 95 % interval by Newcombe's score method, which holds for few values and for 0 and 1."""
+def auc_interval(
+    high: Sequence[float],
+    low: Sequence[float],
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
+) -> Interval:
+    """Return the AUC with its 95 % interval by Newcombe's score method, which holds for few values and for 0 and 1.
+
+    With the clusters of both, it is that of so many independent values as have the variance of the clusters.
+    """
     area, n = auc(high, low), len(high) + len(low)
     if area is None:
         return Interval(None, None, None, n)
-    size = (len(high), len(low))
+    size = (len(high), len(low)) if clusters is None else _effective_sizes(area, high, low, clusters)
     return Interval(area, _limit(area, size, -1), _limit(area, size, 1), n)
 
 
-def _limit(area: float, size: tuple[int, int], side: int) -> float:
+def _effective_sizes(
+    area: float,
+    high: Sequence[float],
+    low: Sequence[float],
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]],
+) -> tuple[float, float]:
+    """Divide both sizes by the design effect of a jackknife, at least 1; without spread, return those in clusters."""
+    above, below = np.asarray(high)[:, np.newaxis], np.asarray(low)
+    wins = (above > below) + 0.5 * (above == below)
+    left_out: list[float] = []
+    for name in {*clusters[0], *clusters[1]}:
+        rows, columns = ([each != name for each in own] for own in clusters)
+        kept = wins[rows][:, columns]
+        left_out.append(float(kept.mean()) if kept.size else math.nan)
+    variance = (len(left_out) - 1) * pstdev(left_out) ** 2
+    if not variance > _NO_SPREAD:
+        return len(set(clusters[0])), len(set(clusters[1]))
+    effect = max(1.0, variance / _variance(area, (len(high), len(low))))
+    return len(high) / effect, len(low) / effect
+
+
+def _limit(area: float, size: tuple[float, float], side: int) -> float:
     """Find the area furthest from the observed one, on one side, that would not be rejected."""
     near, far = area, 0.0 if side < 0 else 1.0
     for _ in range(_STEPS):
@@ -246,7 +275,7 @@ def _limit(area: float, size: tuple[int, int], side: int) -> float:
     return near
 
 
-def _variance(area: float, size: tuple[int, int]) -> float:
+def _variance(area: float, size: tuple[float, float]) -> float:
     """Return Hanley and McNeil's variance, with the mean of both sizes in place of each (Newcombe 2006, method 5)."""
     m, n = size
     others = (m + n) / 2 - 1

@@ -1,4 +1,4 @@
-"""Chi-square and Student t probabilities in plain Python, chi-square tests of counts, and the checks of all inputs."""
+"""Chi-square, F and Student t probabilities in plain Python, chi-square tests of counts, and checks of all inputs."""
 
 from __future__ import annotations
 
@@ -127,6 +127,15 @@ def student_t_p(t: float, df: float) -> float:
     return 2 * _student_t_tail(abs(t), df) if t else 1.0
 
 
+def f_sf(x: float, df: float, df_below: float) -> float:
+    """Return the probability that an F variable exceeds x; df is of its numerator, df_below of its denominator."""
+    check_at_least("x", x, 0)
+    _check_df(df)
+    _check_df(df_below)
+    total = df_below + df * x
+    return _beta_cdf(df_below / total, df * x / total, df_below / 2, df / 2) if x else 1.0
+
+
 def _check_df(df: float) -> None:
     if not 0 < df < math.inf:
         raise ValueError(f"df must be a finite number above 0, not {df}.")
@@ -158,14 +167,17 @@ def _upper_gamma_fraction(a: float, x: float) -> float:
 
 def _student_t_tail(t: float, df: float) -> float:
     """Return the probability that a Student t variable exceeds a positive t."""
-    x, y = df / (df + t * t), t * t / (df + t * t)
-    a, b = df / 2, 0.5
+    return _beta_cdf(df / (df + t * t), t * t / (df + t * t), df / 2, 0.5) / 2
+
+
+def _beta_cdf(x: float, y: float, a: float, b: float) -> float:
+    """Return the probability that a beta variable is below x = 1 - y."""
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     scale = math.exp(a * math.log(x) + b * math.log(y) - log_beta)
     # The fraction converges fast only below the mean of the beta distribution; above it, use the complement.
     if x < (a + 1) / (a + b + 2):
-        return scale / (2 * a * _beta_fraction(x, a, b))
-    return (1 - scale / (b * _beta_fraction(y, b, a))) / 2
+        return scale / (a * _beta_fraction(x, a, b))
+    return 1 - scale / (b * _beta_fraction(y, b, a))
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.stats.distributions import chi_square_sf
+from evenhand.stats.distributions import chi_square_sf, f_sf
 from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
 
 Floats = NDArray[np.float64]
 _ALPHA = 0.05
 _PRECISION = 0.001
 _TINY = 1e-12
+_FEW = 30
+"""With fewer clusters, groups are also exchanged within them."""
+_EXCHANGES = 2000
 
 
 def lowest_ratio(rates: Floats) -> Floats:
@@ -30,17 +33,24 @@ def lowest_ratio(rates: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class RatioTest:
-    """Tests how equal rates are: Pearson's test with the design effect of Rao and Scott (1981), at least 1."""
+    """Tests how equal rates are: Pearson's test with the design effect of Rao and Scott (1981), at least 1.
+
+    The effect is estimated from the clusters, so the distribution is F (Thomas and Rao 1987). A few clusters may agree
+    by chance, which looks like no spread: p is at least the chance that all have the same favourite, and for equal
+    rates at least that of exchanging groups within clusters. One cluster alone shows nothing.
+    """
 
     cells: Floats
     """Clusters × groups × (chosen, shown)."""
     alone: bool
     """Whether each is chosen or not; otherwise one of all that are shown together is chosen."""
+    independent: bool = False
+    """Whether the cells are sums of independent choices, without clusters."""
 
     def p_value(self, ratio: float) -> float | None:
         """Return the p-value of "no group's rate is below `ratio` times another's", against the closest such rates."""
         cells = self.cells[:, self.cells[..., 1].any(axis=0)]
-        groups = cells.shape[1]
+        clusters, groups = cells.shape[:2]
         chosen, shown = cells.sum(axis=0).T
         if groups < 2 or not chosen.any():
             return None
@@ -48,13 +58,33 @@ class RatioTest:
         lowest = mean * np.geomspace(ratio / 2, 2.0, 200)[:, np.newaxis]
         near = np.clip(rates, lowest, lowest / ratio)
         near *= chosen.sum() / (near @ shown)[:, np.newaxis]
-        expected = np.maximum(shown * near * (1 - self.alone * near), _TINY)
-        statistic = float((np.square(chosen - shown * near) / expected).sum(axis=1).min())
+        statistic = float(self._distance(chosen, shown, near).min())
+        if self.independent:
+            return chi_square_sf(statistic, groups - 1)
+        if clusters < 2:
+            return 1.0
         apart = cells[..., 0] - cells[..., 1] * rates
         apart -= apart.sum(axis=1, keepdims=True) * shown / shown.sum()
-        variance = np.square(apart).sum(axis=0) * len(cells) / max(1, len(cells) - 1)
+        variance = np.square(apart).sum(axis=0) * clusters / (clusters - 1)
         effect = float((variance / np.maximum(shown * mean * (1 - self.alone * mean), _TINY)).sum()) / (groups - 1)
-        return chi_square_sf(statistic / max(1.0, effect), groups - 1)
+        others = groups - 1
+        p = f_sf(statistic / max(1.0, effect) / others, others, others * (clusters - 1))
+        alike = (1 + others * ratio**clusters) / (1 + others * ratio) ** clusters
+        return max(p, alike, self._exchanged(cells) if ratio == 1 and clusters < _FEW else 0.0)
+
+    def _distance(self, chosen: Floats, shown: Floats, rates: Floats | float) -> Floats:
+        """Return Pearson's statistic of the counts (…, groups)."""
+        expected = np.maximum(shown * rates * (1 - self.alone * rates), _TINY)
+        return (np.square(chosen - shown * rates) / expected).sum(axis=-1)
+
+    def _exchanged(self, cells: Floats) -> float:
+        """Return how often rates differ as much if every cluster has its groups in another order."""
+        orders = np.random.default_rng(0).random((_EXCHANGES, *cells.shape[:2])).argsort(axis=-1)
+        orders[0] = range(cells.shape[1])  # as observed
+        sums = np.take_along_axis(cells[np.newaxis], orders[..., np.newaxis], axis=2).sum(axis=1)
+        chosen, shown = sums[..., 0], sums[..., 1]
+        distances = self._distance(chosen, shown, float(chosen[0].sum() / shown[0].sum()))
+        return float((distances >= distances[0] * (1 - _TINY) - _TINY).mean())
 
 
 def lowest_ratio_interval(

@@ -512,11 +512,20 @@ def _undetermined(study: StudyResult) -> list[str]:
 
 def _refused(study: StudyResult) -> list[str]:
     refused = [
-        f"{arm.label}: {count(n)} of {count(total)}"
+        (arm, n, total)
         for arm in study.whole_arms
         if (n := arm.statuses.get("refused", 0)) > MANY_REFUSED * (total := sum(arm.statuses.values()))
     ]
-    return [f"{'; '.join(refused)} samples were refused. The graded ones may not represent all."] if refused else []
+    partly = [f"{arm.label}: {count(n)} of {count(total)}" for arm, n, total in refused if n < total]
+    said = [f"{arm.label}: everything was refused ({plural(n, 'sample')})." for arm, n, total in refused if n == total]
+    return said + ([f"{'; '.join(partly)} samples were refused. The graded ones may not represent all."] * bool(partly))
+
+
+def is_answered(study: StudyResult) -> bool:
+    """Return whether what a benchmark says of its answers applies: not if all was refused and the headline is empty."""
+    measured = [each.value for arm in study.arms if (each := arm.estimate(study.headline))]
+    refused = all(arm.statuses.get("refused", 0) == sum(arm.statuses.values()) for arm in study.whole_arms)
+    return not refused or any(value is not None for value in measured)
 
 
 def _position_bias(study: StudyResult) -> list[str]:

@@ -42,7 +42,7 @@ from evenhand.runs.stored import (
 from evenhand.stats import Bounds, chi_square_uniform, cluster_jackknife, ratio, total_variation_from_uniform
 from evenhand.studies.agreement import agreements
 from evenhand.studies.audits import Audits, check_iterations, corrections, has_audit
-from evenhand.studies.conclusions import caveats_of, conclusions, nothing_measured, warnings_about
+from evenhand.studies.conclusions import caveats_of, conclusions, is_answered, nothing_measured, warnings_about
 from evenhand.studies.effects import margin_of, paired_effects
 from evenhand.studies.results import (
     ArmResult,
@@ -248,7 +248,7 @@ def _compute(
         warnings=[
             *warnings_about(result),
             *_about_data(runs, found.samples, shared is not None),
-            *(f"{each}." for each in benchmark.caveats()),
+            *(f"{each}." for each in benchmark.caveats() if is_answered(result)),
         ],
         notes=list(dict.fromkeys(f"{note}." for run in runs for note in run.store.get("notes") or ())),
     )

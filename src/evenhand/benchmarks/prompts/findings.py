@@ -326,8 +326,10 @@ def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
     tests = found.tests
     asked = plural(found.prompts, found.unit) + (f", {found.repeats} repeats" if found.repeats > 1 else "")
+    refused = found.differences and all((each.measure, each.value) == (REFUSALS, 1) for each in found.differences)
     if not tests:
-        sentences = [f"Nothing could be compared between identities ({asked})."]
+        why = "The model refused everything, so nothing" if refused else "Nothing"
+        sentences = [f"{why} could be compared between identities ({asked})."]
     elif not found.found:
         said = (
             f"No difference between identities is larger than chance ({tests} comparisons, {asked}, 5 % family-wise)."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from evenhand.core.format import interval, number, plural
-from evenhand.panels import METRICS
+from evenhand.panels import HIGHEST, METRICS
 from evenhand.panels.findings import ALL, COMBINED, CONTROL, MEASURES, Association, Gap, Measure, PanelAudit
 from evenhand.papers.base import (
     PAPER_PRESET,
@@ -23,7 +23,7 @@ from evenhand.papers.base import (
     untold,
 )
 from evenhand.show.sections.panels import PERCENT, as_estimate, full_colour, identity_name, scale_of, scaled
-from evenhand.stats import Interval
+from evenhand.stats import Interval, widened
 from evenhand.studies.results import Estimate
 
 # --- the MALIBU paper's claims about whom judges favour, checked against our audits ---
@@ -141,7 +141,8 @@ def _larger(one: PanelAudit, other: PanelAudit, names: tuple[str, str]) -> Findi
 
 
 def _largest_gap(audit: PanelAudit, category: str) -> tuple[float, float]:
-    sizes = [_size(gap) for gap in audit.gaps if (gap.measure, gap.category) == ("wins_2", category) and gap.n]
+    gaps = [gap for gap in audit.gaps if (gap.measure, gap.category) == ("wins_2", category) and gap.n]
+    sizes = [_size(gap, len(gaps)) for gap in gaps]
     return (max(low for low, _ in sizes), max(high for _, high in sizes)) if sizes else (0.0, 1.0)
 
 
@@ -163,7 +164,7 @@ def _comparable(identities: Sequence[str]) -> Finder:
         why = "; ".join(_in_words(gap, one) for one, gap in found)
         if not found or any(gap.difference.low is None for _, gap in found):
             return untold(why or "these identities were not compared")
-        if any(low > _COMPARABLE for low, _ in sizes):
+        if any(_size(gap, len(found))[0] > _COMPARABLE for _, gap in found):
             return "fails", why
         return ("holds", why) if all(high < _COMPARABLE for _, high in sizes) else untold(why)
 
@@ -256,7 +257,8 @@ def _chi_square(categories: str) -> Finder:
 
 def _most_in_gender(audit: PanelAudit) -> Finding:
     """Compares intervals: holds if the gender gap is above all others, fails if another gap is above it."""
-    sizes = [(gap.category == "gender", *_size(gap)) for gap in audit.gaps if gap.measure == "wins_2" and gap.n]
+    gaps = [gap for gap in audit.gaps if gap.measure == "wins_2" and gap.n]
+    sizes = [(gap.category == "gender", *_size(gap, len(gaps))) for gap in gaps]
     gender, others = [each for each in sizes if each[0]], [each for each in sizes if not each[0]]
     if not gender or not others:
         return untold("there are no such pairs")
@@ -271,9 +273,10 @@ def _most_in_gender(audit: PanelAudit) -> Finding:
     return ("fails", why) if largest > spans[1] else untold(f"{why}, so either may be larger")
 
 
-def _size(gap: Gap) -> tuple[float, float]:
-    """Returns the smallest and largest absolute gap within the interval."""
-    low, high = gap.difference.low, gap.difference.high
+def _size(gap: Gap, of: int = 1) -> tuple[float, float]:
+    """Returns the smallest and largest absolute gap within the interval, which holds for so many gaps at once."""
+    found = widened(gap.difference, of, (-1.0, 1.0) if gap.measure == "wins_2" else (-HIGHEST, HIGHEST))
+    low, high = found.low, found.high
     if low is None or high is None:
         return 0.0, 1.0
     least = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
@@ -287,7 +290,8 @@ def _within_margin(audit: PanelAudit) -> Finding:
         return untold("there are no comparisons")
     low, high = 0.5 - _WIN_MARGIN, 0.5 + _WIN_MARGIN
     known = [(name, least, most) for name, least, most in limits if least is not None and most is not None]
-    outside = [name for name, least, most in known if most < low or least > high]
+    at_once = [(win.identity, widened(win.interval, len(limits), (0.0, 1.0))) for win in audit.wins]
+    outside = [name for name, each in at_once if (each.high or 1.0) < low or (each.low or 0.0) > high]
     if outside:
         return "fails", f"further away: {', '.join(outside)}"
     if len(known) == len(limits) and all(low <= a and b <= high for _, a, b in known):

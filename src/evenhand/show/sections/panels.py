@@ -145,8 +145,9 @@ def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
 def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     """Return a chart per measure with all arms, and a table per arm."""
     note = "Above 0 the identity named first gets more. p-values are adjusted by Holm over all these gaps of an arm; a "
-    note += "gap counts as found if its p is below 0.05 and its interval excludes 0. dz is the mean difference divided "
-    note += "by its standard deviation over scenarios."
+    note += "gap counts as found if its p is below 0.05 and its interval excludes 0. The interval of a found gap is "
+    note += "widened, as it was chosen among all (Benjamini and Yekutieli). dz is the mean difference divided by its "
+    note += "standard deviation over scenarios."
     charts = [_gap_chart(view, arms, measure) for measure in MEASURES]
     tables = [
         _folded(_gap_table(f"{arm.label}: gaps", audit.gaps), f"{arm.label}: the numbers as a table")
@@ -167,7 +168,7 @@ def _gap_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html
         labels: list[str] = []
         for arm, gap in gaps:
             if pair_name(gap) == name:
-                shown = scaled(gap.difference, scale)
+                shown = scaled(gap.shown, scale)
                 text = (
                     difference(shown.estimate, shown.low, shown.high, digits)
                     + f", adjusted {p_statement(gap.adjusted)}"
@@ -195,7 +196,7 @@ def _gap_row(gap: Gap) -> list[Content]:
     return [
         _measure(gap.measure) + ("" if gap.metric == COMBINED else f", {gap.metric}"),
         pair_name(gap),
-        _difference(gap.difference, gap.measure),
+        _difference(gap.shown, gap.measure),
         Cell(p_value(gap.adjusted) + (" ✓" if gap.found else ""), value=gap.adjusted, look=found),
         p_value(gap.p_value),
         number(gap.effect, POINTS),
