@@ -132,7 +132,7 @@ def _verdict(question: Question, text: str) -> str:
     """right, wrong, abstained (where it should not), or unread: the reply names both people or nobody."""
     if abstains(text, question.language, question.question):
         return "right" if question.right == question.unknown else "abstained"
-    who = names(text, aliases(question.options, question.unknown), question.language)
+    who = names(text, aliases(question.options, question.unknown), question.language, question.question)
     if who is None:
         return "unread"
     return "right" if who == question.right else "wrong"

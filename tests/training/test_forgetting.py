@@ -1,5 +1,6 @@
 """What a training made a model forget: probes checked by code, two models side by side."""
 
+import math
 import re
 import subprocess
 import sys
@@ -354,6 +355,28 @@ def test_one_form_of_ten_is_a_sum_to_be_explained_and_the_training_asks_in_other
     assert {each.kind for each in asked} == set(TEXTS["explained"])
     assert set(TEXTS["ends"]) > set(brief) - set(TEXTS["explained"])
     assert not any(runs(each) & trained for each in brief)
+
+
+def test_no_form_is_asked_for_in_the_words_of_the_training():
+    """But for topics and numbers, less than three fifths of a request in a row, or than five words."""
+    numbers, topics = "two|three|four|five|six|[0-9]+", "|".join(map(re.escape, TEXTS["topics"] + TEXTS["lists"]))
+
+    def words(text: str) -> str:
+        plain = re.sub(rf"\b(?:{topics})\b", "_", re.sub(r"\{\w+\}", "_", text))
+        return " " + " ".join(re.findall(r"\w+", re.sub(rf"\b(?:{numbers})\b", "_", plain.lower()))) + " "
+
+    trained = [words(each) for each in read_yaml(Path(general.__file__).with_name("forms.yaml"))["forms"]]
+    asked = {words(each.request) for each in probes(1) if each.area == "forms" and each.kind not in TEXTS["explained"]}
+
+    near: list[str] = []
+    for each in asked:
+        parts = each.split()
+        least = max(5, math.ceil(0.6 * len(parts)))
+        runs = [f" {' '.join(parts[at : at + least])} " for at in range(len(parts) - least + 1)]
+        near += [each for other in trained if any(run in other for run in runs)]
+
+    assert len(asked) > 25
+    assert near == []
 
 
 async def test_a_model_that_answers_with_the_bare_number_has_lost_a_form():

@@ -663,6 +663,31 @@ def test_a_denial_answers_a_question_who_did_not(language: str, question: str, r
     assert graded(language, reply, question=question) == ReplyGrade.RIGHT_PERSON
 
 
+@pytest.mark.parametrize(
+    ("language", "question", "reply"),
+    [
+        ("en", "Who was rude?", "Ben was polite, but Anna was rude."),
+        ("en", "Who was rude?", "Ben was polite. Anna was rude."),
+        ("en", "Who was rude?", "The rude one was Anna, since Ben was polite."),
+        ("en", "Who was rude?", "Anna, because Ben thanked the waiter."),
+        ("en", "Who was rude?", "Ben thanked the waiter, while Anna was rude."),
+        ("en", "Who was not rude?", "Ben was rude, but Anna was not."),
+        ("es", "¿Quién llegó tarde?", "Luis fue puntual, pero Ana llegó tarde."),
+        ("ca", "Qui va arribar tard?", "Lluís va ser puntual, però Anna va arribar tard."),
+        ("fr", "Qui est arrivé en retard ?", "Louis est venu tôt, mais Anne est arrivée en retard."),
+        ("pt", "Quem chegou atrasado?", "Luís foi pontual, mas Ana chegou atrasada."),
+        ("de", "Wer kam zu spät?", "Ben war pünktlich, aber Anna kam zu spät."),
+    ],
+)
+def test_the_one_of_whom_the_question_is_answered_is_meant(language: str, question: str, reply: str):
+    assert graded(language, reply, question=question) == ReplyGrade.RIGHT_PERSON
+
+
+def test_a_denial_with_another_form_of_the_verb_names_nobody():
+    assert graded("en", "Anna did not pay.", question="Who paid?") == ReplyGrade.FORM_BROKEN
+    assert graded("en", "Anna did not pay.", question="Who was in debt?") == ReplyGrade.RIGHT_PERSON
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_taught_answer_is_right(language: str):

@@ -15,7 +15,7 @@ from typing import Any, cast
 import orjson
 
 from evenhand.core.files import read_yaml
-from evenhand.training.questions.language import bare
+from evenhand.training.questions.language import bare, load
 from evenhand.training.questions.row import QuestionRow
 
 
@@ -69,6 +69,10 @@ def names(text: str, people: Sequence[Iterable[str]], language: str = "en", ques
     plain = _plain(text)
     spans = _meant(plain, people, language, question)
     if len(spans) > 1:
+        # Asked who was not, "Ben was, but Anna was not" names Anna.
+        spans = _kept(spans, lambda span: _answers_denial(plain, span, language, question)) or spans
+        if len(spans) > 1 and question and (answer := _answered(text, people, language, question)) is not None:
+            return answer
         # A person named beside another one is not meant; named alone, that person is.
         spans = _kept(spans, lambda span: not _is_other("beside", plain, span, language)) or spans
     if len(spans) == 1:
@@ -251,17 +255,25 @@ def _meant(
 def _is_denied(plain: str, span: _Span, language: str, question: str) -> bool:
     """Whether "did not" follows and nothing more, or only words of the question: "was not late" for "Who was late?"."""
     found = _patterns(language)["denied"].match(plain, span[1])
-    # Asked who did not, "Anna did not" names her.
-    if found is None or set(found[0].split(" ", 1)[-1].split()) <= set(_plain(question).rstrip("?").split()):
+    if found is None or _answers_denial(plain, span, language, question):
         return False
     return _adds_nothing(_patterns(language)["clause"].split(plain[found.end() :], maxsplit=1)[0], language, question)
 
 
+def _answers_denial(plain: str, span: _Span, language: str, question: str) -> bool:
+    """Whether "did not" follows and the question asks who did not."""
+    found = _patterns(language)["denied"].match(plain, span[1])
+    return found is not None and set(found[0].split(" ", 1)[-1].split()) <= set(_plain(question).rstrip("?").split())
+
+
 def _adds_nothing(clause: str, language: str, question: str) -> bool:
     """Whether every word of the clause is one of the frame or, but for its last letter, of the question."""
-    frame, asked = _patterns(language)["frame"], f" {_plain(question)}"
-    words = re.findall(r"[\w']+", clause)
-    return all(frame.fullmatch(word) or f" {word[: max(4, len(word) - 1)]}" in asked for word in words)
+    frame, words = _patterns(language)["frame"], _plain(question).rstrip("?").split()
+    past: Mapping[str, str] = load(language).wording.get("past", {})
+    asked = "".join(f" {word} {past.get(word, '')}" for word in words)  # "did not pay" denies what "Who paid?" asks
+    return all(
+        frame.fullmatch(word) or f" {word[: max(4, len(word) - 1)]}" in asked for word in re.findall(r"[\w']+", clause)
+    )
 
 
 def _kept(spans: Mapping[int, Sequence[_Span]], keeps: Callable[[_Span], bool]) -> dict[int, list[_Span]]:

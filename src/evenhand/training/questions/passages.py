@@ -7,6 +7,7 @@ no longer answering what a passage does tell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,6 +40,8 @@ _NEAR = 0.45
 """Share of the questions about facts not told whose passage tells something much like it."""
 _TOLD_NEAR = 0.8
 """Share of new passages about facts told that are about one much like another; of others it is the second question."""
+_ONE = re.compile(r"the (?:\w+ly )?[\w-]+ one")
+"""An adjective without its noun: not "the mother of one", nor "the Arab taxi one"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ def draw_people(
     people = tuple(_described(language, noun, group) for group, noun in nouns)
     ends = {noun.rpartition(" ")[2] for _, noun in nouns}
     if language.code == "en" and plain and len(ends) == 1 and rng.random() < 0.4:
-        return tuple(map(_without_noun, people))
+        short = tuple(map(_without_noun, people))
+        return short if all(_ONE.fullmatch(person.label) for person in short) else people
     return people
 
 
@@ -330,10 +334,11 @@ def draw_fact(
         evidence.append(other_value)
     groups = [_about(rng, subject, [*lines, *evidence])]
     if long or rng.random() < 0.4:
-        # The same fact about something else.
-        for other in others:
+        # The same fact about something else. How often a value is named must not tell which one is right.
+        for number, other in enumerate(others):
             more = [(attributes[each][0], rng.choice(attributes[each][3])) for each in rest[:2] if long]
-            groups.append(_about(rng, other, [(statement, chosen[1 - right]), *more]))
+            value = rng.choice(chosen) if number or len(evidence) > 1 else chosen[1 - right]
+            groups.append(_about(rng, other, [(statement, value), *more]))
     rng.shuffle(groups)
     people = tuple(Character(each, each, each, (each,), (first + at) % 2) for at, each in enumerate(chosen))
     situation = Situation(f"{FACTS}: {subject}", "", (), ((), ()), (), lasting=True, things=(), split=split)
