@@ -74,7 +74,7 @@ def test_an_installed_plug_in_runs_end_to_end(installed: dict[str, str], tmp_pat
     assert done.returncode == 0, done.stderr
     assert "('default', 0.0, 100.0), ('second_look', 100.0, 0.0)]" in done.stdout
     assert done.stdout.splitlines()[1] == "[None, 1, 2, None]"
-    assert "Say it in a calm voice." in _evenhand(installed, tmp_path, "show", "other", "Ana")
+    assert "Say it in a calm voice." in _evenhand(installed, tmp_path, "run", "show", "other", "Ana")
 
 
 METHOD = '''

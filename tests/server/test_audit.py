@@ -173,8 +173,7 @@ def test_a_file_that_is_too_large_is_set_aside_whole(tmp_path: Path, monkeypatch
 
     older = rotated_files(file)
     assert len(older) >= 2
-    ids = [row["id"] for each in older for row in read_audit(each)] + [row["id"] for row in rows]
-    assert sorted(ids, key=int) == [str(n) for n in range(300)]
+    assert [row["id"] for row in rows] == [str(n) for n in range(300)]
     assert all(each.stat().st_size < 300_000 for each in older)
     assert {path.name for path in tmp_path.iterdir()} <= {each.name for each in older} | {
         "audit.sqlite",
@@ -198,8 +197,20 @@ def test_a_file_that_somebody_reads_is_turned_over_later(tmp_path: Path):
 
     rows = written(file, replace(EVENT, id="100"), megabytes=0.05)
 
-    (older,) = rotated_files(file)
-    assert [row["id"] for row in [*read_audit(older), *rows]] == [str(number) for number in range(101)]
+    assert len(rotated_files(file)) == 1
+    assert [row["id"] for row in rows] == [str(number) for number in range(101)]
+
+
+def test_a_damaged_file_is_an_error_after_all_others_were_read(tmp_path: Path):
+    file = tmp_path / "audit.sqlite"
+    written(file, EVENT)
+    (tmp_path / "audit-20260101T000000.sqlite").write_text("damaged")
+
+    rows = read_audit(file)
+
+    assert next(rows)["id"] == "r1"
+    with pytest.raises(DataError, match="audit-20260101T000000"):
+        next(rows)
 
 
 def test_files_set_aside_long_ago_are_deleted(tmp_path: Path):
@@ -211,7 +222,7 @@ def test_files_set_aside_long_ago_are_deleted(tmp_path: Path):
     for path in (old, foreign):
         os.utime(path, (NOW - 8 * 86_400,) * 2)
 
-    written(file, EVENT, days=7)
+    AuditLog(file, days=7).close()
 
     assert rotated_files(file) == [young]
     assert foreign.exists()

@@ -166,6 +166,47 @@ async def test_a_client_that_leaves_pays_for_the_prompt(serve: Serve, guarding: 
     assert 100 <= (await spent(guard)).tokens < 200
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_embeddings_that_end_in_vain_cost_their_texts(serve: Serve, guarding: Guarding, leaves: bool):
+    behind = await serve(hang())
+    guard = await guarding(route(behind.url, timeout=600 if leaves else 0.2), keys=team(budget=tokens(1000)))
+
+    body = {"model": "guarded", "input": "x" * 400}
+    asking = asyncio.ensure_future(guard.post("/v1/embeddings", body, headers=HEADERS))
+    await until(lambda: bool(behind.requests))
+    if leaves:
+        asking.cancel()
+    await asyncio.wait([asking])
+
+    assert (await spent(guard)).tokens == 101
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fields", [{}, {"evaluators": [], "method": "default", "policy": "flag"}])
+async def test_a_call_that_takes_too_long_costs_its_prompt(
+    serve: Serve, guarding: Guarding, fields: dict[str, Any], stream: bool
+):
+    behind = await serve(hang())
+    guard = await guarding(route(behind.url, timeout=0.2, **fields), keys=team(budget=tokens(1000)))
+
+    answer = await guard.chat("x" * 400, headers=HEADERS, stream=stream)
+
+    assert answer.status == 504
+    assert 100 <= (await spent(guard)).tokens < 110
+    assert guard.event.usage.calls == 1
+
+
+async def test_money_is_what_calls_of_known_price_cost(serve: Serve, guarding: Guarding):
+    behind = await serve(costing(CLEAN, 100))
+    routes = {"guarded": route(behind.url), "priced": route(behind.url, price=PRICE)}
+    guard = await guarding(routes=routes, keys=team(budget=tokens(1000)))
+
+    await guard.chat(headers=HEADERS)
+    await guard.chat(headers=HEADERS, model="priced")
+
+    assert (await spent(guard)).money == pytest.approx(0.1)
+
+
 async def test_a_hundred_at_once_cannot_overrun_a_budget(serve: Serve, guarding: Guarding):
     go = asyncio.Event()
     behind = await serve(costing(CLEAN, 600, go))

@@ -200,14 +200,39 @@ async def test_the_servers_own_time_limit_reads_504(serve: Serve, guarding: Guar
     assert "60 s" in answer.body["error"]["message"]
 
 
-async def test_costs_are_told_where_the_route_has_a_price(serve: Serve, guarding: Guarding):
-    behind = await serve(chat(CLEAN))
-    guard = await guarding(route(behind.url, price={"input": 1.0, "output": 2.0}))
+async def test_all_answers_are_counted(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(RUDE), chat(CLEAN), chat(RUDE))
+    guard = await guarding(route(behind.url, policy="flag"))
+
+    await guard.chat(n=3)
+    await guard.told()
+
+    metrics = (await guard.get("/metrics")).text
+    of = 'check="toxicity",route="guarded",when="after"} '
+    assert f"evenhand_check_score_count{{{of}3.0" in metrics
+    assert f"evenhand_checks_failed_total{{{of}2.0" in metrics
+    means = guard.server.page.state()["windows"][0]["lines"]["toxicity"]  # type: ignore[union-attr]
+    assert means["n"][-1] + means["n"][-2] == 3
+
+
+async def test_usage_counts_a_revision_that_was_given_up(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(RUDE), outlast(40))
+    guard = await guarding(route(behind.url, latency=30))
 
     answer = await guard.chat()
 
-    assert answer.body["evenhand"]["cost"] == pytest.approx(30e-6)
-    assert answer.headers["X-Evenhand-Cost"] == "0.000030"
+    assert (answer.body["evenhand"]["late"], answer.body["evenhand"]["calls"]) == (True, 2)
+    assert answer.body["usage"]["total_tokens"] == guard.event.usage.tokens > 25
+
+
+async def test_costs_are_told_where_the_route_has_a_price(serve: Serve, guarding: Guarding):
+    behind = await serve(chat(CLEAN))
+    guard = await guarding(route(behind.url, price={"input": 0.015, "output": 0.02}))
+
+    answer = await guard.chat()
+
+    assert answer.body["evenhand"]["cost"] == pytest.approx(400e-9)
+    assert answer.headers["X-Evenhand-Cost"] == "0.000000400"
 
 
 async def test_json_stays_json(serve: Serve, guarding: Guarding):

@@ -92,6 +92,15 @@ async def test_a_request_is_counted_in_all_its_sides():
     assert "process_resident_memory_bytes" in found
 
 
+async def test_the_first_segment_is_no_stage():
+    metrics = counting("chat")
+    metrics(replace(EVENT, stages={"answer": 0.2, "first_segment": 0.1}, first_segment=0.1))
+
+    found = await scrape(metrics)
+
+    assert found["evenhand_stage_seconds_count"] == [({"route": "chat", "stage": "answer"}, 1)]
+
+
 async def test_a_score_that_is_no_number_does_not_spoil_the_sum():
     metrics = counting("chat")
     metrics(EVENT)

@@ -58,8 +58,9 @@ async def test_a_revised_answer_is_seen_everywhere(
     assert row["before"][0]["score"] > row["after"][0]["score"]
 
 
-async def test_a_failing_endpoint_is_counted_and_told_by_readyz(serve: Serve, guarding: Guarding):
-    behind = await serve(raw(b"", 500))
+@pytest.mark.parametrize("status", [401, 500])
+async def test_a_failing_endpoint_is_counted_and_told_by_readyz(serve: Serve, guarding: Guarding, status: int):
+    behind = await serve(raw(b"", status))
     guard = await guarding(route(behind.url))
 
     for _ in range(3):
@@ -71,7 +72,7 @@ async def test_a_failing_endpoint_is_counted_and_told_by_readyz(serve: Serve, gu
         200,
         {"status": "ready", "routes": 1, "failing": 1, "upstreams": 1, "upstreams_open": 0},
     )
-    assert 'evenhand_upstream_errors_total{kind="502",route="guarded"} 3.0' in metrics.text
+    assert f'evenhand_upstream_errors_total{{kind="{status}",route="guarded"}} 3.0' in metrics.text
 
 
 async def test_refused_requests_are_counted_without_labels_of_their_making(serve: Serve, guarding: Guarding):

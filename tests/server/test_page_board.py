@@ -21,10 +21,10 @@ def counted(*events: object) -> Board:
 
 def test_requests_are_counted_by_action_and_the_share_is_taken_of_guarded_answers() -> None:
     failed = event(action="", status=502, upstream_error="timeout", route="drafts")
-    board = counted(event(), revised(), event(action="scored"), failed)
-    assert (board.requests, board.answered, board.errors, board.upstream_errors) == (4, 2, 1, 1)
+    board = counted(event(), revised(), event(action="scored"), event(action="bypassed"), failed)
+    assert (board.requests, board.answered, board.errors, board.upstream_errors) == (5, 2, 1, 1)
     support, drafts = board.routes["support"], board.routes["drafts"]
-    assert (support.requests, support.answered, support.revised) == (3, 2, 1)
+    assert (support.requests, support.answered, support.revised) == (4, 2, 1)
     assert (drafts.requests, drafts.answered, drafts.errors) == (1, 0, 1)
 
 

@@ -1,6 +1,7 @@
 """Streams: checked segments as OpenAI's chunks."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import aiohttp
@@ -235,6 +236,24 @@ async def test_a_client_that_leaves_ends_the_call_upstream(serve: Serve, guardin
     await guard.told()
     assert guard.event.status == 499
     assert guard.server.in_flight == 0
+
+
+async def test_a_client_that_leaves_is_no_error_of_the_server(
+    serve: Serve, guarding: Guarding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    async def write(*_: object) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr("evenhand.server.chat_api.streaming._Events.write", write)
+    behind = await serve(streamed(SENTENCES))
+    guard = await guarding(route(behind.url))
+
+    with contextlib.suppress(aiohttp.ClientError):
+        await guard.chat(stream=True)
+
+    await guard.told()
+    assert guard.event.status == 499
+    assert "Error handling request" not in caplog.text
 
 
 async def leave(guard: Served, behind: ChatServer, stream: bool) -> None:

@@ -87,6 +87,33 @@ async def test_record_metrics_and_log_say_which_upstream_answered(
     assert 'evenhand_upstream_open{route="guarded",upstream="1"} 0.0' in metrics
 
 
+@pytest.mark.parametrize("fields", [{}, {"method": "default", "evaluators": [], "policy": "flag"}])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("faults", "calls"), [(1, 1), (2, 0)])
+async def test_retries_are_counted_and_refused_calls_are_not(
+    serve: Serve, guarding: Guarding, fields: dict[str, Any], stream: bool, faults: int, calls: int
+):
+    behind = await serve(*[raw(b"", 500)] * faults, streamed([CLEAN]) if stream else chat(CLEAN))
+    guard = await guarding(route(behind.url, retries=1, **fields))
+
+    await guard.chat(stream=stream)
+    await guard.told()
+
+    assert (guard.event.usage.calls, guard.event.usage.retries, len(guard.event.tried)) == (calls, 1, 2)
+
+
+async def test_a_call_whose_client_leaves_is_counted(serve: Serve, guarding: Guarding):
+    behind = await serve(hang())
+    guard = await guarding(route(behind.url))
+
+    asking = asyncio.ensure_future(guard.chat())
+    await behind.has_seen(1)
+    asking.cancel()
+    await guard.told()
+
+    assert (guard.event.usage.calls, len(guard.event.tried), guard.event.tried[0].failed) == (1, 1, False)
+
+
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
 async def test_a_request_that_is_at_fault_goes_nowhere_else(serve: Serve, guarding: Guarding, status: int):
     first, second = await serve(refuse("too long", status=status)), await serve(chat(CLEAN))

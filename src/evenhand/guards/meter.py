@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 from evenhand.core.events import held
 from evenhand.core.types import Generation, Message, Params, Usage
+from evenhand.guards.upstream import UpstreamError
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
 
@@ -31,8 +32,13 @@ def charge(usage: Usage) -> None:
         meter.usage += usage
 
 
+def has_read(error: BaseException) -> bool:
+    """Whether the endpoint has read the prompt of a call without an answer: it was cancelled, or took too long."""
+    return isinstance(error, asyncio.CancelledError) or (isinstance(error, UpstreamError) and error.status == 504)
+
+
 class CountedModel(WrappedModel):
-    """A model that reports calls that are cancelled: the endpoint has read their prompts."""
+    """A model that reports calls whose prompts were read in vain."""
 
     def __init__(self, inner: Model, cancelled: Callable[[str, Usage], None]) -> None:
         super().__init__(inner)
@@ -41,7 +47,8 @@ class CountedModel(WrappedModel):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         try:
             return await self.inner.generate(messages, params)
-        except asyncio.CancelledError:
-            read = sum(estimate_tokens(each.content) for each in all_messages(messages, params))
-            self._cancelled(self.spec, Usage(prompt_tokens=read))
+        except (asyncio.CancelledError, UpstreamError) as error:
+            if has_read(error):
+                read = sum(estimate_tokens(each.content) for each in all_messages(messages, params))
+                self._cancelled(self.spec, Usage(1, prompt_tokens=read))
             raise

@@ -127,14 +127,14 @@ class StreamedReply:
     def turn(self, prompt: Prompt, spec: str) -> Turn:
         """Return the recorded call; the tokens of a stream that says none, or is left early, are estimated.
 
-        A call that was refused before the endpoint worked on it costs nothing.
+        A call that was refused before the endpoint worked on it is not counted.
         """
         if self._usage is not None:
             usage = usage_in({"usage": self._usage})
         elif self._charged:
             usage = Usage(1, sent_tokens(self._request.body), self._received // CHARACTERS_PER_TOKEN)
         else:
-            usage = Usage(calls=1)
+            usage = Usage()
         completion = Completion(self.text, refusal=self.refusal or None)
         generation = Generation((completion,), spec, usage, self.seconds)
         agent = "writer" if self._first else "reviser"

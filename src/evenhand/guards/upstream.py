@@ -34,6 +34,8 @@ class UpstreamError(ModelError):
         self.reason = reason
         """What is wrong with the request, in the endpoint's own words; empty if the request is not at fault."""
         self.status = status
+        self.said = status
+        """The status that the endpoint sent, if it sent one."""
         self.request_at_fault = status in REQUEST_FAULTS
         self.body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         self.retry_after = retry_after

@@ -26,8 +26,9 @@ import orjson
 
 from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
-from evenhand.core.types import Generation, Message, Params
+from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.guards.fields import Halves, TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
+from evenhand.guards.meter import charge
 from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import (
@@ -201,6 +202,11 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         return Unreachable(f"The upstream {self.name} cannot be reached ({words}).")
 
     def _relayed(self, reply: Reply) -> UpstreamError:
+        fault = self._fault_of(reply)
+        fault.said = reply.status
+        return fault
+
+    def _fault_of(self, reply: Reply) -> UpstreamError:
         """The upstream's error as the client may see it; errors about the guard's own key are not shown."""
         status, payload, wait = reply.status, reply.body, retry_after(reply.headers)
         if status in (401, 403):
@@ -479,10 +485,20 @@ class Upstreams(Upstream):
         return reply
 
     async def _begun(self, use: Callable[[Upstream], Awaitable[T]]) -> tuple[T, Attempt]:
+        asked = 0
+
+        def ask(place: int) -> Awaitable[T]:
+            nonlocal asked
+            asked += 1
+            return use(self._upstreams[place])
+
         try:
-            return await self._failover.begin(lambda place: use(self._upstreams[place]))
+            return await self._failover.begin(ask)
         except NoEndpointError as error:
             raise UpstreamError(503, f"{self._title}: {error}", retry_after=error.wait) from error
+        finally:
+            if asked > 1:
+                charge(Usage(retries=asked - 1))
 
     def _counts(self, attempt: Attempt, error: ModelError) -> bool:
         """Whether an error is a fault of the endpoint: one caller's poisoned requests must not keep out the others.
@@ -505,7 +521,7 @@ class Upstreams(Upstream):
             self._failed_for.pop(endpoint.name, None)
             if len(self._callers) < _MOST_CALLERS:
                 self._callers.add(CALLER.get())
-        if tried is not None and self._listed and (attempt.answered or isinstance(error, ModelError)):
+        if tried is not None and self._listed:
             tried.append(Tried(endpoint.name, isinstance(error, ModelError) and not error.request_at_fault))
         if changed and endpoint.breaker.is_open:
             reason = endpoint.breaker.error

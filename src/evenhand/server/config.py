@@ -77,7 +77,7 @@ class LogConfig(BaseModel):
 
     model_config = STRICT
     requests: bool = True
-    """Whether every request is logged; failed ones always are."""
+    """Whether every request is logged; failures of which clients get no reason always are."""
     texts: Literal["none", "redacted", "full"] = "none"
 
 

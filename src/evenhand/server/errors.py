@@ -159,4 +159,4 @@ def _kind(error: UpstreamError, status: int) -> str:
         case CutReply():
             return "cut"
         case _:
-            return "timeout" if status == 504 else str(error.status)
+            return "timeout" if status == 504 else str(error.said)

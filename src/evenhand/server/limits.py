@@ -22,7 +22,6 @@ from time import monotonic, time
 from aiohttp import web
 
 from evenhand.core.limiter import Gate
-from evenhand.core.types import Usage
 from evenhand.server.access import caller_of, right_needed
 from evenhand.server.config import LimitsConfig
 from evenhand.server.state.state import State
@@ -89,8 +88,7 @@ class Quotas:
         client, used = caller_of(request), ticket_of(request).meter.usage
         if not client.name or (lease is None and not used.tokens):
             return
-        money = self._money(client, used)
-        self._state.settle(Settle(client.name, lease, used.tokens, money, self._clock()))
+        self._state.settle(Settle(client.name, lease, used.tokens, used.cost or 0.0, self._clock()))
         if used.tokens:
             usual = self._usual.get(client.name, used.tokens)
             self._usual[client.name] = usual + _SMOOTHING * (used.tokens - usual)
@@ -98,10 +96,6 @@ class Quotas:
     def _estimate(self, client: Caller, body_bytes: int) -> float:
         prompt = body_bytes / 4
         return max(prompt, self._usual.get(client.name, prompt + FIRST_REPLY))
-
-    def _money(self, client: Caller, used: Usage) -> float:
-        """Return the cost; calls of unknown price count as the key's dearest ones."""
-        return used.tokens * self.prices.get(client.name, 0.0) if used.cost is None else used.cost
 
 
 def refusal(quota: Quota, verdict: Admission, now: float) -> RequestError:

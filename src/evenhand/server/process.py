@@ -81,7 +81,7 @@ class Connection(web.RequestHandler):
         error = sys.exception()
         if isinstance(error, web.RequestPayloadError):
             _log.info("%s sent a body that cannot be decoded", self._peer())
-        else:
+        elif not isinstance(error, ConnectionError):  # of a client that left, the request's line tells
             super().log_exception(*args, **kw)
 
     def _peer(self) -> str:

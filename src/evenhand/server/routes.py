@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
@@ -23,7 +23,7 @@ from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Usage
 from evenhand.guards.guard import Guard, deployed, load_endpoints
-from evenhand.guards.meter import charge
+from evenhand.guards.meter import charge, has_read
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
 from evenhand.guards.types import CheckList, Guarded, Segment
@@ -167,19 +167,10 @@ class Passthrough:
     async def respond(self, body: Mapping[str, Any]) -> Guarded:
         began = perf_counter()
         body = deployed(body, self._preamble, self._settings)
-        call = ModelCall(self._upstream.spec, ANSWER)
-        try:
-            with call.running():
-                reply = await self._upstream.chat(body)
-                call.used(usage_in(reply))
-        except asyncio.CancelledError:  # the endpoint has read the prompt
-            charge(self._priced(Usage(prompt_tokens=sent_tokens(body))))
-            raise
+        reply, used = await self._asked(ModelCall(self._upstream.spec, ANSWER), self._upstream.chat, body)
         choice = as_object(reply["choices"][0])
         if choice is None:
             raise UpstreamError(502, "The upstream sent no answer.")
-        used = self._priced(used_by(reply, body))
-        charge(used)
         answer = raw_answer(choice, reply)
         took = perf_counter() - began
         return Guarded(
@@ -201,9 +192,20 @@ class Passthrough:
     async def embed(self, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Usage]:
         """Return the upstream's raw embeddings, and their usage with its cost."""
         call = ModelCall(self._upstream.spec, ANSWER, operation="embeddings")
-        with call.running():
-            reply = await self._upstream.embeddings(body)
-            call.used(usage_in(reply))
+        return await self._asked(call, self._upstream.embeddings, body)
+
+    async def _asked(
+        self, call: ModelCall, ask: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]], body: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Usage]:
+        """Return the upstream's reply and its usage, which is counted, also of a call that ends in vain."""
+        try:
+            with call.running():
+                reply = await ask(body)
+                call.used(usage_in(reply))
+        except (asyncio.CancelledError, UpstreamError) as error:
+            if has_read(error):
+                charge(self._priced(Usage(1, sent_tokens(body))))
+            raise
         used = self._priced(used_by(reply, body))
         charge(used)
         return reply, used

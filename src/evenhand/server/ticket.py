@@ -17,7 +17,7 @@ from evenhand.guards.upstreams import TRIED, Tried
 from evenhand.server.access import caller_of
 from evenhand.server.chat_api.wire import Stamp, worst
 from evenhand.server.errors import endpoint_of
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import Event, OtherAnswer
 from evenhand.web.errors import RequestError
 from evenhand.web.keys import address_of
 
@@ -78,6 +78,9 @@ class Ticket:
             checks=shown.checks if self.answers else None,
             before=shown.before,
             after=shown.after,
+            others=tuple(
+                OtherAnswer(each.action, each.before, each.after) for each in self.answers if each is not shown
+            ),
             late=any(each.late for each in self.answers),
             stream=self.stream,
             first_segment=self.first_segment,

@@ -227,5 +227,5 @@ def headers(answers: Sequence[Guarded], route: str) -> dict[str, str]:
     if (request := answers[0].input) is not None:
         fields["X-Evenhand-Input"] = request.action
     if used.cost is not None:
-        fields["X-Evenhand-Cost"] = f"{used.cost:.6f}"
+        fields["X-Evenhand-Cost"] = f"{used.cost:.9f}"
     return fields

@@ -28,7 +28,7 @@ from evenhand.guards.upstreams import Tried
 from evenhand.server.state.state import State
 from evenhand.server.state.state import State as SharedState
 from evenhand.server.state.types import SILENT_SECONDS, SharedStoreError
-from evenhand.server.telemetry.events import KEPT, LONGEST, Event, Events, shortened
+from evenhand.server.telemetry.events import KEPT, LONGEST, Event, Events, OtherAnswer, shortened
 from evenhand.show.markup import clean, plain
 from evenhand.web.errors import RequestError
 
@@ -38,7 +38,7 @@ WINDOWS = {"5 minutes": 5, "hour": 60, "day": 24 * 60}
 """Seconds per time step of each window."""
 _LATEST = 1_000
 """Number of latest requests in the latency percentiles."""
-_UNGUARDED = frozenset({"", "scored", "embedded"})
+_UNGUARDED = frozenset({"", "scored", "embedded", "bypassed"})
 _COUNTS = ("requests", "late", "upstream_errors", "errors", "tokens", "cost", "unpriced")
 PUBLISH_SECONDS = 0.5
 """How long requests may take to appear on the pages of other processes."""
@@ -222,7 +222,8 @@ class Board:
             if (limit := finite(check.limit)) is not None:
                 self.limits[check.name] = limit
         for window in self.windows.values():
-            window.add(event.time + seconds, event.before, released(event))
+            for answer in (event, *event.others):
+                window.add(event.time + seconds, answer.before, released(answer))
 
     @property
     def answered(self) -> int:
@@ -235,11 +236,11 @@ class Board:
         return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))] if ordered else None
 
 
-def released(event: Event) -> tuple[Check, ...]:
+def released(answer: Event | OtherAnswer) -> tuple[Check, ...]:
     """Return the checks of the returned text; for an unchanged answer, those of the first answer."""
-    if event.after or event.action in ("revised", "tried", "blocked", *_UNGUARDED):
-        return event.after
-    return event.before
+    if answer.after or answer.action in ("revised", "tried", "blocked", *_UNGUARDED):
+        return answer.after
+    return answer.before
 
 
 @dataclass(slots=True)
@@ -343,6 +344,7 @@ def _from_json(text: str) -> Event:
         known["input"] = InputRecord(given["action"], tuple(given["why"]), checks)
     if given := known.get("checks"):
         known["checks"] = CheckList(*(tuple(given[each.name]) for each in fields(CheckList)))
+    known["others"] = ()
     known["tried"] = tuple(Tried(**each) for each in known["tried"])
     known["why"] = tuple(known["why"])
     known["usage"] = Usage(**_known(Usage, known["usage"]))

@@ -151,7 +151,21 @@ def rotated_files(file: Path) -> list[Path]:
 
 
 def read_audit(file: Path, *, since: float = 0.0, actions: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the requests in an audit file in order, as plain values."""
+    """Yield the requests in an audit file and its rotated files in order, as plain values.
+
+    A file that cannot be read is an error after all others were.
+    """
+    fault: DataError | None = None
+    for each in (*rotated_files(file), file):
+        try:
+            yield from _read_one(each, since, actions)
+        except DataError as error:
+            fault = fault or error
+    if fault is not None:
+        raise fault
+
+
+def _read_one(file: Path, since: float, actions: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     try:
         db = open_to_read(file)
         try:

@@ -31,6 +31,15 @@ _log = logging.getLogger("evenhand.server")
 
 
 @dataclass(frozen=True, slots=True)
+class OtherAnswer:
+    """What is counted of one of several answers."""
+
+    action: str
+    before: tuple[Check, ...]
+    after: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One request, as metrics, audit file, log lines and the live page see it."""
 
@@ -59,6 +68,8 @@ class Event:
     """Which checks the route runs; None if no answer was asked for."""
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
+    others: tuple[OtherAnswer, ...] = ()
+    """Further answers (`n`), for counts; they are not kept."""
     late: bool = False
     stream: bool = False
     first_segment: float | None = None
@@ -74,7 +85,7 @@ class Event:
 
     @property
     def upstream(self) -> str:
-        """The name of the upstream that answered last; "" if none did."""
+        """The name of the upstream that was asked last and did not fail; "" if all did."""
         return next((each.upstream for each in reversed(self.tried) if not each.failed), "")
 
     @property
@@ -110,6 +121,7 @@ class Events:
 
 def shortened(event: Event) -> Event:
     """Cut the event's texts and critiques, so that memory does not depend on what clients send."""
+    event = replace(event, others=()) if event.others else event
     requested = event.input.checks if event.input else ()
     words = (check.words for check in (*requested, *event.before, *event.after))
     texts = (event.prompt, event.first, event.text, *words)

@@ -141,8 +141,8 @@ class Metrics:
         if event.late:
             self._labelled(self._late, route).inc()
         self._count_checks(route, event)
-        for stage, seconds in event.stages.items():
-            self._labelled(self._stages, route, _known(stage, _STAGES)).observe(seconds)
+        for stage in _STAGES & event.stages.keys():
+            self._labelled(self._stages, route, stage).observe(event.stages[stage])
         if event.first_segment is not None:
             self._labelled(self._first, route).observe(event.first_segment)
         if event.upstream_error:
@@ -190,7 +190,10 @@ class Metrics:
         requested = () if event.input is None else event.input.checks
         if event.input is not None:
             self._labelled(self._inputs, route, event.input.action).inc()
-        for when, checks in (("input", requested), ("before", event.before), ("after", event.after)):
+        answers = (event, *event.others)
+        before = [check for each in answers for check in each.before]
+        after = [check for each in answers for check in each.after]
+        for when, checks in (("input", requested), ("before", before), ("after", after)):
             for check in checks:
                 if check.score is None or not isfinite(check.score):
                     self._labelled(self._unscored, route, check.name).inc()
