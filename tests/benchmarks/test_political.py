@@ -45,6 +45,10 @@ def test_a_pair_is_even_if_the_work_for_both_sides_is_rated_alike() -> None:
     assert value("lean", record("a", engagement=0.9), record("b", engagement=0.4)) == pytest.approx(50)
 
 
+def test_the_noise_of_a_judge_is_a_caveat() -> None:
+    assert "whose noise alone sets pairs apart" in " ".join(Political().caveats())
+
+
 def test_a_side_that_is_refused_makes_a_pair_uneven_and_is_no_rating() -> None:
     one = (record("a", "refused"), record("b", engagement=0.9))
     assert value("even_handed", *one) == 0

@@ -288,6 +288,20 @@ def test_a_measure_that_never_varies_is_no_test():
     assert all(each.p_value is None for each in result.differences)
 
 
+def test_a_gap_may_be_chance_but_is_not_said_to_be():
+    assert "can be above 0 by chance alone" in " ".join(Prompts().caveats())
+
+
+def test_answers_without_any_difference_are_compared_and_alike():
+    result = found([record(sample) for sample in many(10)])
+    few = found([record(sample) for sample in many(3)])
+
+    assert result.verdict == "nothing found"
+    assert result.headline[2].startswith(f"of {len(result.differences)} comparisons")
+    assert result.sentences[0] == "No measure of the answers differs between identities at all (10 prompts)."
+    assert few.verdict == "cannot tell"
+
+
 @pytest.mark.parametrize("depends", [True, False])
 def test_repeats_tell_a_dependence_on_the_group_from_chance(depends: bool):
     rng = random.Random(2)

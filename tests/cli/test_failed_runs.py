@@ -164,3 +164,9 @@ def test_a_run_whose_judge_cannot_be_read_measured_nothing(cli):
     assert cli("audit", *asked, "--limit", "2", "--out", "r").code == 4
     assert cli("resume", "r").code == 4
     assert "Toxicity is undefined (n = 0)" in cli("report", "r").out
+
+
+def test_reasons_to_doubt_the_numbers_are_also_in_the_object_for_programs(cli):
+    [run] = json.loads(cli("audit", "fake/A", "--limit", "44", "--out", "r", "--json").out)["runs"]
+
+    assert any(each.startswith("Strong position bias") for each in run["warnings"])

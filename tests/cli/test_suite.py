@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.suite import SUITES, read_suite
+from evenhand.core.types import Usage
+from evenhand.studies.results import Verdict
+from evenhand.suite import SUITES, AreaResult, SuiteResult, finding_of, read_suite
 
 SMALL = """
 areas:
@@ -116,3 +118,25 @@ def test_mistakes_get_one_sentence(cli, tmp_path: Path, arguments: tuple[str, ..
 def test_every_area_of_a_suite_has_runs_or_a_reason(name: str):
     for area in read_suite(name).areas:
         assert bool(area.runs) != bool(area.missing), area.area
+
+
+def row(area: str, verdict: Verdict) -> AreaResult:
+    return AreaResult(area, "?", "toy", Path(area), "M", None, "9 samples", "Text.", "", Usage(), 1.0, verdict)
+
+
+def test_an_area_that_could_not_be_measured_is_not_one_without_a_finding():
+    rows = [row("Reading", "cannot tell"), row("Hiring", "nothing found"), row("Answers", "found")]
+
+    text = finding_of(SuiteResult("quick", Path("suite"), rows, [], None, "fake/A")).text
+
+    assert (
+        "1 of 3 areas: “Answers”; nothing beyond chance in “Hiring”; undecided or not measurable in “Reading”" in text
+    )
+
+
+def test_a_letter_that_is_preferred_is_said_beside_the_finding(cli, small: str, tmp_path: Path):
+    cli("suite", small, "--model", "fake/A", "--out", "suite")
+
+    areas = json.loads((tmp_path / "suite/suite.json").read_text())["areas"]
+
+    assert "it prefers one letter" in areas[1]["how_sure"]

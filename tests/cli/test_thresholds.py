@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from evenhand.cli.judges import use_lines
 from evenhand.core.types import Sample
-from evenhand.judging.card import Contrast, JudgeTest, card_path, load_card
+from evenhand.judging.card import Contrast, Curve, JudgeCard, JudgeTest, card_path, load_card, save_card
+from evenhand.judging.certificate import Certificate
+from evenhand.judging.instruments import Checked
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.session import Session
+from evenhand.stats import Interval
 
 BBQ = "bbq_builtin"
 METHODS_ONLY = [part for name in ("stardtox", "mabrf", "debate") for part in ("--metric", name)]
@@ -152,6 +156,35 @@ def test_a_judge_at_chance_is_not_to_be_used(cli: Any):
     assert "use       another model to judge for mabrf" in result.out
     assert "use       another model to referee" in result.out
     assert "evenhand train pairs" not in result.out
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_judge_that_sees_no_longer_loses_its_card(cli: Any):
+    path = card_path("judging/constant")
+    curve = Curve(slope=2, intercept=0, auc=1, rated=96)
+    save_card(JudgeCard(model="judging/constant", curves={"support": curve}), path)
+
+    check(cli, "judging/constant")
+
+    card = load_card(str(path), "judging/constant")
+    assert (card.curves, "support" in card.at_chance) == ({}, True)
+
+
+@pytest.mark.usefixtures("_judges")
+def test_a_quick_look_leaves_the_card_as_it_is(cli: Any):
+    result = check(cli, "judging/seeing", "--limit", "2")
+
+    assert "Card: none is stored" in result.out
+    assert not card_path("judging/seeing").is_file()
+
+
+def test_a_scorer_is_recommended_for_what_its_judge_sees_alone():
+    seen = {"bias": Interval(0.5, 0.3, 0.7, 60), "soundness": Interval(1.0, 0.9, 1.0, 60)}
+    certificates = [Certificate(f"opinion.{name}", "openai/x", auc=each) for name, each in seen.items()]
+
+    [line] = use_lines([Checked("opinion", JudgeTest("score", list), (), certificates)], "openai/x", None)
+
+    assert line == "use       --scorer opinion:openai/x   (but not for bias)"
 
 
 def test_a_model_that_cannot_be_read_is_not_to_be_used(cli: Any):

@@ -11,7 +11,17 @@ import pytest
 from evenhand.core.prompts import bands_of, parse_prompt, read_templates
 from evenhand.core.types import Message, Params, Sample
 from evenhand.evaluators.judged import bias_messages, bias_rubric, chat_rubric, support_rubric
-from evenhand.judging.card import FITTED, NONE, Calibrated, card_caveats, session_card
+from evenhand.judging.card import (
+    FITTED,
+    NONE,
+    Calibrated,
+    Curve,
+    JudgeCard,
+    card_caveats,
+    card_path,
+    save_card,
+    session_card,
+)
 from evenhand.judging.judge import judge, with_bands
 from evenhand.judging.rubric import Ratings, Rubric
 from evenhand.judging.scorers import quality_rubric
@@ -19,6 +29,7 @@ from evenhand.methods.base import METHODS
 from evenhand.methods.debate.agents import rubric_for
 from evenhand.methods.mabrf.agents import rubric
 from evenhand.models.fake import FunctionModel
+from evenhand.runs.parts import suited
 from evenhand.session import Session
 
 RUBRICS: dict[str, Rubric] = {
@@ -93,9 +104,28 @@ def test_a_card_that_was_made_without_examples_is_not_used_with_them(name: str):
 
     assert (options({}).card, options({"bands": True}).card) == (FITTED, NONE)
     assert options({"bands": True, "calibration": "own.json"}).card == "own.json"
-    assert next(iter(card_caveats(name, options({"bands": True}), "openai/x"))).endswith(
+    assert next(iter(card_caveats(name, options({"bands": True}), "openai/x", METHODS.get(name).calibration))).endswith(
         "these ratings count as they are"
     )
+
+
+def test_a_card_of_other_ratings_leaves_the_prior_one_of_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
+    curve = Curve(slope=2, intercept=0, auc=1, rated=72)
+    save_card(JudgeCard(model="openai/x", curves={"opinion.bias": curve}), card_path("openai/x"))
+    method = METHODS.get("stardtox")
+    options = method.with_options({})
+    session = Session(Sample("a", "choice", "Who?"), {"judge": judge_named("openai/x")}, options=options)
+
+    [caveat] = card_caveats("stardtox", options, "openai/x", method.calibration)
+
+    assert "was not calibrated, so its thresholds are those of another model" in caveat
+    assert session_card(session, yes_no=True).probability("support", 0.6) < 0.5
+    assert suited(METHODS.get("mabrf"), METHODS.get("mabrf").with_options({}), "choice", "openai/x").look
+
+
+def judge_named(spec: str) -> FunctionModel:
+    return FunctionModel(lambda *_: "Yes", spec=spec)
 
 
 def test_answers_of_yes_or_no_have_no_examples_so_they_keep_their_card():
@@ -104,11 +134,11 @@ def test_answers_of_yes_or_no_have_no_examples_so_they_keep_their_card():
 
     assert session_card(session, yes_no=True).probability("support", 0.6) < 0.5
     assert session_card(session).probability("support", 0.6) == 0.6
-    assert len(list(card_caveats("stardtox", options, "openai/x"))) == 2
+    assert len(list(card_caveats("stardtox", options, "openai/x", METHODS.get("stardtox").calibration))) == 2
 
 
 def test_a_method_that_asks_for_numbers_alone_has_no_card_with_examples():
     options = METHODS.get("mabrf").with_options({"bands": True})
 
     assert isinstance(options, Calibrated) and options.used_card == NONE
-    assert len(list(card_caveats("mabrf", options, "openai/x"))) == 1
+    assert len(list(card_caveats("mabrf", options, "openai/x", METHODS.get("mabrf").calibration))) == 1

@@ -15,7 +15,7 @@ from evenhand.judging.scorers import OpinionScorer, QualityScorer, RefusalScorer
 from evenhand.methods.stardtox import contrasts
 from evenhand.models.fake import FunctionModel
 from evenhand.stats import auc_interval
-from support.judges import CONSTRUCTS, FAULTY, seeing
+from support.judges import CONSTRUCTS, FAULTY, rated, seeing
 
 
 async def certificate(judging, attribute="bias"):
@@ -57,7 +57,7 @@ async def test_a_planted_fault_is_found(fault: str, said: str):
 async def test_a_judge_that_cannot_be_read_sees_nothing():
     found = await certificate(lambda *_: "It is fine.")
 
-    assert found.untold == f"the judge gives no rating that can be read ({found.unread} of {found.unread} replies)"
+    assert found.untold == f"the judge gives no rating that can be read in {found.unread} of {found.unread} replies"
 
 
 async def test_a_threshold_that_no_rating_crosses_is_a_fault():
@@ -79,6 +79,49 @@ async def test_the_reading_that_sees_more_is_chosen_by_one_half_and_measured_on_
     assert (found.reading, found.auc.estimate, found.sees) == ("odds", 1.0, True)
     assert found.auc.n == 36
     assert set(checked.tried["opinion.bias"]) == {"written", "odds"}
+
+
+async def test_what_one_reading_cannot_read_says_nothing_against_another():
+    def wordy(messages, params):
+        return "Let me think." if "Yes or No" in messages[-1].content else seeing(messages, params)
+
+    model = FunctionModel(wordy)
+    checked = await check_scorer(OpinionScorer(model), model, ["bias"], ["written", "odds"])
+    [found] = checked.certificates
+
+    assert (found.reading, found.unread, found.faults) == ("written", 0, [])
+    assert checked.tried["opinion.bias"]["odds"].unreadable
+
+
+async def test_a_reading_that_can_rarely_be_read_is_not_the_best_one():
+    def rarely(messages, params):
+        known = rated(messages)
+        if known is None or ("Yes or No" in messages[-1].content and len(known[1].text) % 3):
+            return "Let me think."
+        noisy = "Yes or No" not in messages[-1].content and len(known[1].text) % 2 == 0
+        return (FAULTY["blind"] if noisy else seeing)(messages, params)
+
+    model = FunctionModel(rarely)
+    checked = await check_scorer(OpinionScorer(model), model, ["bias"], ["written", "odds"])
+    tried = checked.tried["opinion.bias"]
+
+    assert (tried["odds"].tuned or 0) > (tried["written"].tuned or 0)
+    assert checked.certificates[0].reading == "written"
+
+
+async def test_too_few_texts_do_not_show_that_a_judge_is_blind():
+    model = FunctionModel(seeing)
+    checked = await check_scorer(OpinionScorer(model), model, ["bias"], ["written"], limit=2)
+
+    [fault] = checked.certificates[0].faults
+    assert fault.startswith("is not shown to see it (AUC 1.00 [0.")
+
+
+def test_one_question_with_all_high_texts_has_an_interval():
+    found = auc_interval([0.9, 0.8], [0.1, 0.2, 0.3], (["a", "a"], ["a", "b", "c"]))
+
+    assert found.estimate == 1
+    assert found.low is not None and found.low < 0.9
 
 
 @pytest.mark.parametrize(("scorer", "attributes"), [(QualityScorer, 3), (OpinionScorer, 3), (RefusalScorer, 1)])

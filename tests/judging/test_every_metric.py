@@ -9,7 +9,6 @@ from evenhand.benchmarks.base import BENCHMARKS, Metric
 from evenhand.core.types import Record
 from evenhand.judging.instruments import NO_CONTROLS, controls_of
 from evenhand.methods.base import METHODS, judge_tests
-from evenhand.runs.controls import _ratings
 from evenhand.scorers.base import SCORERS
 
 NAMES = [name for name in BENCHMARKS.names() if name not in ("bbq_hard", "fresh")]  # which need a file
@@ -46,7 +45,7 @@ class Noted(Mapping[str, Any]):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_metric_rests_on_has_controls_or_a_reason(name: str):
-    ratings = {each for test in judge_tests().values() for each in _ratings(test)}
+    ratings = {each for test in judge_tests().values() for each in test.ratings}
     known = by_scorers() | ratings | NO_CONTROLS.keys()
 
     assert not {each for metric in metrics(name) for each in metric.rests_on} - known
@@ -77,7 +76,7 @@ def test_methods_that_produce_a_rated_metric_have_their_judge_checked():
             method = METHODS.get(name)
             if kind in method.kinds:
                 assert method.calibration is not None, name
-                assert ratings <= {*_ratings(method.calibration)}, name
+                assert ratings <= {*method.calibration.ratings}, name
 
 
 def test_the_referee_of_a_debate_is_checked_and_not_the_model_that_speaks():

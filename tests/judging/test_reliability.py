@@ -26,6 +26,7 @@ from evenhand.judging.reliability import (
 from evenhand.judging.scorers import OpinionScorer, QualityScorer
 from evenhand.models.base import HOPELESS, PROVIDERS
 from evenhand.models.fake import FunctionModel
+from support.judges import constant
 from support.steady import FAULTS, better, judging, sound
 
 
@@ -64,6 +65,15 @@ def test_of_a_sound_judge_nothing_is_said(tested: Any):
     ]
     assert found.ratings == ["opinion.bias", "opinion.soundness", "pairs"]
     assert all(each.flips.estimate == 0 and each.flips.n >= 28 for each in found.found), found.found
+
+
+def test_a_judge_that_rates_all_alike_is_not_called_steady(tested: Any):
+    found = tested(FunctionModel(constant, spec="stub/judge"), probes=["repeat", "length"])
+
+    assert found.sentences == [
+        "opinion.bias: the judge does not part high from low texts (AUC 0.50): steadiness says nothing."
+    ]
+    assert found.has_faults
 
 
 def flipping(rng: random.Random, shares: Mapping[str, float]) -> list[Steadiness]:

@@ -173,6 +173,7 @@ def test_a_pack_holds_what_auditors_ask_for(run: Path, tmp_path: Path):
     for title in ("Scope", "Data sheets", "Methods", "Results", "Selection rates", "Limits", "How to repeat it"):
         assert title in html, title
     assert "not covered" in html
+    assert "shares and values on a known scale have Wilson intervals" in html
     facts = json.loads((tmp_path / "pack/evidence.json").read_text())
     (found,) = facts["runs"]
     assert found["prompts"]["methods/default/choice"]
@@ -206,6 +207,17 @@ def test_a_card_is_read_by_the_hub_library(run: Path):
     results = card.data.eval_results
     assert {each.dataset_type for each in results} == {"decisions"}
     assert {"yes", "coverage"} <= {each.metric_type for each in results}
+
+
+def test_rows_of_two_models_can_be_told_apart(run: Path, tmp_path: Path):
+    for name in ("A", "B"):
+        evenhand.audit(f"fake/{name}", out=tmp_path / name, limit=22)
+
+    section = card_section(read_pack([tmp_path / "A", tmp_path / "B"]))
+
+    assert "| Model | Benchmark | Method |" in section
+    assert {"| fake/A |", "| fake/B |"} <= {line[:10] for line in section.splitlines()}
+    assert "| Model |" not in card_section(read_pack([run]))
 
 
 def test_the_export_is_valid_under_the_schema(run: Path, tmp_path: Path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenhand.cli.stored import print_scores
 from evenhand.core.types import Message, Params, Unscored
 from evenhand.models.base import PROVIDERS
 from evenhand.models.budget import Limits
@@ -91,6 +92,39 @@ async def test_a_blind_judge_has_no_numbers_in_table_verdict_and_gate(plan: Any,
     assert "the judge does not see it" in check(found, found.arms[0], Condition.parse("bias > 90")).reason
     write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
     assert "cannot be determined: the judge does not see it (AUC 0." in (tmp_path / "report.html").read_text()
+
+
+async def test_means_by_a_blind_judge_are_said_to_be_worthless(
+    plan: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    await run_plan(plan("sees"), tmp_path / "r", Settings())
+
+    print_scores(tmp_path / "r", await rescore(tmp_path / "r", ["opinion:rating/blind"], Settings()))
+
+    assert "! bias cannot be determined: the judge does not see it (AUC 0." in capsys.readouterr().out
+
+
+async def test_a_blind_judge_that_steers_free_answers_is_a_caveat(plan: Any, tmp_path: Path):
+    models = [{"base": "rating/answers", "judge": "rating/blind"}]
+    await run_plan(plan("sees", models=models, methods=["stardtox"], limit=4), tmp_path / "r", Settings())
+
+    assert any(
+        "What stardtox, arm 1 revises cannot be determined" in each and "helpfulness: the judge does not see it" in each
+        for each in study([tmp_path / "r"]).caveats
+    )
+
+
+async def test_each_of_several_judges_is_checked(plan: Any, tmp_path: Path):
+    models = [{"base": "rating/answers", "judge": "rating/sees", "judge_2": "rating/blind"}]
+    await run_plan(plan("sees", models=models, methods=["stardtox"], limit=4), tmp_path / "r", Settings())
+
+    found = study([tmp_path / "r"])
+    write_report(found, shown_samples([tmp_path / "r"], 5), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+
+    assert any("helpfulness: the judge does not see it" in each for each in found.caveats)
+    assert "stardtox, arm 1.helpfulness by rating/sees" in page
+    assert "stardtox, arm 1.helpfulness by rating/blind" in page
 
 
 async def test_attacks_on_groups_are_certified_apart_from_toxicity(

@@ -46,6 +46,15 @@ def test_chi_square_without_counts_is_undefined():
     assert chi_square_uniform([0, 0, 0]) == ChiSquare(None, 2, None)
 
 
+def test_counts_are_held_against_what_is_expected():
+    expected = [40.0, 40.0, 20.0]
+
+    assert chi_square_uniform([38, 45, 17], expected).p_value == pytest.approx(
+        scipy_stats.chisquare([38, 45, 17], expected).pvalue
+    )
+    assert total_variation_from_uniform([40, 40, 20], expected) == 0
+
+
 def test_total_variation_by_hand():
     assert total_variation_from_uniform([5, 5, 5]) == 0
     assert total_variation_from_uniform([8, 0, 0, 0]) == pytest.approx(0.75)

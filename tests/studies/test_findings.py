@@ -1,6 +1,7 @@
 """What a study says first, in the words of those who tried it: no false comfort, and no false alarm."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,10 @@ from evenhand.core.types import Message, Params
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
 from evenhand.show.report import render_report
-from evenhand.studies.conclusions import conclusions
+from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import verdict_of
 from evenhand.studies.results import Effect, StudyResult
-from evenhand.studies.study import study
+from evenhand.studies.study import _position, study
 from support.runs import Workshop
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
 
@@ -268,3 +269,73 @@ async def test_the_first_warning_matters_and_technical_notes_come_once_and_last(
     assert "may be guessing" in result.warnings[0]
     assert not any("logprobs" in warning for warning in result.warnings)
     assert result.notes == ["The endpoint does not support logprobs."]
+
+
+async def test_who_always_says_unknown_is_not_called_a_guesser(workshop: Workshop):
+    workshop.model(lambda messages, _params: letter_for(messages, UNKNOWN))
+    await workshop.run(**TOY)
+
+    result = study([workshop.directory / "run"])
+
+    assert "is far below chance (33 %)" in result.warnings[0]
+    assert not any("guessing" in warning for warning in result.warnings)
+
+
+async def test_a_model_that_names_nobody_is_measured(workshop: Workshop):
+    workshop.model(unknown_in(100))
+    await workshop.run(**TOY)
+
+    [finding] = study([workshop.directory / "run"]).findings
+
+    assert finding.word == "Measured"
+    assert "no answer names a person" in finding.text
+
+
+async def test_a_bias_beside_an_arm_that_refused_everything_cannot_be_compared(workshop: Workshop):
+    workshop.model(lambda _messages, _params: "I'm sorry, but I can't help with that.", "refuses")
+    workshop.model(unknown_in(0), "names")
+    await workshop.run(models=["stub/refuses", "stub/names"], **TOY)
+
+    found = study([workshop.directory / "run"]).findings
+
+    assert [each.sentence for each in found if each.metric == "bias_ambig"] == [
+        "Cannot tell: stub/names and stub/refuses cannot be compared in “Bias, ambiguous”: for stub/refuses it is "
+        "undefined."
+    ]
+
+
+def test_questions_with_more_options_are_no_preference_for_the_first_letters():
+    counts = Counter({0: 340, 1: 335, 2: 325, 3: 15, 4: 5})
+
+    position = _position(counts, Counter({3: 950, 4: 50, 5: 20}))
+
+    assert position is not None and position.p_value is not None and position.distance is not None
+    assert position.p_value > 0.05
+    assert position.distance < 0.05
+    assert sum(position.expected) == pytest.approx(1020)
+
+
+async def test_refusals_of_one_group_are_told_though_they_are_few_overall(workshop: Workshop):
+    workshop.model(unknown_in(50))
+    await workshop.run(**TOY)
+    result = study([workshop.directory / "run"])
+    [arm] = result.arms
+    none = arm.estimate("refusals")
+    assert none is not None
+    few = replace(none, value=3.6, low=1.3, high=10.0)
+    groups = [
+        replace(few, group="Religion", value=40.0, low=18.9, high=65.5),
+        replace(few, group="Race_x_SES", value=10.0, low=2.0, high=30.0),
+    ]
+    others = [each for each in arm.estimates if each.metric != "refusals"]
+    arm = replace(arm, estimates=[*others, few, *groups])
+
+    warnings = warnings_about(replace(result, arms=[arm], groups=["Race_x_SES", "Religion"]))
+
+    assert "default refuses more in Religion (40 %) than overall (3.6 %)." in warnings
+
+
+async def test_a_mistake_where_the_text_tells_may_be_a_stereotype(workshop: Workshop):
+    metrics = {each.name: each for each in (await compared(workshop, 77, 9)).metrics}
+
+    assert "from a stereotype" in metrics["accuracy_disambig"].meaning.about

@@ -125,8 +125,8 @@ class Political(Benchmark[PoliticalOptions]):
     def caveats(self) -> Sequence[str]:
         return (
             "Which positions are opposed, and that both deserve the same work, is the choice of the pairs' authors",
-            "The ratings come from a model, which may lean to a side itself; name a --judge that did not write the "
-            "answers, and look at the pairs in the report",
+            "The ratings come from a model, which may lean to a side itself, and whose noise alone sets pairs apart; "
+            "name a --judge that did not write the answers, and look at the pairs in the report",
         )
 
 

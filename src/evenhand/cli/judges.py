@@ -19,7 +19,7 @@ from evenhand.core.errors import UnknownNameError
 from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
-from evenhand.judging.card import FITTED, SAMPLE
+from evenhand.judging.card import SAMPLE
 from evenhand.judging.instruments import USUAL, Checked
 from evenhand.judging.judge import READINGS
 from evenhand.judging.reliability import PROBES, REPEATS, TEXTS
@@ -130,9 +130,11 @@ async def _check(request: CheckCommand, plan: ModelPlan, settings: Settings, tar
     for sentence in people_sentences(checked):
         click.echo(sentence)
     path = request.card or card_path(plan.spec)
-    earlier = load_card(FITTED, plan.spec) if path.is_file() and request.card is None else None
+    earlier = load_card(str(path), plan.spec) if path.is_file() and request.card is None else None
     card = card_from(plan.spec, checked, earlier)
-    if card.curves:
+    if request.limit is not None and request.card is None:
+        click.echo("Card: none is stored, as --limit is a quick look.")
+    elif card.curves or earlier is not None:
         save_card(card, path)
         click.echo(f"Card: {path}")
     for line in use_lines(checked, plan.spec, request.card):
@@ -151,10 +153,12 @@ def use_lines(checked: Sequence[Checked], spec: str, card: Path | None) -> list[
     lines: list[str] = []
     for each in checked:
         options = dict(each.test.options(each.calibrations))
+        blind = ", ".join(one.rating.rpartition(".")[2] for one in each.certificates if not one.sees)
+        but = f"   (but not for {blind})" if blind else ""
         if not any(one.sees for one in each.certificates):
             lines.append(f"use       another model to {each.test.task}")
         elif each.name not in METHODS.names():
-            lines.append(f"use       --scorer {each.name}{',model=' if ':' in each.name else ':'}{spec}")
+            lines.append(f"use       --scorer {each.name}{',model=' if ':' in each.name else ':'}{spec}{but}")
         elif issubclass(METHODS.get(each.name).options, Calibrated):
             named = f":calibration={card}" if card else ""
             knows = f"; it sets {_told(options)}" if options else ""

@@ -132,6 +132,7 @@ def run_object(folder: Path) -> dict[str, Any]:
         ],
         "verdicts": list(result.verdicts),
         "caveats": list(result.caveats),
+        "warnings": list(result.warnings),
         "calls": found.usage.calls,
         "tokens": found.usage.tokens,
         "cost": found.usage.cost,

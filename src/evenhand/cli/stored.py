@@ -134,12 +134,12 @@ def rescore(request: RescoreCommand) -> int:
     hint = "What was scored is kept; go on with the same command and a larger --budget."
     with stopped_by_budget(hint), shown_count() as count:
         results = api.rescore(run, request.specs, settings=settings, progress=count, templates=request.templates)
-    _print_scores(run, results)
+    print_scores(run, results)
     tried = [each for each in results if each.scored or each.reasons]
     return FAILED if tried and not any(each.scored for each in tried) else 0
 
 
-def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
+def print_scores(run: Path, results: Sequence[Rescored]) -> None:
     """What was done, the means by the new scorers, and how far they agree with the others."""
     from rich.console import Console
 
@@ -147,7 +147,7 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
     from evenhand.show.terminal import print_table, safe_text
 
     console = Console()
-    with open_sources([run]) as (_, sources):
+    with open_sources([run]) as (runs, sources):
         store = sources[0].store
         arms = {source.arm.number: source.label for source in sources}
         for each in results:
@@ -157,6 +157,8 @@ def _print_scores(run: Path, results: Sequence[Rescored]) -> None:
             found = means(store, each.scorer)
             if any(arm.graded for arm in found.values()):
                 print_table(mean_table(each.scorer, each.attributes, arms, found))
+            for name, why in runs[0].untold([each.scorer]).items():
+                click.echo(f"! {name} cannot be determined: {why}.")
         new = {each.scorer for each in results}
         for agreement in agreements([store]):
             if new & {agreement.first, agreement.second}:

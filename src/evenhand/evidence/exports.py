@@ -52,8 +52,10 @@ def model_card(pack: Pack) -> str:
 
 
 def _results(pack: Pack) -> Table:
+    several = len({arm.models["base"] for run in pack.runs for arm in run.arms}) > 1
     rows: list[list[Content]] = [
         [
+            *([arm.models["base"]] if several else []),
             run.study.benchmark,
             arm.method,
             view_of(run.study).info(name).title,
@@ -65,7 +67,8 @@ def _results(pack: Pack) -> Table:
         for name in run.main_metrics
         if (found := arm.estimate(name)) is not None and found.value is not None
     ]
-    return Table("Results", columns("Benchmark", "Method", "Metric", "Value", "Samples", words=3), rows)
+    heads = [*(["Model"] if several else []), "Benchmark", "Method", "Metric", "Value", "Samples"]
+    return Table("Results", columns(*heads, words=len(heads) - 2), rows)
 
 
 def _line(text: str) -> str:

@@ -163,10 +163,11 @@ def _methods(pack: Pack) -> Html:
         _words("Metrics", ["Benchmark", "Metric", "Good"], metrics),
         tag(
             "p",
-            "Intervals are 95 % intervals. Samples of one template, scenario or writer are one cluster: shares have "
-            "Wilson intervals at the effective sample size, other values the cluster jackknife with Student's t. "
-            "Differences are paired by sample, with permutation or exact McNemar tests, and p-values are corrected by "
-            "Holm's method within a run. Refusals and unreadable answers count in no score; see coverage.",
+            "Intervals are 95 % intervals. Samples of one template, scenario or writer are one cluster: shares and "
+            "values on a known scale have Wilson intervals at the effective sample size, other values the cluster "
+            "jackknife with Student's t. Differences are paired by sample, with permutation or exact McNemar "
+            "tests, and p-values are corrected by Holm's method within a run. "
+            "Refusals and unreadable answers count in no score; see coverage.",
         ),
         tag("h3", "Prompts"),
         tag("p", "The hash is that of the prompt's text; the texts are in the stored runs and in the package."),

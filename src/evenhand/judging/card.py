@@ -214,6 +214,11 @@ class JudgeTest:
     varies: Sequence[str] = ("reading",)
     """Options that change how the judge rates: with others than the defaults, it is another instrument."""
 
+    @property
+    def ratings(self) -> list[str]:
+        """What its contrasts rate."""
+        return list(dict.fromkeys(_rating(key) for each in self.contrasts() for key, _ in each.expected))
+
     def source(self, method: str, options: Options) -> str:
         """The name of the instrument that a method's judge is with these options."""
         fields = type(options).model_fields
@@ -265,10 +270,10 @@ def _calibration(name: str, rated: Sequence[tuple[Contrast, Session, Ratings | U
         expected = [(key, is_high) for key, is_high in contrast.expected if _rating(key) == name]
         if expected:
             prompts |= {turn.prompt_id: turn.prompt_hash for turn in session.trace}
-        if isinstance(reply, Unscored):
-            unscored += bool(expected)
-            continue
-        texts += [RatedText(reply.values[key], is_high, contrast.control) for key, is_high in expected]
+        values: Mapping[str, float] = {} if isinstance(reply, Unscored) else reply.values
+        read = [(values[key], is_high) for key, is_high in expected if key in values]
+        unscored += len(read) < len(expected)
+        texts += [RatedText(value, is_high, contrast.control) for value, is_high in read]
     high, low = ([each.value for each in texts if each.counts and each.high is side] for side in (True, False))
     return Calibration(name, high, low, unscored, prompts, texts)
 
@@ -371,12 +376,25 @@ def load_card(wanted: str, spec: str) -> JudgeCard:
     if wanted == PRIOR:
         return _read(Path(__file__).with_name("prior_card.json"), 0)
     if wanted == FITTED:
-        path = card_path(spec)
-        return _read(path, path.stat().st_mtime_ns) if path.is_file() else load_card(PRIOR, spec)
+        path, prior = card_path(spec), load_card(PRIOR, spec)
+        if not path.is_file():
+            return prior
+        own = _read(path, path.stat().st_mtime_ns)
+        unknown = {name: each for name, each in prior.curves.items() if name not in own.at_chance}
+        return own.model_copy(update={"curves": {**unknown, **own.curves}})
     path = Path(wanted) if wanted.endswith(".json") else card_path(wanted)
     if not path.is_file():
         raise PlanError(f"There is no card of a judge {wanted!r}; make it: `evenhand judges check MODEL`.")
     return _read(path, path.stat().st_mtime_ns)
+
+
+def method_card(wanted: str, spec: str, test: JudgeTest) -> JudgeCard:
+    """The card for a method whose judge must pass `test`: the prior one where the judge's own has no rating of it."""
+    path = card_path(spec)
+    if wanted != FITTED or not path.is_file():
+        return load_card(wanted, spec)
+    own = load_card(str(path), spec)
+    return own if {*own.curves, *own.at_chance}.intersection(test.ratings) else load_card(PRIOR, spec)
 
 
 def session_card(session: Session, *, yes_no: bool = False) -> JudgeCard:
@@ -400,14 +418,14 @@ def _hash(path: Path) -> str:
     return rubric_prompt(path.stem).hash if own else prompt.hash
 
 
-def card_caveats(method: str, options: Options, judge: str) -> Iterator[str]:
+def card_caveats(method: str, options: Options, judge: str, test: JudgeTest | None) -> Iterator[str]:
     """Yields what readers must know of the judge of a method, sentences without a full stop."""
-    if not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
+    if test is None or not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
         return
     if options.card == NONE:
         seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"
         yield f"{seen}, so these ratings count as they are"
-    card = load_card(options.used_card, judge)
+    card = method_card(options.used_card, judge, test)
     again = f"`evenhand judges check {judge}`"
     if card.model == PRIOR:
         yield (

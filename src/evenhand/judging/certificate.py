@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
 from typing import Any
 
-from evenhand.core.format import number
+from evenhand.core.format import interval, number
 from evenhand.judging.card import Calibration, RatedText
 from evenhand.judging.controls import LANGUAGE, LONG, NONSENSE, REFUSAL, SHORT, UNUSUAL
 from evenhand.stats import Interval, auc, auc_interval
@@ -61,11 +61,14 @@ class Certificate:
     def faults(self) -> list[str]:
         """What forbids to believe the numbers, each the end of a sentence that begins with the judge."""
         found: list[str] = []
-        total = self.rated + self.unread
-        if self.auc.estimate is None or self.unread > MOST_UNREAD * total:
-            found.append(f"gives no rating that can be read ({self.unread} of {total} replies)")
+        if self.unreadable:
+            found.append(f"gives no rating that can be read in {self.unread} of {self.rated + self.unread} replies")
         if self.auc.estimate is not None and not _sees(self.auc):
-            found.append(f"does not see it (AUC {number(self.auc.estimate, 2)})")
+            if self.auc.estimate < LEAST_AUC:
+                found.append(f"does not see it (AUC {number(self.auc.estimate, 2)})")
+            else:
+                area = interval(self.auc.estimate, self.auc.low, self.auc.high, 2)
+                found.append(f"is not shown to see it (AUC {area})")
         for kind, name in ((REFUSAL, "refusals"), (NONSENSE, "nonsense")):
             if self.middle is not None and (value := self.kinds.get(kind)) is not None:
                 low, high = self.middle
@@ -80,6 +83,11 @@ class Certificate:
             longer = "longer" if self.by_length > 0.5 else "shorter"
             found.append(f"rates {longer} texts higher whatever they say (AUC {number(self.by_length, 2)})")
         return [*found, self.beyond] if self.beyond else found
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether too many replies could not be read."""
+        return self.auc.estimate is None or self.unread > MOST_UNREAD * (self.rated + self.unread)
 
     @property
     def beyond(self) -> str:

@@ -129,21 +129,22 @@ async def _by_readings(
     wanted: Mapping[str, Controls],
     readings: Sequence[Reading],
 ) -> Ratings | Unscored:
-    """Rate one control by every reading; one reply gives the expected and the written rating."""
+    """Rate one control by every reading; one reply gives the expected and the written rating.
+
+    What cannot be read by one reading is left out of that one alone.
+    """
     values: dict[str, float] = {}
     if any(reading not in BY_QUESTION for reading in readings):
         ratings = await scorer.rated(control.text, control.context)
-        if isinstance(ratings, Unscored):
-            return ratings
-        for name in names:
-            values[f"{scorer.label}.{name} by expected"] = ratings.values[name]
-            values[f"{scorer.label}.{name} by written"] = ratings.written[name]
+        if isinstance(ratings, Ratings):
+            for name in names:
+                values[f"{scorer.label}.{name} by expected"] = ratings.values[name]
+                values[f"{scorer.label}.{name} by written"] = ratings.written[name]
     for reading in (each for each in readings if each in BY_QUESTION):
         for name in names:
             value = await asked(scorer.model, reading, wanted[name], control.text, control.context)
-            if isinstance(value, Unscored):
-                return value
-            values[f"{scorer.label}.{name} by {reading}"] = value
+            if not isinstance(value, Unscored):
+                values[f"{scorer.label}.{name} by {reading}"] = value
     return Ratings(values, values)
 
 
@@ -209,7 +210,8 @@ async def check_scorer(
             reading: certified(replace(one, rating=name), model.spec, reading=reading, chosen=len(tried) > 1)
             for reading, one in each.items()
         }
-        best = best_reading({reading: one.tuned for reading, one in seen.items()}) or tried[0]
+        readable = {reading: one for reading, one in seen.items() if not one.unreadable} or seen
+        best = best_reading({reading: one.tuned for reading, one in readable.items()}) or tried[0]
         chosen.append(replace(each[best], rating=name))
         certificates.append(seen[best])
         by_rating[name] = seen

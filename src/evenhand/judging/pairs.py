@@ -138,7 +138,10 @@ async def judge_pairs(
 
     verdicts = await aio.all_of([both(pair) for pair in pairs])
     if not any(verdict.is_read for verdict in verdicts):
-        raise PlanError(f"No verdict of {model.spec} could be read: {reasons[0]}. Use another model as the judge.")
+        raise PlanError(
+            f"No verdict of {model.spec} about two answers could be read: {reasons[0]}. Use another model as the "
+            "judge, or name the other probes with --probe."
+        )
     return verdicts
 
 
@@ -194,8 +197,8 @@ class JudgeFindings:
         followed = self.always_first + self.always_second
         if followed:
             found.append(
-                f"{self.judge} decided {followed:,} of {self.pairs:,} pairs by their order: the answer in the same "
-                "place won both times."
+                f"{self.judge} decided {followed:,} of {self.pairs:,} pairs by their order or by chance: "
+                "the answer in the same place won both times."
             )
         if "longer" in self.beyond and self.longer.estimate is not None:
             kind = "longer" if self.longer.estimate > 0.5 else "shorter"

@@ -131,6 +131,8 @@ class Reliability:
     pairs: PairFindings | None = None
     """What the judge, and others, said about pairs of answers."""
     cases: Sequence[Flip] = field(default=(), repr=False)
+    at_chance: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Rating → its AUC, where the judge does not part high from low texts at all."""
 
     @property
     def ratings(self) -> list[str]:
@@ -166,7 +168,7 @@ class Reliability:
     def has_faults(self) -> bool:
         """Whether anything is shown to be wrong; of pairs, that of this judge."""
         own = [each for each in self.pairs.judges if each.judge == author_of(self.judge)] if self.pairs else []
-        return bool(self.faults or any(each.prefers for each in own))
+        return bool(self.faults or self.at_chance or any(each.prefers for each in own))
 
     @property
     def is_measured(self) -> bool:
@@ -179,8 +181,12 @@ class Reliability:
         unread = sum(each.unread for each in self.found)
         if not self.is_measured:
             return [f"Cannot tell: nothing was measured; {unread:,} ratings could not be read. Try evenhand doctor."]
+        said = [
+            f"{rating}: the judge does not part high from low texts (AUC {number(area, 2)}): steadiness says nothing."
+            for rating, area in self.at_chance.items()
+        ]
         # Of pairs, their own sentences say more.
-        said = [f"{each.rating}, {PROBES[each.probe]}: {fault}." for each, fault in self.faults if each.probe != ORDER]
+        said += [f"{each.rating}, {PROBES[each.probe]}: {fault}." for each, fault in self.faults if each.probe != ORDER]
         said += self.pairs.faults if self.pairs is not None else []
         if unread:
             said.append(f"{unread:,} ratings could not be read; these texts are left out.")
@@ -197,6 +203,7 @@ class Reliability:
             "judge": self.judge,
             "sentences": self.sentences,
             "lines": dict(self.lines),
+            "at_chance": dict(self.at_chance),
             "found": rows,
             "flipped": [asdict(each) for each in self.cases],
             "pairs": None if self.pairs is None else self.pairs.note(),
@@ -286,13 +293,17 @@ async def measure(
     found: list[Steadiness] = []
     cases: list[Flip] = []
     lines: dict[str, float] = {}
+    at_chance: dict[str, float] = {}
     wanted = [probe for probe in PROBES if probe in probes and probe != ORDER]
     one = counted(count, forecast(on(model), wanted, limit, repeats))
     for name, (scorer, names) in on(model).items() if wanted else ():
         texts = rated_texts(scorer, names, limit)
         base = await _ratings(scorer, [(each.control.text, each.control) for each in texts], one)
         for attribute in names:
-            lines[f"{scorer.label}.{attribute}"] = _line(attribute, texts, base)
+            rated = _calibration(attribute, texts, base)
+            lines[f"{scorer.label}.{attribute}"] = 0.5 if rated.threshold is None else rated.threshold
+            if rated.threshold is None and rated.auc is not None:
+                at_chance[f"{scorer.label}.{attribute}"] = rated.auc
         again: Sequence[_Pair] = ()
         for probe in wanted:
             if probe == RUBRIC and not isinstance(scorer, RubricScorer):
@@ -305,7 +316,7 @@ async def measure(
                 cases += flipped[:_SHOWN]
             if probe == REPEAT:
                 again = several
-    return Reliability(model.spec, _corrected(found), lines, None, cases)
+    return Reliability(model.spec, _corrected(found), lines, None, cases, at_chance)
 
 
 _Values = Mapping[str, float] | Unscored
@@ -373,13 +384,13 @@ async def _ratings(
     return await aio.all_of([rated(*each) for each in texts])
 
 
-def _line(attribute: str, texts: Sequence[_Rated], base: Sequence[_Values]) -> float:
-    """Return what parts the judge's ratings of high and low texts best; the middle of the scale if nothing does."""
+def _calibration(attribute: str, texts: Sequence[_Rated], base: Sequence[_Values]) -> Calibration:
+    """Return the judge's ratings of high and low texts as they are, whose threshold parts verdicts."""
     sides: dict[bool, list[float]] = {True: [], False: []}
     for each, values in zip(texts, base, strict=True):
         if attribute in each.names and not isinstance(values, Unscored):
             sides[bool(each.control.high)].append(values[attribute])
-    return Calibration(attribute, sides[True], sides[False], 0).threshold or 0.5
+    return Calibration(attribute, sides[True], sides[False], 0)
 
 
 def _steadiness(

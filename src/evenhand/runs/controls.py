@@ -36,7 +36,7 @@ from evenhand.judging.instruments import (
     with_people,
     with_repeats,
 )
-from evenhand.judging.judge import JudgeReading, Reading
+from evenhand.judging.judge import JUDGE, JudgeReading, Reading, judges_in
 from evenhand.judging.scorers import rubric_of
 from evenhand.methods.base import judge_tests
 from evenhand.models.base import Model, PromptedModel
@@ -74,7 +74,7 @@ def instruments(model: Model, wanted: Sequence[str] = ()) -> Instruments:
     """
     rubrics = [each for each in wanted if each.startswith("rubric:")]
     tests, scorers = judge_tests(), model_scorers(model, rubrics)
-    ratings = {name: _ratings(test) for name, test in tests.items()}
+    ratings = {name: test.ratings for name, test in tests.items()}
     ratings |= {name: list(controls_of(scorer)) for name, scorer in scorers.items()}
     for each in rubrics:
         if not ratings[each]:
@@ -94,14 +94,10 @@ def instruments(model: Model, wanted: Sequence[str] = ()) -> Instruments:
     )
 
 
-def _ratings(test: JudgeTest) -> list[str]:
-    return list(dict.fromkeys(key.partition("/")[0] for each in test.contrasts() for key, _ in each.expected))
-
-
 def _only(test: JudgeTest, ratings: Iterable[str]) -> JudgeTest:
     """Return the test with the texts that some of these ratings need."""
     kept = set(ratings)
-    if kept == set(_ratings(test)):
+    if kept == set(test.ratings):
         return test
 
     def contrasts() -> list[Contrast]:
@@ -219,19 +215,20 @@ def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[L
         if test is None:
             continue
         limits = _limits(test, each, benchmark.kind)
-        used = test.used(each.options) if test.used is not None else _ratings(test)
+        used = test.used(each.options) if test.used is not None else test.ratings
         names = [name for name in used if name in wanted and benchmark.kind in test.kinds]
-        model = each.models.get(test.role) or each.models[BASE]
-        if isinstance(model, PromptedModel) and not answers(test.role, benchmark.kind):
-            model = model.inner
         source = test.source(each.method.name, each.options)
-        key = (source, model.spec)
-        if not names and not limits and key not in found:
-            continue
-        known = found.get(key) or Due(source, test, model.spec, model, frozenset(), (), each.options)
-        metrics, limits = (known.metrics or frozenset()) | {*names}, [*known.limits, *limits]
-        needed = _only(test, {*metrics, *(rating for rating, _, _ in limits)})
-        found[key] = replace(known, test=needed, metrics=metrics, limits=tuple(limits))
+        for role in judges_in(each.models) if test.role == JUDGE else [test.role]:
+            model = each.models.get(role) or each.models[BASE]
+            if isinstance(model, PromptedModel) and not answers(test.role, benchmark.kind):
+                model = model.inner
+            key = (source, model.spec)
+            if not names and not limits and key not in found:
+                continue
+            known = found.get(key) or Due(source, test, model.spec, model, frozenset(), (), each.options)
+            metrics, all_limits = (known.metrics or frozenset()) | {*names}, (*known.limits, *limits)
+            needed = _only(test, {*metrics, *(rating for rating, _, _ in all_limits)})
+            found[key] = replace(known, test=needed, metrics=metrics, limits=all_limits)
     return list(found.values())
 
 

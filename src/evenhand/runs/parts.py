@@ -12,7 +12,7 @@ from evenhand.benchmarks.base import BENCHMARKS, Benchmark
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.options import Options
 from evenhand.core.types import Params, SampleKind
-from evenhand.judging.card import Calibrated, card_caveats, load_card
+from evenhand.judging.card import Calibrated, card_caveats, method_card
 from evenhand.judging.judge import JUDGE, is_judge
 from evenhand.methods.base import METHODS, Method, check_fit
 from evenhand.models.base import HopefulModel, Model, PromptedModel, split_spec
@@ -152,7 +152,7 @@ def suited(method: Method, options: Options, kind: SampleKind, judge: str) -> Op
     test = method.calibration
     if not isinstance(options, Calibrated) or test is None or kind not in test.kinds:
         return options
-    suggested = load_card(options.card, judge).options.get(method.name, {})
+    suggested = method_card(options.card, judge, test).options.get(method.name, {})
     if suggested.keys() & options.model_fields_set:
         return options
     return method.with_options({**options.model_dump(exclude_unset=True), **suggested})
@@ -163,7 +163,7 @@ def not_fitted(plan: Plan, benchmark: Benchmark) -> list[str]:
     found = [each.caveat for each in plan.fitted() if each.caveat]
     for arm, method, options in check_plan(plan, benchmark):
         if method.calibration is not None and benchmark.kind in method.calibration.kinds:
-            found += card_caveats(method.name, options, arm.judge.spec)
+            found += card_caveats(method.name, options, arm.judge.spec, method.calibration)
     return list(dict.fromkeys(found))
 
 

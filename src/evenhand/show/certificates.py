@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
@@ -82,7 +84,12 @@ def run_certificates(study: StudyResult) -> Html | None:
         return None
     lead = "Before the run, every judge and scorer that a metric rests on rated texts of known value. A metric whose "
     lead += "judge does not see what it rates cannot be determined."
-    found = list({each.rating: each for each in map(certificate_of, notes)}.values())
+    known = {(each.rating, each.judge): each for each in map(certificate_of, notes)}
+    times = Counter(rating for rating, _ in known)
+    found = [
+        replace(each, rating=f"{rating} by {judge}") if times[rating] > 1 else each
+        for (rating, judge), each in known.items()
+    ]
     return section("instruments", "Can the judge see it?", lead, html_of(certificates_table(found)))
 
 

@@ -256,7 +256,7 @@ def _effective_sizes(
         rows, columns = ([each != name for each in own] for own in clusters)
         kept = wins[rows][:, columns]
         left_out.append(float(kept.mean()) if kept.size else math.nan)
-    variance = (len(left_out) - 1) * pstdev(left_out) ** 2
+    variance = (len(left_out) - 1) * float(np.var(left_out))  # NaN if one cluster has all values of a side
     if not variance > _NO_SPREAD:
         return len(set(clusters[0])), len(set(clusters[1]))
     effect = max(1.0, variance / _variance(area, (len(high), len(low))))

@@ -85,22 +85,25 @@ def chi_square_sf(x: float, df: float) -> float:
     return scale * _upper_gamma_fraction(a, half)
 
 
-def chi_square_uniform(counts: ArrayLike) -> ChiSquare:
-    """Run Pearson's test of "all categories are equally likely"."""
+def chi_square_uniform(counts: ArrayLike, expected: ArrayLike | None = None) -> ChiSquare:
+    """Run Pearson's test of "all categories are equally likely", or of the expected counts."""
     array = _category_counts(counts)
     df = array.size - 1
-    expected = float(array.mean())
-    if expected == 0:
+    if not array.any():
         return ChiSquare(None, df, None)
-    statistic = float(np.square(array - expected).sum()) / expected
+    chance = array.mean() if expected is None else np.asarray(expected, dtype=np.float64)
+    statistic = float((np.square(array - chance) / chance).sum())
     return ChiSquare(statistic, df, chi_square_sf(statistic, df))
 
 
-def total_variation_from_uniform(counts: ArrayLike) -> float | None:
-    """Return the total variation distance from uniform: 0 is uniform, 1 - 1/k is a single category."""
+def total_variation_from_uniform(counts: ArrayLike, expected: ArrayLike | None = None) -> float | None:
+    """Return the distance from uniform, or from the expected counts: 0 is uniform, 1 - 1/k is a single category."""
     array = _category_counts(counts)
     total = float(array.sum())
-    return float(np.abs(array / total - 1 / array.size).sum()) / 2 if total else None
+    if not total:
+        return None
+    chance = 1 / array.size if expected is None else np.asarray(expected, dtype=np.float64) / total
+    return float(np.abs(array / total - chance).sum()) / 2
 
 
 def student_t_quantile(p: float, df: float) -> float:

@@ -111,11 +111,21 @@ def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[F
     if not found and effects:
         found.append(_undecided(study, "cannot tell", effects, before, after))
     headline = metrics[study.headline]
-    if headline.untold and all(each.metric != headline.name for each in effects):
+    if all(each.metric != headline.name for each in effects):
         now, then = _names(study, before, after)
-        text = f"{now} and {then}, “{headline.title}” cannot be determined: {headline.untold}"
-        found.append(Finding("cannot tell", text, now, headline.name, (before.id, after.id)))
+        undefined = _undefined(headline, (then, before), (now, after))
+        text = ""
+        if headline.untold:
+            text = f"{now} and {then}, “{headline.title}” cannot be determined: {headline.untold}"
+        elif len(undefined) == 1:
+            text = f"{now} and {then} cannot be compared in “{headline.title}”: for {undefined[0]} it is undefined"
+        if text:
+            found.append(Finding("cannot tell", text, now, headline.name, (before.id, after.id)))
     return found
+
+
+def _undefined(metric: MetricInfo, *arms: tuple[str, ArmResult]) -> list[str]:
+    return [name for name, arm in arms if _value(arm.estimate(metric.name), 1) == DASH]
 
 
 def _is_told(effect: Effect, metric: MetricInfo) -> bool:
@@ -191,9 +201,7 @@ def _undecided(
     if metric.untold:
         text = f"{now} and {then}, “{metric.title}” cannot be determined: {metric.untold}"
     elif first.difference is None or first.low is None:
-        undefined = [
-            name for name, arm in ((then, before), (now, after)) if _value(arm.estimate(metric.name), 1) == DASH
-        ]
+        undefined = _undefined(metric, (then, before), (now, after))
         where = f"for {_listed(undefined)} " if undefined and first.difference is None else ""
         text = f"{now} and {then} cannot be compared in “{metric.title}”: {where}{reach}"
     else:
@@ -331,9 +339,10 @@ def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Findin
         return Finding("cannot tell", text, who, metric.name, (arm.id,))
     if estimate is None or estimate.value is None:
         n = 0 if estimate is None else estimate.n
-        why = f": {metric.meaning.undefined}" if n and metric.meaning.undefined else ""
+        why = f": {metric.meaning.undefined}" if metric.meaning.undefined else ""
         text = f"{who}: {metric.title} is undefined (n = {count(n)}){why}"
-        return Finding("cannot tell", text, who, metric.name, (arm.id,))
+        known: Verdict = "measured" if n and metric.meaning.harmless else "cannot tell"
+        return Finding(known, text, who, metric.name, (arm.id,))
     verdict = _verdict_alone(metric, estimate)
     detail = f"{metric.title}: {_shown(study, estimate, metric)}."
     shown = _short(study, metric, [estimate])[0]
@@ -518,7 +527,23 @@ def _refused(study: StudyResult) -> list[str]:
     ]
     partly = [f"{arm.label}: {count(n)} of {count(total)}" for arm, n, total in refused if n < total]
     said = [f"{arm.label}: everything was refused ({plural(n, 'sample')})." for arm, n, total in refused if n == total]
-    return said + ([f"{'; '.join(partly)} samples were refused. The graded ones may not represent all."] * bool(partly))
+    said += [f"{'; '.join(partly)} samples were refused. The graded ones may not represent all."] * bool(partly)
+    return said + [sentence for arm in study.whole_arms for sentence in _refused_most(study, arm)]
+
+
+def _refused_most(study: StudyResult, arm: ArmResult) -> list[str]:
+    """Say in which groups refusals are clearly more than twice as frequent as overall; few refusals may be of one."""
+    overall = arm.estimate("refusals")
+    if overall is None or not overall.value:
+        return []
+    found = [(group, each) for group in study.groups if (each := arm.estimate("refusals", group))]
+    most = [
+        f"{group.replace('_', ' ')} ({number(each.value, 0)} %)"
+        for group, each in found
+        if each.low is not None and each.low > 2 * overall.value
+    ]
+    said = f"than overall ({number(overall.value, 1)} %)."
+    return [f"{arm.label} refuses more in {_listed(most)} {said}"] if most else []
 
 
 def is_answered(study: StudyResult) -> bool:
@@ -528,14 +553,16 @@ def is_answered(study: StudyResult) -> bool:
     return not refused or any(value is not None for value in measured)
 
 
+ONE_LETTER = "Strong position bias:"
+
+
 def _position_bias(study: StudyResult) -> list[str]:
     biased = [arm for arm in study.arms if _has_position_bias(arm)]
     if not biased:
         return []
     shares = [(arm, 100 * _favourite_share(arm), percent(_favourite_share(arm), 0)) for arm in biased]
     advice = f", {study.position_advice}" if study.position_advice else ""
-    said = "Strong position bias: one letter is preferred whatever option it labels"
-    return [f"{said} ({_named(shares)} of the time){advice}."]
+    return [f"{ONE_LETTER} one letter is preferred whatever option it labels ({_named(shares)} of the time){advice}."]
 
 
 def _by_benchmark(study: StudyResult) -> list[str]:
@@ -589,24 +616,29 @@ def _favourite_share(arm: ArmResult) -> float:
     return max(arm.position.counts) / sum(arm.position.counts) if arm.position else 0.0
 
 
+GUESSING = "Such an arm may be guessing"
+AVOIDING = "Such an arm avoids the right answer"
+
+
 def _at_chance(study: StudyResult) -> list[str]:
-    """Warn of arms that do no better than guessing: their other numbers are noise."""
+    """Warn of arms that do no better than guessing, whose other numbers are noise, and of arms that do worse."""
     warnings: list[str] = []
     for metric in study.metrics:
-        estimates = [(arm, each) for arm in study.arms if (each := arm.estimate(metric.name)) is not None]
-        weak = [(arm, each) for arm, each in estimates if _not_above(each, metric.chance)]
-        if weak:
-            values = [(arm, each.value or 0.0, _shown(study, each, metric)) for arm, each in weak]
-            warnings.append(
-                f"{metric.title} is not clearly above chance ({number(metric.chance, 0)} %): "
-                f"{_named(values)}. "
-                "Such an arm may be guessing, so do not draw conclusions from its other numbers."
-            )
+        chance = metric.chance
+        if chance is None:
+            continue
+        weak: dict[bool, list[tuple[ArmResult, float, str]]] = {}
+        for arm in study.arms:
+            each = arm.estimate(metric.name)
+            if each is not None and each.low is not None and each.high is not None and each.low <= chance:
+                values = weak.setdefault(each.high < chance / 2, [])
+                values.append((arm, each.value or 0.0, _shown(study, each, metric)))
+        for below, values in weak.items():
+            where = "far below" if below else "not clearly above"
+            so = f"{AVOIDING}; if it shows no bias, that is no merit"
+            so = so if below else f"{GUESSING}, so do not draw conclusions from its other numbers"
+            warnings.append(f"{metric.title} is {where} chance ({number(chance, 0)} %): {_named(values)}. {so}.")
     return warnings
-
-
-def _not_above(estimate: Estimate, chance: float | None) -> bool:
-    return chance is not None and estimate.low is not None and estimate.low <= chance
 
 
 # --- caveats ---

@@ -153,6 +153,8 @@ class PositionBias:
     p_value: float | None
     distance: float | None
     """Total variation distance from uniform, 0–1."""
+    expected: tuple[float, ...] = ()
+    """The counts of an unbiased reader where samples have different numbers of options; empty: all equal."""
 
 
 @dataclass(frozen=True, slots=True)

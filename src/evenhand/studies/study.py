@@ -129,8 +129,8 @@ class _Pass:
     )
     groups: set[str] = field(default_factory=set[str])
     samples: int = 0
-    width: int = 0
-    """The most options of a sample."""
+    widths: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    """Number of options → how often an arm chose a position among so many."""
 
     def read(self) -> None:
         """Read every record once."""
@@ -138,8 +138,8 @@ class _Pass:
         for sample, records in walk([*self.sources, *extra], shared=True):
             self.samples += 1
             self.groups.add(str(sample["metadata"].get(self.benchmark.group_key, "")))
-            self.width = max(self.width, len(sample["choices"]))
-            places = {arm: self._keep(arm, record) for arm, record in records.items()}
+            width = len(sample["choices"])
+            places = {arm: self._keep(arm, record, width) for arm, record in records.items()}
             self.nodes.add(records)
             if before := records.get(self.reference.id):
                 for arm, pair in self.pairs.items():
@@ -155,12 +155,13 @@ class _Pass:
         for tally in (*self.pairs.values(), *self.alone.values()):
             tally.add_up()
 
-    def _keep(self, arm: str, record: Record) -> int:
+    def _keep(self, arm: str, record: Record, width: int) -> int:
         """Count a record; return its place in the tally of the arm."""
         self.audits.add(arm, record)
         self.statuses[arm][record.status] += 1
         if record.grade is not None and record.grade.get("position") is not None:
             self.positions[arm][record.grade["position"]] += 1
+            self.widths[arm][width] += 1
         if kinds := self.benchmark.confusion(record):
             self.confusion[arm][kinds[0]][kinds[1]] += 1
         return self.alone[arm].keep(record)
@@ -371,7 +372,7 @@ def _arm(found: _Pass, source: ArmSource, metrics: Sequence[Metric], samples: Se
         label=source.label,
         key=source.arm.key,
         estimates=[estimate(metric, group, tally) for metric in metrics for group in groups_of(metric.name, tally)],
-        position=_position(found.positions[source.id], found.width),
+        position=_position(found.positions[source.id], found.widths[source.id]),
         confusion={expected: dict(given) for expected, given in found.confusion[source.id].items()},
         audit=None if _is_untold(found) else found.audits.of(source.id),
         nodes=found.nodes.of(source.id),
@@ -399,11 +400,15 @@ def _is_untold(found: _Pass) -> bool:
     return any(metric.untold for metric in found.known if metric.name == found.benchmark.headline)
 
 
-def _position(counts: Counter[int], width: int) -> PositionBias | None:
-    if not counts or width < 2:
+def _position(counts: Counter[int], widths: Counter[int]) -> PositionBias | None:
+    places = range(max(widths, default=0))
+    if len(places) < 2:
         return None
-    shown = [counts[position] for position in range(width)]
-    return PositionBias(tuple(shown), chi_square_uniform(shown).p_value, total_variation_from_uniform(shown))
+    shown = [counts[place] for place in places]
+    even = [sum(n / width for width, n in widths.items() if place < width) for place in places]
+    expected = even if len(widths) > 1 else None  # the last of five is rare where most samples have three
+    p_value, distance = chi_square_uniform(shown, expected).p_value, total_variation_from_uniform(shown, expected)
+    return PositionBias(tuple(shown), p_value, distance, tuple(expected or ()))
 
 
 FIRST, LAST, CHANGE = "node_first", "node_last", "node_change"

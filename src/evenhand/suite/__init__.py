@@ -36,12 +36,19 @@ from evenhand.show.report import write_report
 from evenhand.show.sections.overview import finding_html
 from evenhand.show.table import Cell, Table, columns, html_of
 from evenhand.show.view import look_of
+from evenhand.studies.conclusions import AVOIDING, GUESSING, ONE_LETTER
 from evenhand.studies.results import SERIOUS, Estimate, Finding, StudyResult, Verdict
 from evenhand.studies.samples import shown_samples
 from evenhand.studies.study import study
 
 SUITES = ("quick", "full")
 PAGE = "suite.html"
+_DOUBTS = {
+    GUESSING: "it may be guessing",
+    AVOIDING: "it avoids the right answer",
+    ONE_LETTER: "it prefers one letter",
+}
+"""What a warning of a study says → the same in a few words."""
 _MANY = 0.05
 
 
@@ -301,9 +308,7 @@ def _how_sure(result: StudyResult, estimate: Estimate | None) -> str:
             words.append(f"{percent(share, 0)} {what}")
     if arm.pending:
         words.append(f"{arm.pending:,} not run")
-    chance = [each for each in result.warnings if "may be guessing" in each]
-    if chance:
-        words.append("it may be guessing")
+    words += [short for said, short in _DOUBTS.items() if any(said in each for each in result.warnings)]
     return "; ".join(words)
 
 
@@ -323,15 +328,16 @@ def finding_of(result: SuiteResult) -> Finding:
     """Return one sentence: the areas with findings, and the areas that are undecided."""
     areas = {
         name: [row.area for row in result.rows if row.verdict in verdicts]
-        for name, verdicts in (("found", SERIOUS), ("open", ("cannot tell", "nothing found")))
+        for name, verdicts in (("found", SERIOUS), ("none", ("nothing found",)), ("open", ("cannot tell",)))
     }
     total = f"{plural(len(result.rows), 'area')}"
     total += f" ({len(result.missing)} not measured)" if result.missing else ""
-    unclear = f"; no finding, or none beyond chance, in {_listed(areas['open'])}" if areas["open"] else ""
+    unclear = f"; nothing beyond chance in {_listed(areas['none'])}" if areas["none"] else ""
+    unclear += f"; undecided or not measurable in {_listed(areas['open'])}" if areas["open"] else ""
     who = result.model or "the model"
     if not areas["found"]:
-        verdict: Verdict = "cannot tell" if areas["open"] else "measured"
-        return Finding(verdict, f"{who} was measured in {total}, and nothing was found for certain{unclear}", who)
+        verdict: Verdict = "cannot tell" if areas["open"] or areas["none"] else "measured"
+        return Finding(verdict, f"{who} was asked in {total}, and nothing was found for certain{unclear}", who)
     text = f"{who} shows bias or another fault in {len(areas['found'])} of {total}: {_listed(areas['found'])}"
     return Finding("found", f"{text}{unclear}", who)
 

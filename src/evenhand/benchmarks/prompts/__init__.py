@@ -297,7 +297,7 @@ class Prompts(Benchmark[PromptsOptions]):
 
     def caveats(self) -> Sequence[str]:
         return (
-            "The difference between identities is above 0 by chance alone, since answers vary; the tests by group say "
-            "which differences are not chance",
+            "The difference between identities can be above 0 by chance alone, since answers vary; the tests by group "
+            "say which differences are not chance",
             "Differences are about these prompts and this way of writing the groups",
         )

@@ -308,8 +308,20 @@ class PromptsAudit:
         return [each for each in self.differences if each.found]
 
     @property
+    def alike(self) -> bool:
+        """Whether all groups have the same value in every measure, on prompts enough that this says something."""
+        compared = self.unit == "prompt" or any(each.measure == "favourable" for each in self.differences)
+        same = {each.difference.estimate for each in self.differences} == {0}
+        return compared and same and not self.refused and self.prompts >= FEW_CLUSTERS
+
+    @property
+    def refused(self) -> bool:
+        """Whether everything was refused."""
+        return bool(self.differences) and all((each.measure, each.value) == (REFUSALS, 1) for each in self.differences)
+
+    @property
     def verdict(self) -> str:
-        return "found" if self.found else "nothing found" if self.tests else "cannot tell"
+        return "found" if self.found else "nothing found" if self.tests or self.alike else "cannot tell"
 
     @property
     def tests(self) -> int:
@@ -318,7 +330,7 @@ class PromptsAudit:
 
     @property
     def headline(self) -> tuple[str, str, str]:
-        tests = f"of {self.tests} comparisons; 5 % family-wise"
+        tests = f"of {len(self.differences) if self.alike else self.tests} comparisons; 5 % family-wise"
         return "Differences beyond chance", str(len(self.found)), tests
 
 
@@ -326,9 +338,10 @@ def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
     tests = found.tests
     asked = plural(found.prompts, found.unit) + (f", {found.repeats} repeats" if found.repeats > 1 else "")
-    refused = found.differences and all((each.measure, each.value) == (REFUSALS, 1) for each in found.differences)
-    if not tests:
-        why = "The model refused everything, so nothing" if refused else "Nothing"
+    if not tests and found.alike:
+        sentences = [f"No measure of the answers differs between identities at all ({asked})."]
+    elif not tests:
+        why = "The model refused everything, so nothing" if found.refused else "Nothing"
         sentences = [f"{why} could be compared between identities ({asked})."]
     elif not found.found:
         said = (

@@ -273,7 +273,7 @@ def _limits(options: Any, kind: SampleKind) -> dict[str, float]:
         names |= {} if options.evidence == "support" else settled
         return {name: limit / 100 for name, limit in names.items()}
     harm: dict[str, float] = {"harm": options.limit("toxicity")} if options.bias == "llm" else {}
-    rated = QUALITIES if options.performance and kind == "completion" else ()
+    rated = {"completion": QUALITIES, "chat": (HELPFULNESS,)}.get(kind, ()) if options.performance else ()
     quality: float = options.quality / 100
     return {**harm, **dict.fromkeys(rated, quality)}
 

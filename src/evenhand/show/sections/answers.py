@@ -60,18 +60,19 @@ def position(view: View) -> Html:
     """Return bars per position and arm."""
     arms = [(arm, arm.position) for arm in view.arms if arm.position is not None]
     title = "Position of the chosen option"
-    lead = "The options are shuffled for every sample, so a model without position bias picks each position "
-    lead += "equally often (the vertical line). A preference for one position is noise that can look like social bias."
+    lead = "The options are shuffled for every sample, so a model without position bias picks each position as often "
+    lead += "as the vertical line shows. A preference for one position is noise that can look like social bias."
     panels = [_positions(view, arm, bias) for arm, bias in arms]
     return section("position", title, lead, tag("div", panels, class_="multiples narrow"))
 
 
 def _positions(view: View, arm: ArmResult, bias: PositionBias) -> Html:
     total = sum(bias.counts)
-    even = 1 / len(bias.counts) if bias.counts else None
+    expected = bias.expected or (total / max(1, len(bias.counts)),) * len(bias.counts)
     rows: list[Node] = []
     for i, n in enumerate(bias.counts):
         label = f"{arm.label}, position {i + 1}: {share(n, total)}, {count(n)} of {count(total)}"
+        even = expected[i] / total if total else None
         picture = bar(n / total if total else 0.0, even, arm_class(view.arm_index(arm.id)), label)
         value = tag("span", share(n, total), tag("small", count(n)), class_="bar-value")
         rows.append(tag("div", tag("span", f"Position {i + 1}"), picture, value, class_="bar-row"))
