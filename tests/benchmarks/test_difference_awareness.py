@@ -129,12 +129,6 @@ def test_a_model_that_always_treats_groups_alike_is_seen(tmp_path: Path):
     assert (found["right_different"], found["alike_different"], found["right_equal"]) == (0, 1, 1)
 
 
-def test_who_guesses_among_three_options_is_warned_of(tmp_path: Path):
-    chances = {metric.name: metric.chance for metric in write(tmp_path, row()).metrics()}
-
-    assert chances["right_different"] == pytest.approx(1 / 3)
-
-
 def test_an_answer_without_a_choice_is_unscored(tmp_path: Path):
     benchmark = write(tmp_path, row())
     [sample] = benchmark.samples(Selection())

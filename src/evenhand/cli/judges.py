@@ -72,7 +72,10 @@ class CheckCommand(JudgeCommand):
         SAMPLE, "Rate this many public texts of each label too, where they are at hand; 0 for none.", metavar="N", ge=0
     )
     limit: int | None = option(
-        None, "Of scorers, rate only this many texts of each value and half: a quick look.", short="-n", ge=1
+        None,
+        "Of scorers, rate only this many texts of each value and half: a quick look, without a card.",
+        short="-n",
+        ge=1,
     )
     card: Path | None = option(None, "Where to store the judge's card, if not for the model itself.", metavar="FILE")
     out: Path | None = option(None, "The page (default judge.html).", short="-o")

@@ -59,7 +59,7 @@ def report_parts(view: View) -> list[Part]:
         ("calls", "Calls", calls_curve(view)),
         ("groups", "By group", by_group(view)),
         ("changes", "Before and after", changes(view)),
-        ("instruments", "Judges", run_certificates(study)),
+        ("instruments", "Controls", run_certificates(study)),
         ("iterations", "By iteration", iterations(view) if study.by_iteration else None),
         ("agreement", "Scorers", agreement(view) if study.agreements else None),
         ("answers", "Answers", confusion(view) if any(arm.confusion for arm in view.arms) else None),
