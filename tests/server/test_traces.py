@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from evenhand.core.errors import MissingExtraError, PlanError
 from evenhand.server.telemetry.events import Traces, load_traces
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import chat, reply_with
+from support.server import chat, raw, reply_with
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -93,6 +93,18 @@ async def test_the_models_endpoint_gets_the_span_of_its_call_and_no_other_header
     (seen,) = behind.requests
     assert seen.headers["traceparent"] == f"00-{call.context.trace_id:032x}-{call.context.span_id:016x}-01"
     assert not {"tracestate", "baggage"} & {name.lower() for name in seen.headers}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("faults", [0, 1, 2])
+async def test_a_call_says_how_often_it_was_repeated(serve, tracing, stream: bool, faults: int):
+    behind = await serve(*[raw(b"", 500)] * faults, streamed([CLEAN]) if stream else chat(CLEAN))
+    guard, spans = await tracing(route(behind.url, retries=1))
+
+    await guard.chat(stream=stream)
+    await guard.told()
+
+    assert [call.attributes["evenhand.retries"] for call in named(spans(), "chat ")] == [min(faults, 1)]
 
 
 async def test_without_traces_no_header_of_the_client_is_passed_on(serve, guarding: Guarding):

@@ -85,6 +85,7 @@ class ModelCall:
             "gen_ai.request.temperature": params and params.temperature,
             "gen_ai.request.max_tokens": params and params.max_tokens,
             "evenhand.role": role,
+            "evenhand.retries": 0,
         }
         given = {name: value for name, value in attributes.items() if value is not None}
         self.span = parent.child(f"{operation} {model}", "client", given)
@@ -93,7 +94,8 @@ class ModelCall:
         if self.span is not None:
             counts = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
             self.span.set({f"gen_ai.usage.{name}_tokens": count for name, count in counts.items()})
-            self.span.set({"evenhand.retries": usage.retries})
+            if usage.retries:
+                self.span.set({"evenhand.retries": usage.retries})
             if finishes:
                 self.span.set({"gen_ai.response.finish_reasons": list(finishes)})
 
@@ -128,6 +130,12 @@ class ModelCall:
                         except StopAsyncIteration:
                             return
                     yield chunk
+
+
+def note_retries(count: int) -> None:
+    """Set the retries of the current span's call."""
+    if (current := _current.get()) is not None:
+        current.set({"evenhand.retries": count})
 
 
 def traceparent() -> str:

@@ -26,6 +26,7 @@ import orjson
 
 from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
+from evenhand.core.tracing import note_retries
 from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.guards.fields import Halves, TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
 from evenhand.guards.meter import charge
@@ -499,6 +500,7 @@ class Upstreams(Upstream):
         finally:
             if asked > 1:
                 charge(Usage(retries=asked - 1))
+                note_retries(asked - 1)
 
     def _counts(self, attempt: Attempt, error: ModelError) -> bool:
         """Whether an error is a fault of the endpoint: one caller's poisoned requests must not keep out the others.
