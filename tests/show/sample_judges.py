@@ -37,8 +37,10 @@ def people() -> JudgesAgainstPeople:
     rng = random.Random(0)
     agreements = [
         Agreement(
-            judge, scale, "bias", 180, 2, Interval(-18.5, -20.2, -16.8, 180), 18.5, None if place else 0.95, 0.94, 0.3,
+            judge, scale, "bias", 180, 2, Interval(-18.5, -20.2, -16.8, 180), 18.5,
+            UNDEFINED if place else Interval(0.94, 0.902, 0.968, 180), 0.3,
             0.79, [[40, 0, 0], [22, 8, 0], [0, 8, 2]], Interval(0.32, 0.172, 0.516, 25), UNDEFINED,
+            {"error": Interval(18.5, 16.8, 20.2, 180), "kappa": Interval(0.3, 0.184, 0.412, 180)},
         )
         for place, judge in enumerate(JUDGES)
         for scale in ("BS", "CE", "LS")
