@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from evenhand.training.forgetting import Forgetting
     from evenhand.training.recipe import Recipe
 
-_RANK = 16
 _FIRST = ("verifiable", "forgets", "debate", "pairs", "recipe", "sft", "reward", "ppo", "dpo")
 """The help lists these before others: what most people need, then the single stages."""
 
@@ -110,7 +109,7 @@ class TrainCommand(ClusterFields, SharedOptions):
     """The options that are the stage's own."""
 
     with_lora: bool = option(False, "Train LoRA adapters instead of all weights.", flag="--lora", common=True)
-    lora_rank: int = option(_RANK, "With --lora: rank of the adapters.", gt=0)
+    lora_rank: int = option(16, "With --lora: rank of the adapters.", gt=0)
     resume: bool = option(False, "Continue an interrupted training; keep a finished one.", common=True)
 
     @property
