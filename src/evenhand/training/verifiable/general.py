@@ -56,7 +56,7 @@ def _form_prompt(rng: random.Random, texts: Mapping[str, Any]) -> str:
     a, c = rng.randint(8, 40), rng.randint(2, 9)
     numbers = {"a": a, "b": rng.randint(2, a - 1), "c": c, "d": rng.randint(2, 12), "ac": a * c, "a12": a * 12}
     named = {"topic": topic, "other": other, "task": rng.choice(texts["tasks"])}
-    words = {name: rng.choice(texts[name]) for name in ("few", "some", "limit", "words", "end")}
+    words = {name: rng.choice(texts[name]) for name in ("few", "some", "words", "end")}
     return rng.choice(texts[kind]).format_map({**numbers, **named, **words}).strip()
 
 
