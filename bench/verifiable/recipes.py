@@ -89,5 +89,5 @@ def drawn(found: Sequence[Point], default: str) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1]).read_text(encoding="utf-8")
-    bold = re.search(r"\| \*\*(seeds? \d+)", page)
+    bold = re.search(r"\| \*\*(R\d+)", page)
     Path(sys.argv[2]).write_text(drawn(points(page), bold[1] if bold else "-"), encoding="utf-8")
