@@ -1,5 +1,7 @@
 """Whatever is wrong: one clear sentence, exit code 2, nothing half-written."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,20 @@ def test_an_output_file_is_neither_a_folder_nor_standard_output(cli, command: st
 
     assert "a file, not standard output" in cli(*command.split(), "r", "--out", "-").err
     assert "a file, not the folder r" in cli(*command.split(), "r", "--out", "r").err
+
+
+def test_what_the_system_says_through_a_library_of_another_language_is_no_fault_of_ours(tmp_path: Path):
+    """safetensors has an error of its own for a full disk; here for a file that is larger than allowed."""
+    script = (
+        "import resource, numpy\n"
+        "from safetensors.numpy import save_file\n"
+        "from evenhand.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "main.main = lambda **_: save_file({'a': numpy.zeros(9999)}, 'weights')\n"
+        "main.entry()\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == "evenhand: A file cannot be written or read: File too large. What was finished is kept.\n"

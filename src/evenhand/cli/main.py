@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -147,6 +148,8 @@ def entry() -> NoReturn:
 
         if damage := damage_of_opened():
             _fail(damage)
+        if reported := re.search(r"\(os error (\d+)\)", str(error)):  # safetensors' own class for what the system says
+            _fail(f"A file cannot be written or read: {os.strerror(int(reported[1]))}. What was finished is kept.")
         _fail(
             f"This is a fault of Evenhand, please report it: {type(error).__name__}: {error} "
             "(EVENHAND_DEBUG=1 shows where). Whatever a run has finished is kept.",
