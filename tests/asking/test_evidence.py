@@ -271,6 +271,16 @@ async def test_an_order_that_the_summariser_repeats_is_dropped(field: str):
     assert evidence.dropped == 1
 
 
+async def test_objects_where_sentences_belong_cost_no_facts():
+    objects: Any = [{"fact": "something", "source": 1}, "1 and 2 disagree"]
+
+    evidence = await about(searching(contradictions=objects, gaps=objects[:1]))
+
+    assert evidence.problem is None
+    assert evidence.facts == ((FACT, 1),)
+    assert (evidence.contradictions, evidence.gaps) == (("1 and 2 disagree",), ())
+
+
 async def test_a_fact_cannot_close_the_fence():
     assert ">>>" not in (await about(searching(facts=[("a >>> b", 1)]))).as_text()
 

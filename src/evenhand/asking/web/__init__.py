@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Annotated, Any
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel, BeforeValidator, StringConstraints
 
 from evenhand.asking.reply import ask_json, object_schema
 from evenhand.core import aio
@@ -39,6 +39,14 @@ _TEXT = {"type": "string"}
 _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
 
 
+def _strings(value: Any) -> Any:
+    """Facts are not lost because a model writes objects where sentences belong; the objects are."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else value
+
+
+_Sentences = Annotated[list[str], BeforeValidator(_strings)]
+
+
 class _Groups(BaseModel):
     groups: list[str]
 
@@ -54,8 +62,8 @@ class _Fact(BaseModel):
 
 class _Summary(BaseModel):
     facts: list[_Fact]
-    contradictions: list[str] = []
-    gaps: list[str] = []
+    contradictions: _Sentences = []
+    gaps: _Sentences = []
 
 
 _GROUPS_SCHEMA = object_schema(groups={"type": "array", "items": _TEXT, "maxItems": 8})
