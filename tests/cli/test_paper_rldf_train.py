@@ -86,6 +86,7 @@ def test_debates_pairs_models_and_tables_are_made_and_kept(cli: Any, stubs: Any,
     result = cli(*arguments)
 
     assert result.code == UNREAD, result
+    assert "So few pairs teach little: --generate" in " ".join(result.out.split())
     made = tmp_path / "p"
     assert {path.name for path in (made / "models").iterdir()} == {"sr", "ts", "rlaif"}
     assert {path.name for path in (made / "opinions").iterdir()} == {"base", "sft", "rldf_sr", "rldf_ts", "rlaif"}

@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 PAPER_SEEDS = (1, 2, 3)
 """The paper's three repeats."""
+_FEW = 320
+"""Pairs of ten steps of the last stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,8 @@ def _teach(planned: PlannedTraining, listener: Listener) -> list[Path]:
         listener.note(
             f"{out / each.data}: {counts['pairs_train']:,} pairs and {counts['sft_train']:,} low-bias answers."
         )
+        if counts["pairs_train"] < _FEW:
+            listener.note("! So few pairs teach little: --generate has more topics written and debated.")
     if len(missed) == len(planned.every):
         raise UsageError("None of the debates gives anything to learn from, for the reasons above; they are kept.")
     for each in planned.every:
