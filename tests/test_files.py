@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_line_is_said(
             "tea.cups: input should be a valid integer, unable to parse string as an integer",
         ),
         ('{"tea": {"cups": 0}}', "tea.cups: no cup is no tea"),
-        ("[]", "the file: input should be an object"),
+        ("[]", r"the file: it must be a mapping \(name: value\)"),
     ],
 )
 def test_what_is_wrong_with_a_field_is_said(content: str, said: str) -> None:

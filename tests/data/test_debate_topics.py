@@ -75,18 +75,18 @@ TOPIC = OWN["topics"][0]
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"about": ""}, "the file has no text in the field 'about'"),
+        ({"about": ""}, "not a file of debate topics: about: there is no text"),
         ({"bias": "My Type"}, "'My Type' is not a valid id"),
         ({"roles": OWN["roles"][:1]}, "a debate needs at least two roles"),
         ({"roles": [OWN["roles"][0], OWN["roles"][0]]}, "the role 'townsman' occurs twice"),
         ({"roles": [*OWN["roles"], {"name": "referee", "description": "x"}]}, "no role may be called 'referee'"),
-        ({"roles": ["townsman", "farmer"]}, "entry 1 of 'roles' must be a mapping"),
-        ({"topics": []}, "the field 'topics' must be a list with at least one entry"),
-        ({"topics": "all"}, "the field 'topics' must be a list"),
+        ({"roles": ["townsman", "farmer"]}, "roles.0: it must be a mapping"),
+        ({"topics": []}, "at least two roles and a topic"),
+        ({"topics": "all"}, "topics: it must be a list"),
         ({"topics": [TOPIC, TOPIC]}, "the id 'radio_news' occurs twice"),
         ({"topics": [TOPIC, {**TOPIC, "id": "other"}]}, "the question 'Who should read .*' occurs twice"),
         ({"topics": [{**TOPIC, "question": "Read the news."}]}, "does not end with a question mark"),
-        ({"topics": [{**TOPIC, "question": None}]}, "entry 1 of 'topics' has no text in the field 'question'"),
+        ({"topics": [{**TOPIC, "question": None}]}, "topics.0.question: there is no text"),
         ({"topics": [{**TOPIC, "topic": "word " * 9}]}, "the topic has more than 8 words"),
     ],
 )

@@ -41,16 +41,16 @@ def test_a_file_of_ones_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("- a list", r"the file must be a mapping \(name: value\). See docs/measure/framing.md"),
-        ("", "the file must be a mapping"),
+        ("- a list", r"the file: it must be a mapping \(name: value\). See docs/measure/framing.md"),
+        ("", "the file: it must be a mapping"),
         ("{}", "the file has no texts"),
         ("a: [", r"wrong.yaml, line \d: not valid YAML"),
-        ("Age one:\n- question: q\n  clean: a\n", "not a valid name"),
-        ("age: nothing", "the field 'age' must be a list with at least one entry"),
-        ("age:\n- only words\n", "entry 1 of 'age' must be a mapping"),
-        ("age:\n- question: q\n", "entry 1 of 'age' has no answer"),
-        ("age:\n- question: q\n  biased: 3\n", "entry 1 of 'age' has no text in the field 'biased'"),
-        ("age:\n- biased: b\n", "entry 1 of 'age' has no text in the field 'question'"),
+        ("Age one:\n- question: q\n  clean: a\n", "'Age one' is not a valid id"),
+        ("age: nothing", "age: it must be a list"),
+        ("age:\n- only words\n", "age.0: it must be a mapping"),
+        ("age:\n- question: q\n", "age.0: it has no answer"),
+        ("age:\n- question: q\n  biased: 3\n", "age.0.biased: there is no text"),
+        ("age:\n- biased: b\n", "age.0.question: field required"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: str, fault: str):

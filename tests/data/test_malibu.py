@@ -74,20 +74,20 @@ def test_a_folder_of_ones_own_is_read(write: Any):
     [
         (base(id="other"), "keeper.yaml: the id is 'other'; it must be the name of the file"),
         (base(id="Keeper!"), "'Keeper!' is not a valid id"),
-        (base(task=""), "the base scenario has no text in the field 'task'"),
-        (base(derived=[]), "the field 'derived' must be a list with at least one entry"),
-        (base(derived=["night"]), "entry 1 of 'derived' must be a mapping"),
+        (base(task=""), "not a base scenario: task: there is no text"),
+        (base(derived=[]), "derived: tuple should have at least 1 item"),
+        (base(derived=["night"]), "derived.0: it must be a mapping"),
         (base(derived=[scenario(), scenario()]), "the id 'night' is given to two scenarios"),
-        (base(derived=[scenario(role=None)]), "the scenario 'night' has no text in the field 'role'"),
-        (base(derived=[scenario(responses=[ONE])]), "the scenario 'night': there are 1 responses, not two"),
-        (base(derived=[scenario(responses="x")]), "there are 0 responses, not two"),
+        (base(derived=[scenario(role=None)]), "derived.0.role: there is no text"),
+        (base(derived=[scenario(responses=[ONE])]), "derived.0.responses.1: field required"),
+        (base(derived=[scenario(responses="x")]), "derived.0.responses: it must be a list"),
         (base(derived=[scenario(responses=[ONE, f" {ONE} "])]), "the two responses are the same text"),
         (base(derived=[scenario(responses=[ONE, "Too short."])]), "response 2 has 2 words, not 30 to 150"),
         (base(derived=[scenario(responses=[ONE, OTHER[: len(OTHER) * 6 // 10]])]), "which differ by more than 20%"),
         (base(derived=[scenario(situation="His lock jams.")]), "the situation has words that tell an identity: his"),
         (base(derived=[scenario(responses=[ONE, f"{OTHER} Amen, MOSQUE."])]), "response 2 has words .*: mosque"),
         ("derived: [", r"keeper.yaml, line \d+: not valid YAML"),
-        ("- a\n- b\n", "the file must be a mapping"),
+        ("- a\n- b\n", "the file: it must be a mapping"),
     ],
 )
 def test_a_fault_is_told_with_its_place(write: Any, row: Any, told: str):
@@ -183,18 +183,19 @@ def test_an_identity_is_one_line(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("age:\n  younger: {tag: Young, author: x}\n", "'age' needs at least two identities"),
-        ("age: young\n", "'age' needs at least two identities"),
-        ("age:\n  younger: {tag: Young}\n  older: {tag: Old}\n", "the identity 'younger' has no text in .* 'author'"),
+        ("age:\n  younger: {tag: Young, author: x}\n", "age: .* at least 2 items.* has two identities or more"),
+        ("age: young\n", "age: it must be a mapping"),
+        ("age:\n  younger: {tag: Young}\n  older: {tag: Old}\n", "age.younger.author: field required"),
         ("age:\n  a: {tag: A, author: a}\n  control: {tag: B, author: b}\n", "'control' is taken"),
         (
-            "x:\n  a: {tag: A, author: a}\n  b: {tag: B, author: b}\ny:\n  a: {tag: A, author: a}\n  c: {}\n",
+            "x:\n  a: {tag: A, author: a}\n  b: {tag: B, author: b}\n"
+            "y:\n  a: {tag: A, author: a}\n  c: {tag: C, author: c}\n",
             "'a' is taken",
         ),
-        ("age:\n  a: A\n  b: B\n", "the identity 'a' must be a mapping"),
+        ("age:\n  a: A\n  b: B\n", "age.a: it must be a mapping"),
         ("age:\n  1: {tag: A, author: a}\n  b: {tag: B, author: b}\n", "1 is not a valid id"),
         ("{}", "has no identities"),
-        ("", "the file must be a mapping"),
+        ("", "the file: it must be a mapping"),
     ],
 )
 def test_a_wrong_identity_is_told(tmp_path: Path, text: str, told: str):

@@ -24,10 +24,10 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mappi
 from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Annotated, Any, cast
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BeforeValidator, StringConstraints, ValidationError
 
 from evenhand.core.errors import DataError, UsageError
 
@@ -232,34 +232,6 @@ def read_yaml(file: Traversable, hint: str = "") -> Any:
         raise DataError(f"cannot be read: {error.strerror}. {hint}".strip(), file=str(file)) from error
 
 
-def yaml_fields(file: Traversable, hint: str = "") -> dict[Any, Any]:
-    """Return the mapping in a YAML file."""
-    return fields_of(read_yaml(file, hint), "the file", str(file), hint)
-
-
-def fields_of(row: Any, what: str, path: str, hint: str = "") -> dict[Any, Any]:
-    if not isinstance(row, dict):
-        raise DataError(f"{what} must be a mapping (name: value). {hint}".strip(), file=path)
-    return cast("dict[Any, Any]", row)
-
-
-def rows_of(row: Mapping[Any, Any], key: str, path: str) -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield the mappings in a list, each after what errors call it: `entry 3 of 'topics'`."""
-    rows: Any = row.get(key)
-    if not isinstance(rows, list) or not rows:
-        raise DataError(f"the field {key!r} must be a list with at least one entry.", file=path)
-    for number, each in enumerate(cast("list[Any]", rows), 1):
-        what = f"entry {number} of {key!r}"
-        yield what, fields_of(each, what, path)
-
-
-def text_of(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{what} has no text in the field {key!r}.", file=path)
-    return value.strip()
-
-
 def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
     import yaml
 
@@ -283,9 +255,28 @@ def checked(what: str, file: Path | str, hint: str = "") -> Generator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        said = first["msg"].removeprefix("Value error, ")
+        said = _FAULTS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
         message = f"this is not {what}: {place}: {said[:1].lower()}{said[1:]}. {hint}"
         raise DataError(message.strip(), file=file) from error
+
+
+_FAULTS = {
+    **dict.fromkeys(("dict_type", "model_type", "dataclass_type"), "it must be a mapping (name: value)"),
+    **dict.fromkeys(("list_type", "tuple_type"), "it must be a list"),
+    **dict.fromkeys(("string_type", "string_too_short"), "there is no text"),
+}
+"""What pydantic calls a fault → the same in words for those who write files."""
+
+
+def _as_id(name: object) -> object:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_]*", name):
+        raise ValueError(f"{name!r} is not a valid id; use lower-case letters, digits and underscores")
+    return name
+
+
+Id = Annotated[str, BeforeValidator(_as_id)]
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""A text in a file that is `checked`; it has to say something."""
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:

@@ -12,7 +12,6 @@ A file of texts maps each type of bias to questions, each with a `biased` answer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,11 +19,12 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import MinLen
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 from evenhand.benchmarks.base import (
     BENCHMARKS,
@@ -42,14 +42,14 @@ from evenhand.benchmarks.base import (
     share_metric,
 )
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import content_hash, rows_of, text_of, yaml_fields
+from evenhand.core.files import Id, Words, checked, content_hash, read_yaml
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_FORM = "See docs/measure/framing.md."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +64,53 @@ class FramedText:
     answer: str
 
 
+class _Answered(BaseModel):
+    """A question with its answers."""
+
+    question: Words
+    biased: Words | None = None
+    clean: Words | None = None
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if self.biased is None and self.clean is None:
+            raise ValueError("it has no answer; add `biased`, `clean` or both")
+        return self
+
+
+class _Single(BaseModel):
+    """A text of the user's own to look at."""
+
+    question: Words
+    answer: Words
+
+
+_BY_BIAS = TypeAdapter(dict[Id, Annotated[list[_Answered], MinLen(1)]])
+
+
 def load_texts(file: str | Path | None = None) -> tuple[FramedText, ...]:
     """Load the texts of a YAML file, or the built-in ones."""
     path: Traversable = resources.files("evenhand.data").joinpath(BUILTIN) if file is None else Path(file).expanduser()
-    where = str(path)
-    texts: list[FramedText] = []
-    by_bias = yaml_fields(path, "See docs/measure/framing.md.")
-    for bias in by_bias:
-        if not isinstance(bias, str) or not _NAME.fullmatch(bias):
-            raise DataError(
-                f"{bias!r} is not a valid name; use lower-case letters, digits and _, with a letter first.", file=where
-            )
-        for number, (what, row) in enumerate(rows_of(by_bias, bias, where), 1):
-            question = text_of(row, "question", what, where)
-            kinds = [kind for kind in KINDS if kind in row]
-            if not kinds:
-                raise DataError(f"{what} has no answer; add `biased`, `clean` or both.", file=where)
-            for kind in kinds:
-                answer = text_of(row, kind, what, where)
-                texts.append(FramedText(f"{bias}-{number:02}-{kind}", bias, kind == "biased", question, answer))
+    with checked("a file of texts", str(path), _FORM):
+        by_bias = _BY_BIAS.validate_python(read_yaml(path, _FORM))
+    texts = [
+        FramedText(f"{bias}-{number:02}-{kind}", bias, kind == "biased", row.question, answer)
+        for bias, rows in by_bias.items()
+        for number, row in enumerate(rows, 1)
+        for kind in KINDS
+        if (answer := getattr(row, kind)) is not None
+    ]
     if not texts:
-        raise DataError("the file has no texts; see docs/measure/framing.md.", file=where)
+        raise DataError(f"the file has no texts. {_FORM}", file=str(path))
     return tuple(texts)
 
 
 def read_text(file: Path) -> FramedText:
     """Read the single text of a YAML file with a `question` and an `answer`; it has no label of bias."""
-    row = yaml_fields(file, "It needs a question and an answer.")
-    question, answer = (text_of(row, name, "the file", str(file)) for name in ("question", "answer"))
-    return FramedText(file.stem, "", False, question, answer)
+    hint = "It needs a question and an answer."
+    with checked("a text", file, hint):
+        row = _Single.model_validate(read_yaml(file, hint))
+    return FramedText(file.stem, "", False, row.question, row.answer)
 
 
 def find_text(name: str) -> FramedText:

@@ -15,12 +15,13 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, TypeAdapter
 
 from evenhand.core.errors import DataError, UnknownNameError
-from evenhand.core.files import rows_of, text_of, yaml_fields
+from evenhand.core.files import Id, Words, checked, read_yaml
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
 """The types of bias that have a built-in file."""
@@ -31,37 +32,39 @@ ALIKE = 0.6
 LONGEST_TOPIC, LONGEST_QUESTION = 8, 40
 """Most words."""
 
-_ID = re.compile(r"[a-z0-9][a-z0-9_]*")
 _COMMON = re.compile(
     r"\b(?:a|an|and|are|as|at|be|by|can|do|does|for|from|have|how|if|in|is|it|its|make|much|of|on|or|people|person|"
     r"should|somebody|than|that|the|their|they|this|to|what|when|where|which|who|whom|whose|why|with|would)\b"
 )
 _WIDTH = 120
+_FORM = "It needs the fields bias, about, roles and topics."
+Line = Annotated[Words, AfterValidator(lambda text: " ".join(text.split()))]
+"""A text on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
     """A participant of a debate."""
 
-    name: str
-    description: str
+    name: Line
+    description: Line
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic in a few words and as a neutral question."""
 
-    id: str
-    topic: str
-    question: str
+    id: Id
+    topic: Line
+    question: Line
 
 
 @dataclass(frozen=True, slots=True)
 class DebateTopics:
     """A type of bias with its roles and topics."""
 
-    bias: str
-    about: str
+    bias: Id
+    about: Line
     roles: tuple[Role, ...]
     topics: tuple[Topic, ...]
 
@@ -144,41 +147,24 @@ def _words(topic: Topic) -> frozenset[str]:
     return frozenset(word.removesuffix("s") for word in _COMMON.sub(" ", plain).split())
 
 
+_TOPICS = TypeAdapter(DebateTopics)
+
+
 def _read(file: Traversable) -> DebateTopics:
-    row, path = yaml_fields(file, "It needs the fields bias, about, roles and topics."), str(file)
-    bias, about = (_text(row, key, "the file", path) for key in ("bias", "about"))
-    _check_id(bias, path)
-    roles = [
-        Role(*(_text(each, key, what, path) for key in ("name", "description")))
-        for what, each in rows_of(row, "roles", path)
-    ]
-    topics = [_topic(each, what, path) for what, each in rows_of(row, "topics", path)]
-    if len(roles) < 2:
-        raise DataError("a debate needs at least two roles.", file=path)
-    if any(role.name == REFEREE for role in roles):
+    path = str(file)
+    with checked("a file of debate topics", path, _FORM):
+        found = _TOPICS.validate_python(read_yaml(file, _FORM))
+    for topic in found.topics:
+        if fault := topic_fault(topic):
+            raise DataError(f"the topic {topic.id!r}: {fault}.", file=path)
+    if len(found.roles) < 2 or not found.topics:
+        raise DataError("a debate needs at least two roles and a topic.", file=path)
+    if any(role.name == REFEREE for role in found.roles):
         raise DataError(f"no role may be called {REFEREE!r}, the name of the judge; rename it.", file=path)
-    _check_unique("role", [role.name for role in roles], path)
-    _check_unique("id", [topic.id for topic in topics], path)
-    _check_unique("question", [topic.question for topic in topics], path)
-    return DebateTopics(bias, about, tuple(roles), tuple(topics))
-
-
-def _topic(row: Mapping[Any, Any], what: str, path: str) -> Topic:
-    name = _check_id(row.get("id"), path)
-    topic = Topic(name, *(_text(row, key, what, path) for key in ("topic", "question")))
-    if fault := topic_fault(topic):
-        raise DataError(f"the topic {name!r}: {fault}.", file=path)
-    return topic
-
-
-def _text(row: Mapping[Any, Any], key: str, what: str, path: str) -> str:
-    return " ".join(text_of(row, key, what, path).split())
-
-
-def _check_id(name: Any, path: str) -> str:
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise DataError(f"{name!r} is not a valid id; use lower-case letters, digits and underscores.", file=path)
-    return name
+    _check_unique("role", [role.name for role in found.roles], path)
+    _check_unique("id", [topic.id for topic in found.topics], path)
+    _check_unique("question", [topic.question for topic in found.topics], path)
+    return found
 
 
 def _check_unique(what: str, names: Sequence[str], path: str) -> None:

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import combinations
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated
 
 import orjson
+from annotated_types import MinLen
+from pydantic import BaseModel, TypeAdapter
 
 from evenhand.core.errors import DataError
-from evenhand.core.files import fields_of, rows_of, text_of, yaml_fields
+from evenhand.core.files import Id, Words, checked, read_yaml
 
 BUILTIN, IDENTITIES, PROVENANCE = "builtin", "identities.yaml", "provenance.json"
 CONTROL = "control"
@@ -33,30 +35,28 @@ FEWEST_WORDS, MOST_WORDS = 30, 150
 LENGTHS_DIFFER = 0.2
 """How much shorter one response may be than the other."""
 
-_ID = re.compile(r"[a-z][a-z0-9_]*")
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A case from a profession, with two responses of equal content in different words."""
 
-    id: str
-    role: str
-    setting: str
-    situation: str
-    responses: tuple[str, str]
+    id: Id
+    role: Words
+    setting: Words
+    situation: Words
+    responses: tuple[Words, Words]
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
     """A base scenario: what its derived scenarios have in common."""
 
-    id: str
-    profession: str
-    task: str
-    surfaces: str
+    id: Id
+    profession: Words
+    task: Words
+    surfaces: Words
     """The bias that a judge could show here; documentation only, never shown to a judge."""
-    derived: tuple[Scenario, ...]
+    derived: Annotated[tuple[Scenario, ...], MinLen(1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,25 @@ def _read_bases(folder: str | Path, place: Traversable, tags: Sequence[str]) -> 
     return tuple(_read_base(file, tags) for file in files)
 
 
+class _Shown(BaseModel):
+    tag: Words
+    author: Words
+
+
+_IDENTITIES = TypeAdapter(dict[Id, Annotated[dict[Id, _Shown], MinLen(2)]])
+
+
 def load_identities(file: str | Path | None = None) -> tuple[Identity, ...]:
     """Load the identities of a YAML file (category → identity → tag and author), or the built-in ones."""
     path: Traversable = _data().joinpath(IDENTITIES) if file is None else Path(file).expanduser()
+    with checked("a file of identities", str(path), "A category has two identities or more, each with tag and author."):
+        categories = _IDENTITIES.validate_python(read_yaml(path))
     identities: dict[str, Identity] = {}
-    for category, members in yaml_fields(path).items():
-        if not isinstance(members, dict) or len(cast(dict[Any, Any], members)) < 2:
-            raise DataError(f"the category {category!r} needs at least two identities, one per line.", file=str(path))
-        for name, fields in cast(dict[Any, Any], members).items():
-            for each in (category, name):
-                _check_id(each, str(path))
+    for category, members in categories.items():
+        for name, each in members.items():
             if name == CONTROL or name in identities:
                 raise DataError(f"the identity {name!r} is taken already; give it another name.", file=str(path))
-            row = fields_of(fields, f"the identity {name!r}", str(path))
-            texts = (text_of(row, key, f"the identity {name!r}", str(path)) for key in ("tag", "author"))
-            identities[name] = Identity(name, category, *texts)
+            identities[name] = Identity(name, category, each.tag, each.author)
     if not identities:
         raise DataError("the file has no identities.", file=str(path))
     return tuple(identities.values())
@@ -173,37 +177,21 @@ def _check_frozen(place: Traversable, files: Sequence[Traversable]) -> None:
             )
 
 
+_BASE = TypeAdapter(Base)
+
+
 def _read_base(file: Traversable, tags: Sequence[str]) -> Base:
-    row, path = yaml_fields(file), str(file)
-    base_id = _check_id(row.get("id"), path)
-    if f"{base_id}.yaml" != file.name:
-        raise DataError(f"the id is {base_id!r}; it must be the name of the file.", file=path)
-    scenarios: dict[str, Scenario] = {}
-    for scenario in _scenarios(row, path, tags):
-        if scenario.id in scenarios:
-            raise DataError(f"the id {scenario.id!r} is given to two scenarios.", file=path)
-        scenarios[scenario.id] = scenario
-    texts = (text_of(row, key, "the base scenario", path) for key in ("profession", "task", "surfaces"))
-    return Base(base_id, *texts, derived=tuple(scenarios.values()))
-
-
-def _scenarios(base: Mapping[Any, Any], path: str, tags: Sequence[str]) -> Iterator[Scenario]:
-    for _, row in rows_of(base, "derived", path):
-        name = f"the scenario {_check_id(row.get('id'), path)!r}"
-        role, setting, situation = (text_of(row, key, name, path) for key in ("role", "setting", "situation"))
-        given: Any = row.get("responses")
-        responses = cast(list[Any], given) if isinstance(given, list) else []
-        texts = [each.strip() for each in responses if isinstance(each, str)]
-        if fault := situation_fault(situation, tags) or responses_fault(texts, tags):
-            raise DataError(f"{name}: {fault}.", file=path)
-        yield Scenario(row["id"], role, setting, situation, (texts[0], texts[1]))
-
-
-def _check_id(name: Any, path: str) -> str:
-    # Sample ids join these with slashes, and samples of one base must be adjacent when sorted.
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise DataError(f"{name!r} is not a valid id; use lower-case letters, digits and underscores.", file=path)
-    return name
+    path = str(file)
+    with checked("a base scenario", path):
+        base = _BASE.validate_python(read_yaml(file))
+    if f"{base.id}.yaml" != file.name:
+        raise DataError(f"the id is {base.id!r}; it must be the name of the file.", file=path)
+    for place, each in enumerate(base.derived):
+        if each.id in {other.id for other in base.derived[:place]}:
+            raise DataError(f"the id {each.id!r} is given to two scenarios.", file=path)
+        if fault := situation_fault(each.situation, tags) or responses_fault(each.responses, tags):
+            raise DataError(f"the scenario {each.id!r}: {fault}.", file=path)
+    return base
 
 
 _GENDER = """
