@@ -128,8 +128,7 @@ class JudgesAgainstPeople:
         """What to know first, each a whole sentence."""
         found: list[str] = []
         for each in self.agreements:
-            low, high = each.bias.low, each.bias.high
-            if low is not None and high is not None and not low <= 0 <= high and each.bias.estimate is not None:
+            if each.bias.side and each.bias.estimate is not None:
                 side = "above" if each.bias.estimate > 0 else "below"
                 points = f"{number(abs(each.bias.estimate))} points {side} people"
                 found.append(f"{each.judge} rates {each.scale} {points} on average.")
@@ -244,7 +243,7 @@ class _Ratings:
                 sums = table.setdefault(cluster, [0, 0])
                 sums[0] += self._yes(judged) == is_yes
                 sums[1] += 1
-        return share_interval(list(table.values())) if table else Interval(None, None, None, 0)
+        return share_interval(list(table.values())) if table else Interval()
 
     def estimates(self, judge: str, scale: str, arm: str) -> ArmEstimates:
         own = [sample for sample in self.common if (arm, sample) in self.scored]
@@ -347,7 +346,6 @@ def _rated(key: Mapping[str, Any], sheets: Sequence[Sheet], scale: str) -> dict[
 
 
 BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}")
-_UNDEFINED = Interval(None, None, None, 0)
 _SOURCES = ("judge alone", "people alone", "corrected", "Rogan–Gladen")
 _AGREEMENT = columns(
     "Judge", "Scale", "n", "Judge − people", "Error", "Spearman", "Kappa", "People's kappa", "Sensitivity",
@@ -365,9 +363,9 @@ def _agreement_row(found: JudgesAgainstPeople, each: Agreement) -> list[Content]
         Cell(each.scale, html=found.title(each.scale)),
         count(each.answers),
         interval_cell(each.bias, sign=True),
-        interval_cell(each.limits.get("error", _UNDEFINED)),
+        interval_cell(each.limits.get("error", Interval())),
         interval_cell(each.spearman, digits=2),
-        *(interval_cell(each.limits.get(name, _UNDEFINED), digits=2) for name in ("kappa", "people_kappa")),
+        *(interval_cell(each.limits.get(name, Interval()), digits=2) for name in ("kappa", "people_kappa")),
         interval_cell(each.sensitivity, 100),
         interval_cell(each.specificity, 100),
     ]

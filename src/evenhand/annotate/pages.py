@@ -203,7 +203,7 @@ def _agreement(
     table = [
         [[band(value) for value in given[name]].count(each) for each in range(len(BANDS) + 1)] for name in complete
     ]
-    fleiss = fleiss_interval(table, [clusters[name] for name in complete]) if table else Interval(None, None, None, 0)
+    fleiss = fleiss_interval(table, [clusters[name] for name in complete]) if table else Interval()
     alpha = krippendorff_alpha(list(given.values()), "interval", [clusters[name] for name in given])
     return ScaleAgreement(scale, fleiss, alpha)
 
@@ -266,9 +266,7 @@ def _verdict(questions: int, agreement: Interval, shift: Interval) -> str:
 
 
 def _direction(change: Interval, less: str, more: str) -> str:
-    if change.low is None or change.high is None:
-        return ""
-    return less if change.high < 0 else more if change.low > 0 else ""
+    return {-1: less, 0: "", 1: more}[change.side]
 
 
 def _precisions(

@@ -198,7 +198,7 @@ def _agreement(
             bands = [band(value) for value in values]
             table.append([bands.count(each) for each in range(len(BANDS) + 1)])
             clusters.append(items[name]["cluster"] or items[name]["sample"])
-    return fleiss_interval(table, clusters) if table else Interval(None, None, None, 0)
+    return fleiss_interval(table, clusters) if table else Interval()
 
 
 def read_key(folder: Path) -> dict[str, Any]:

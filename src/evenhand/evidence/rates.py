@@ -28,7 +28,6 @@ SMALL = 0.02
 FOUR_FIFTHS = 0.8
 Floats = NDArray[np.float64]
 _ALPHA = 0.05
-_UNDEFINED = Interval(None, None, None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def _test(tables: Sequence[Floats]) -> RatioTest:
 
 def _lowest(tables: Sequence[Floats], attributes: int) -> Interval:
     if len(tables) < 2:
-        return _UNDEFINED
+        return Interval()
     return lowest_ratio_interval(np.hstack(tables), _lowest_ratio, [_test(tables)] * attributes)
 
 
@@ -157,9 +156,9 @@ def _row(
     if people < smallest:
         return RateRow(category, people, selected, None, None, None, None, None, None, is_small=True)
     share = share_interval(table[table[:, 1] > 0])
-    ratio = _UNDEFINED
+    ratio = Interval()
     if table is highest:
-        ratio = replace(_UNDEFINED, estimate=1.0 if selected else None)
+        ratio = Interval(1.0 if selected else None)
     elif highest is not None:
         ratio = cluster_jackknife(np.hstack([table, highest]), _ratio_of_rates, bounds=NOT_NEGATIVE).interval
     if may_be_equal and ratio.high is not None:

@@ -401,7 +401,7 @@ def _win(judged: Judged, estimator: Estimator, category: str, identity: str) -> 
         if identity in (pair.x, pair.y) and pair.category == category
     ]
     if not shares:
-        return Win(identity, category, Interval(None, None, None, 0), Interval(None, None, None, 0), 0, None)
+        return Win(identity, category, Interval(), Interval(), 0, None)
     values = np.column_stack(shares)
     found = estimator.mean(values, SHARE)
     share = found.interval.estimate

@@ -28,7 +28,7 @@ from evenhand.papers.reading import PairedDifference
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import ArmKey, Assignment, MethodPlan, ModelPlan, Plan, make_plan, model_plan
 from evenhand.runs.request import JudgeFields, ModelsRequest, RunFields, TemplatesField
-from evenhand.stats import holm
+from evenhand.stats import holm, side_of
 from evenhand.studies.results import Effect, Estimate, StudyResult
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ def _signs(differences: Sequence[PairedDifference]) -> list[int]:
 
 def sign_of(found: Effect | Estimate, p_value: float | None) -> int:
     """Returns 1 or −1 if the difference is significant, else 0."""
-    if p_value is None or p_value > ALPHA or found.low is None or found.high is None:
-        return 0
-    return 1 if found.low > 0 else -1 if found.high < 0 else 0
+    return 0 if p_value is None or p_value > ALPHA else side_of(found.low, found.high)
 
 
 _UNSET = ModelPlan.model_fields

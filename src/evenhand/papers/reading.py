@@ -34,6 +34,12 @@ def study_of(name: str, folder: Path, scorers: Sequence[str] = (), *, iterations
     return found
 
 
+def lead_of(parts: Iterable[str]) -> str:
+    """Returns the sentence below a page's title: what was run, and how to read the numbers; empty without parts."""
+    said = "; ".join(parts)
+    return f"{said}. In brackets: 95 % intervals. A dash: no value, which is not 0." if said else ""
+
+
 def models_of(studies: Mapping[str, StudyResult]) -> list[str]:
     """Returns the base models, then the models of other roles."""
     used = [
@@ -106,7 +112,11 @@ def together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
         for arm in found.arms
         if arm.iteration is None
     ]
-    provenance = {name: found.provenance[next(iter(found.provenance))] for name, found in studies.items()}
+    provenance = {
+        name if len(found.provenance) == 1 else f"{name}/{run}": facts
+        for name, found in studies.items()
+        for run, facts in found.provenance.items()
+    }
     return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)
 
 
@@ -125,11 +135,15 @@ _FIRST_KEYS = {
 }
 COMPARABLE = (0.6, 1.6)
 """The length of answers, relative to those they are compared with, within which they can be compared."""
-UNSAID, LENGTH = "unsaid", "length"
+LENGTH = "length"
 
 
 def _unsaid(record: Record) -> bool | None:
     return None if record.status == "failed" else record.status != "graded"
+
+
+UNSAID = share_metric("unsaid", "Empty, refused or cut", _unsaid, "lower")
+"""The share of answers that say nothing; calls that failed say nothing about the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +212,11 @@ class PairedArms:
         key, chosen = (metric, group), self._metric(before, after, metric)
         first: NDArray[np.float64] = pair.before.table(key) * np.array([factor, 1.0])
         found = paired_cluster_jackknife(first, pair.after.table(key), chosen.statistic).interval
-        scaled = [None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)]
-        return replace(found, estimate=scaled[0], low=scaled[1], high=scaled[2])
+        return found.times(chosen.scale)
 
     def fault(self, before: str | None, after: str | None) -> str:
         """Says why a better score of `after` means nothing: it is silent more often, or far shorter or longer."""
-        silent = self.difference(before, after, UNSAID)
+        silent = self.difference(before, after, UNSAID.name)
         if silent and (silent.effect.difference or 0) > 100 * MANY_UNSAID:
             shares = f"{number(silent.effect.last, 0)} %, not {number(silent.effect.first, 0)} %"
             return f"More of its answers are empty, refused or cut: {shares}"
@@ -228,8 +241,7 @@ def read_paired_arms(
 ) -> PairedArms:
     """Reads these pairs of arms of the run in `folder`; an id with the ending `.first` is an arm's first answers."""
     with open_sources([folder], scorers=scorers, iterations=iterations) as (runs, sources):
-        unsaid = share_metric(UNSAID, "Empty, refused or cut", _unsaid, "lower")
-        added = (unsaid, *more)
+        added = (UNSAID, *more)
         metrics = {
             source.id: {each.name: each for each in told_metrics(runs, source.scorers, added, source.arm.method)}
             for source in sources

@@ -339,14 +339,11 @@ def _flips(found: Reliability) -> Html:
 def _rows(found: Reliability, rating: str) -> list[PlotRow]:
     rows: list[PlotRow] = []
     for each in (one for probe in found.probes if (one := found.get(rating, probe)) is not None):
-        value, low, high = (
-            None if one is None else 100 * one for one in (each.flips.estimate, each.flips.low, each.flips.high)
-        )
+        flips = each.flips.times(100)
         text = f"{PROBES[each.probe]}: {text_of(_percent(each.flips))} % flip, n = {each.flips.n}"
         arm = 1 if found.fault(each) else 0
-        rows.append(
-            PlotRow(PROBES[each.probe], f"n = {each.flips.n}", [Lane(arm, value, low, high, each.flips.n, text)])
-        )
+        lane = Lane(arm, flips.estimate, flips.low, flips.high, flips.n, text)
+        rows.append(PlotRow(PROBES[each.probe], f"n = {flips.n}", [lane]))
     return rows
 
 

@@ -136,8 +136,8 @@ def measured(
 
 def interval_cell(found: Interval, scale: float = 1, digits: int = 1, *, sign: bool = False) -> Cell:
     """An interval of the statistics, times `scale`."""
-    value, low, high = (None if each is None else scale * each for each in (found.estimate, found.low, found.high))
-    return measured(value, low, high, digits, sign=sign, n=found.n)
+    shown = found.times(scale)
+    return measured(shown.estimate, shown.low, shown.high, digits, sign=sign, n=found.n)
 
 
 def verdict(text: str, good: bool | None, note: str = "") -> Cell:

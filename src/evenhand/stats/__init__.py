@@ -39,6 +39,7 @@ from evenhand.stats.intervals import (
     paired_cluster_jackknife,
     ratio,
     share_interval,
+    side_of,
     widened,
     wilson,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "rogan_gladen",
     "score_agreement",
     "share_interval",
+    "side_of",
     "size_for_difference",
     "size_for_half_width",
     "spearman",

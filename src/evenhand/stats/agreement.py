@@ -82,7 +82,7 @@ def score_agreement(
         attribute,
         spearman_interval(first, second, clusters),
         mean_interval(second - first, clusters, bounds=(-1.0, 1.0)),
-        share_interval(table) if same.size else Interval(None, None, None, 0),
+        share_interval(table) if same.size else Interval(),
         cohen_interval(one.tolist(), other.tolist(), clusters),
     )
 

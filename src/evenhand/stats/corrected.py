@@ -52,7 +52,7 @@ def corrected_mean(
     table = _table([known, np.where(known, people, 0), known * judge, ~known, ~known * judge], clusters)
     n, size = int(known.sum()), judge.size
     if not n:
-        return Corrected(Interval(None, None, None, 0), size)
+        return Corrected(Interval(), size)
     if n == size:
         table, weight = table[:, :3], 0.0
     else:

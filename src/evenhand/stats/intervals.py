@@ -4,6 +4,8 @@ Samples that share a template or a prompt are not independent, so whole clusters
 Limits never leave the scale, and values without spread never give an interval of zero width.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -32,14 +34,31 @@ class Interval:
     n is the number of trials for a share, of values for a mean, and of clusters for a jackknife.
     """
 
-    estimate: float | None
-    low: float | None
-    high: float | None
-    n: int
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
 
     def includes(self, value: float) -> bool:
         """Return whether the value lies between the limits; False without limits."""
         return self.low is not None and self.high is not None and self.low <= value <= self.high
+
+    def times(self, factor: float) -> Interval:
+        """Return the interval in another unit; the factor is positive."""
+        ends = [None if each is None else each * factor for each in (self.estimate, self.low, self.high)]
+        return Interval(ends[0], ends[1], ends[2], self.n)
+
+    @property
+    def side(self) -> int:
+        """1 if both limits are above zero, −1 if both are below, else 0."""
+        return side_of(self.low, self.high)
+
+
+def side_of(low: float | None, high: float | None) -> int:
+    """Return 1 if both limits are above zero, −1 if both are below; 0 if not, or without limits."""
+    if low is None or high is None:
+        return 0
+    return 1 if low > 0 else -1 if high < 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,7 @@ def wilson(successes: float, n: int, confidence: float = 0.95) -> Interval:
     if not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n, not {successes} of {n}.")
     if n == 0:
-        return Interval(None, None, None, 0)
+        return Interval()
     low, high = _score_limits(successes / n, n, NormalDist().inv_cdf(0.5 + confidence / 2))
     return Interval(successes / n, low, high, n)
 

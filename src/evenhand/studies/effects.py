@@ -20,6 +20,7 @@ from evenhand.stats import (
     mcnemar_exact,
     mde_from_standard_error,
     paired_cluster_jackknife,
+    side_of,
     student_t_p,
     swap_test,
     wilson,
@@ -148,16 +149,15 @@ def _tested(metric: Metric, group: str, before: str, after: str, pair: PairTally
     tables = pair.before.table(key), pair.after.table(key)
     spread = paired_cluster_jackknife(*tables, _statistic(metric), bounds=metric.difference_bounds)
     p_value, test = _test(metric, pair, key, spread)
-    values = (spread.interval.estimate, spread.interval.low, spread.interval.high)
-    difference, low, high = (None if value is None else value * metric.scale for value in values)
+    found = spread.interval.times(metric.scale)
     effect = Effect(
         before=before,
         after=after,
         metric=metric.name,
         group=group,
-        difference=difference,
-        low=low,
-        high=high,
+        difference=found.estimate,
+        low=found.low,
+        high=found.high,
         n=pair.before.n[key],
         p_value=p_value,
         p_adjusted=None,
@@ -167,8 +167,8 @@ def _tested(metric: Metric, group: str, before: str, after: str, pair: PairTally
         direction="undecided",
         first=_value(metric, tables[0]),
         last=_value(metric, tables[1]),
-        clusters=spread.interval.n,
-        few_clusters=spread.interval.n < FEW_CLUSTERS,
+        clusters=found.n,
+        few_clusters=found.n < FEW_CLUSTERS,
     )
     largest = metric.difference_bounds[1] if metric.difference_bounds else math.inf
     return _Tested(effect, spread, metric.scale, largest, (after, group, _data(metric, *tables)))
@@ -227,8 +227,5 @@ def _detectable(tested: _Tested, tests: int) -> float | None:
 
 
 def _direction(effect: Effect, p_adjusted: float | None) -> str:
-    if effect.low is None or effect.high is None or p_adjusted is None or p_adjusted > _ALPHA:
-        return "undecided"
-    if effect.high < 0:
-        return "fell"
-    return "rose" if effect.low > 0 else "undecided"
+    is_significant = p_adjusted is not None and p_adjusted <= _ALPHA
+    return {-1: "fell", 0: "undecided", 1: "rose"}[side_of(effect.low, effect.high) if is_significant else 0]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 from evenhand.benchmarks.base import Audit, Meaning
 from evenhand.core.format import DASH, count, decimals, interval, plural
 from evenhand.core.types import Status, Usage
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.summary import UNGRADED
-from evenhand.stats import ScoreAgreement
+from evenhand.stats import Interval, ScoreAgreement
 
 FEW = 10
 """Shares of fewer samples are shown as counts."""
@@ -113,6 +113,11 @@ class Estimate:
     """The n samples come from so many templates, prompts or scenarios; thousands are put into groups."""
     few_clusters: bool = False
     """So few that the interval may be too narrow."""
+
+    @classmethod
+    def of(cls, found: Interval, n: int, metric: str = "", group: str = "") -> Self:
+        """The estimate of an interval in the unit of display; n is the number to show."""
+        return cls(metric, group, found.estimate, found.low, found.high, n)
 
     @property
     def as_count(self) -> str | None:

@@ -503,6 +503,6 @@ def _estimates(tally: Tally, bounds: Mapping[str, Bounds]) -> list[Estimate]:
     for name, group in keys:
         table = tally.table((name, group))
         found = cluster_jackknife(table, ratio, confidence=confidence, bounds=bounds[name]).interval
-        value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
-        made.append(Estimate(name, group, value, low, high, int(np.sum(table[:, 1])), clusters=len(table)))
+        one = Estimate.of(found.times(100), int(np.sum(table[:, 1])), name, group)
+        made.append(replace(one, clusters=len(table)))
     return made

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, compress, repeat
 from operator import is_not
@@ -442,19 +442,9 @@ def _gathered(metric: Metric, records: Sequence[Record]) -> Added | None:
 def estimate(metric: Metric, group: str, tally: Tally) -> Estimate:
     key: Key = (metric.name, group)
     table = tally.table(key)
-    interval = _interval(metric, table)
-    scaled = [None if v is None else v * metric.scale for v in (interval.estimate, interval.low, interval.high)]
-    return Estimate(
-        metric.name,
-        group,
-        scaled[0],
-        scaled[1],
-        scaled[2],
-        tally.n[key],
-        round(table[:, 0].sum()) if metric.share else None,
-        len(table),
-        len(table) < FEW_CLUSTERS,
-    )
+    found = Estimate.of(_interval(metric, table).times(metric.scale), tally.n[key], metric.name, group)
+    successes = round(table[:, 0].sum()) if metric.share else None
+    return replace(found, successes=successes, clusters=len(table), few_clusters=len(table) < FEW_CLUSTERS)
 
 
 def groups_of(metric: str, tally: Tally) -> list[str]:

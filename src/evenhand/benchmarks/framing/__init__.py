@@ -46,6 +46,7 @@ from evenhand.core.files import Id, Words, checked, content_hash, read_yaml
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.core.untrusted import fenced
+from evenhand.stats import side_of
 
 BUILTIN = "framing_texts.yaml"
 KINDS = ("biased", "clean")
@@ -284,9 +285,10 @@ def ordering(measure: str, find: Lookup) -> Ordering | None:
         return None
     between = tuple(found[3:5])
     holds: Holds = "undecided"
-    if any(each.high is not None and each.high < 0 for each in between):
+    sides = {side_of(each.low, each.high) for each in between}
+    if -1 in sides:
         holds = "no"
-    elif all(each.low is not None and each.low > 0 for each in between):
+    elif sides == {1}:
         holds = "yes"
     return Ordering(measure, holds, tuple(found[:3]), between, found[5])
 

@@ -211,7 +211,7 @@ def _difference(attribute: str, group: str, measure: str, table: Floats, place: 
     found = deviations(table)[:, place]
     kept = np.isfinite(found)
     if not kept.any():
-        return GroupDifference(attribute, group, measure, math.nan, math.nan, Interval(None, None, None, 0), None)
+        return GroupDifference(attribute, group, measure, math.nan, math.nan, Interval(), None)
     own, apart = table[kept, place], found[kept]
     interval = mean_interval(apart, bounds=_bounds(measure, table))
     return GroupDifference(attribute, group, measure, float(own.mean()), float((own - apart).mean()), interval, None)

@@ -38,7 +38,7 @@ from evenhand.papers.mabrf.tables import (
     table_three,
     table_two,
 )
-from evenhand.papers.reading import BUILTIN, models_of, questions_run, study_of, together, warnings_of
+from evenhand.papers.reading import BUILTIN, lead_of, models_of, questions_run, study_of, together, warnings_of
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import MethodPlan
 from evenhand.runs.pools import OPTIONS
@@ -205,4 +205,4 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         if options.get(key)
     )
     parts += [f"search by {' and '.join(searches)}"] if searches else []
-    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+    return lead_of(parts)

@@ -41,7 +41,7 @@ from evenhand.papers.base import (
 from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources, told_metrics, walk
-from evenhand.stats import spearman, student_t_quantile, wilson
+from evenhand.stats import side_of, spearman, student_t_quantile, wilson
 from evenhand.studies.results import Estimate, estimate_text
 from evenhand.studies.tally import ALL, Tally, estimate
 
@@ -369,7 +369,7 @@ def _uncorrelated(found: Compared, model: str, preset: str) -> Finding:
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return untold("the correlation is undefined: too few categories, or nothing changed in all of them")
     why = f"Spearman's correlation over categories is {estimate_text(estimate, 2)}"
-    if estimate.low > 0 or estimate.high < 0:
+    if side_of(estimate.low, estimate.high):
         return "fails", why
     small = max(abs(estimate.low), abs(estimate.high)) < _SMALL
     return ("holds", why) if small else untold(f"{why}; a correlation of {_SMALL} is not excluded")
@@ -598,9 +598,7 @@ def table_two(folder: Path | None) -> PaperTable:
 
 
 def _share(count: int, total: int) -> Estimate:
-    found = wilson(count, total)
-    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
-    return Estimate("share", ALL, value, low, high, total, count)
+    return replace(Estimate.of(wilson(count, total).times(100), total, "share", ALL), successes=count)
 
 
 def kind_of(answer: str) -> str:

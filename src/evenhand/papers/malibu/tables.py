@@ -22,7 +22,7 @@ from evenhand.papers.base import (
     undecided,
     untold,
 )
-from evenhand.show.sections.panels import PERCENT, as_estimate, full_colour, identity_name, scale_of, scaled
+from evenhand.show.sections.panels import PERCENT, full_colour, identity_name, scale_of
 from evenhand.stats import Interval, widened
 from evenhand.studies.results import Estimate
 
@@ -397,7 +397,7 @@ def _published_matrix(model: str, full: float) -> Grid:
 
 def _difference(audit: PanelAudit, x: str, y: str) -> Estimate | None:
     found = audit.difference(x, y)
-    return None if found is None else as_estimate(found.interval, found.n)
+    return None if found is None else Estimate.of(found.interval, found.n)
 
 
 def _pairs(arms: Arms) -> dict[str, list[tuple[str, str]]]:
@@ -447,11 +447,11 @@ def win_table(arms: Arms) -> PaperTable:
     simple: list[PaperRow] = []
     distances: list[PaperRow] = []
     for arm in arms:
-        by_identity = {win.identity: as_estimate(scaled(win.interval, PERCENT), win.n) for win in arm.audit.wins}
+        by_identity = {win.identity: Estimate.of(win.interval.times(PERCENT), win.n) for win in arm.audit.wins}
         rows.append(
             PaperRow(arm.model, arm.setting, [PaperCell(by_identity.get(identity)) for _, identity in identities])
         )
-        by_wilson = {win.identity: as_estimate(scaled(win.wilson, PERCENT), win.n) for win in arm.audit.wins}
+        by_wilson = {win.identity: Estimate.of(win.wilson.times(PERCENT), win.n) for win in arm.audit.wins}
         simple.append(
             PaperRow(arm.model, arm.setting, [PaperCell(by_wilson.get(identity)) for _, identity in identities])
         )
@@ -495,7 +495,7 @@ def figure_nine(arms: Arms) -> PaperTable:
         rows: list[PaperRow] = []
         for arm in arms:
             means = {
-                each.identity: as_estimate(each.interval, each.n) for each in arm.audit.means if each.metric == metric
+                each.identity: Estimate.of(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
             if means:
                 rows.append(PaperRow(arm.model, arm.setting, [PaperCell(means.get(name)) for _, name in identities]))
@@ -575,5 +575,5 @@ def _moved(audit: PanelAudit, measure: str) -> list[PaperCell]:
             scale = scale_of(each.measure)
             ends = [None if value is None else value * scale for value in (each.before, each.after)]
             cells = [PaperCell(Estimate("", "", value, None, None, each.n)) for value in ends]
-            return [*cells, PaperCell(as_estimate(scaled(each.change, scale), each.n))]
+            return [*cells, PaperCell(Estimate.of(each.change.times(scale), each.n))]
     return [PaperCell(), PaperCell(), PaperCell()]

@@ -11,7 +11,7 @@ import orjson
 
 from evenhand.data.debates import BIASES
 from evenhand.papers.base import BOTH, EVERY, PAPERS, Paper, PaperPage, PaperTable, PlannedPaper, published
-from evenhand.papers.reading import BUILTIN, questions_run
+from evenhand.papers.reading import UNSAID, lead_of, questions_run, together, warnings_of
 from evenhand.papers.rldf.arms import (
     ACCURACY,
     BASE,
@@ -22,7 +22,6 @@ from evenhand.papers.rldf.arms import (
     SCORER,
     SELF,
     TEACHER,
-    UNSAID,
     Arms,
     RLDFOptions,
     Training,
@@ -46,7 +45,7 @@ from evenhand.papers.rldf.tables import (
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.store import FILE_NAME
 from evenhand.runs.stored import open_sources
-from evenhand.studies.conclusions import conclusions, warnings_about
+from evenhand.studies.conclusions import conclusions
 from evenhand.studies.results import StudyResult
 from evenhand.studies.study import study
 from evenhand.training.probe import failed
@@ -112,7 +111,7 @@ class RLDF(Paper[RLDFOptions]):
                 *training_warnings(_out(folders)),
                 *_warnings(studies, opinions),
             ],
-            process=_together(studies),
+            process=together(studies),
             cases=read_cases(runs.get(OPINIONS, {}), scorers),
             cases_title="Figure 7: cases, before and after training",
         )
@@ -192,7 +191,7 @@ def _lead(studies: Mapping[str, StudyResult]) -> str:
         facts = next(iter(found.provenance.values()))
         judged = f", rated by {', '.join(found.scorers)}" if found.scorers else ""
         parts.append(f"{questions_run(found)} of {found.benchmark}, seed {facts['plan']['seeds'][0]}{judged}")
-    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+    return lead_of(parts)
 
 
 def stopped_arms(out: Path) -> frozenset[str]:
@@ -243,8 +242,6 @@ def _missing(studies: Mapping[str, StudyResult]) -> list[str]:
 
 def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     found: list[str] = []
-    if any(each.benchmark.endswith(BUILTIN) for each in studies.values()):
-        found.append("bbq_builtin: our own data, not comparable with the paper's numbers.")
     judges = {(arm.models["base"], judge) for each in studies.values() for arm in each.arms for judge in each.scorers}
     if any(judge.startswith(f"{SCORER}:{model}@") for model, judge in judges):
         found.append(
@@ -260,30 +257,8 @@ def _warnings(studies: Mapping[str, StudyResult], opinions: Arms) -> list[str]:
     ]
     if silent:
         found.append(f"Too short, too long or too often silent to be called less biased: {'; '.join(silent)}.")
-    return found + _merged({name: warnings_about(each) for name, each in studies.items()})
-
-
-def _merged(warnings: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns each warning once, with the studies that it is about."""
-    places: dict[str, list[str]] = {}
-    for name, some in warnings.items():
-        for warning in some:
-            places.setdefault(warning, []).append(name)
-    return [f"{', '.join(dict.fromkeys(names))}: {warning}" for warning, names in places.items()]
+    return found + warnings_of(studies, {})
 
 
 def _held_out(found: StudyResult) -> bool:
     return all("data" in facts["plan"]["benchmark_options"] for facts in found.provenance.values())
-
-
-def _together(studies: Mapping[str, StudyResult]) -> StudyResult | None:
-    """Returns all arms of all runs as one study, for sections that do not use metrics."""
-    if not studies:
-        return None
-    arms = [
-        replace(arm, id=f"{name}.{arm.id}", label=f"{name}/{arm.label}")
-        for name, found in studies.items()
-        for arm in found.arms
-    ]
-    provenance = {f"{name}/{run}": facts for name, found in studies.items() for run, facts in found.provenance.items()}
-    return replace(next(iter(studies.values())), arms=arms, effects=[], provenance=provenance)

@@ -24,12 +24,13 @@ from evenhand.core.types import Record
 from evenhand.data.debates import BIASES
 from evenhand.methods.debate.agents import DebateOptions
 from evenhand.papers.base import BOTH, PaperOptions, PresetField
-from evenhand.papers.reading import BUILTIN
+from evenhand.papers.reading import BUILTIN, UNSAID
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment
 from evenhand.runs.stored import open_sources, told_metrics, walk
-from evenhand.stats import paired_cluster_jackknife, student_t_quantile, swap_test
+from evenhand.stats import student_t_quantile
 from evenhand.studies.conclusions import MANY_UNSAID
+from evenhand.studies.effects import effect_of
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
 from evenhand.training.options import Listed, listed, read_stage_settings
@@ -358,15 +359,9 @@ class Arms:
         pair = self.pairs.get((before, after))
         if pair is None or (metric, group) not in pair.before.sums:
             return None
-        key, chosen = (metric, group), self.metrics[metric]
-        tables = pair.before.table(key), pair.after.table(key)
-        found = paired_cluster_jackknife(*tables, chosen.statistic, bounds=chosen.difference_bounds).interval
-        value, low, high = (
-            None if each is None else each * chosen.scale for each in (found.estimate, found.low, found.high)
-        )
-        p_value = swap_test(*tables, chosen.statistic)
-        made = Estimate(metric, group, value, low, high, pair.before.n[key])
-        return Contrast(widened(made, self._by_training(before, after, metric, group)), p_value)
+        found = effect_of(self.metrics[metric], group, before, after, pair)
+        made = Estimate(metric, group, found.difference, found.low, found.high, found.n)
+        return Contrast(widened(made, self._by_training(before, after, metric, group)), found.p_value)
 
 
 STOPPED = "a training of it failed or was stopped"
@@ -391,14 +386,6 @@ def _right(record: Record) -> tuple[float, float] | None:
 
 ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
 """Accuracy over both contexts of BBQ, with a cluster interval; the benchmark separates the contexts."""
-
-
-def _unsaid(record: Record) -> tuple[float, float] | None:
-    return None if record.status == "failed" else (float(record.status != "graded"), 1.0)
-
-
-UNSAID = Metric("unsaid", "Empty, refused or cut", _unsaid, ratio, "lower", scale=100.0)
-"""The share of answers that say nothing; calls that failed say nothing about the model."""
 
 
 def read_arms(

@@ -31,6 +31,7 @@ from evenhand.methods.base import METHODS
 from evenhand.models.budget import Price
 from evenhand.papers.base import PAPERS, Grid, PaperCell, PaperClaim, PaperColumn, PaperRow, PaperTable, untold
 from evenhand.papers.making import PaperResult, check_roles, write_page
+from evenhand.papers.reading import UNSAID
 from evenhand.papers.rldf.arms import (
     BASE,
     DECLARED,
@@ -39,7 +40,6 @@ from evenhand.papers.rldf.arms import (
     PARAMETERS,
     SELF,
     TEACHER,
-    UNSAID,
     AblatedValues,
     Arms,
     RLDFOptions,

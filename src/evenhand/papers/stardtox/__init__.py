@@ -24,7 +24,16 @@ from evenhand.papers.base import (
     PresetField,
     published,
 )
-from evenhand.papers.reading import BUILTIN, models_of, questions_run, samples_run, study_of, together, warnings_of
+from evenhand.papers.reading import (
+    BUILTIN,
+    lead_of,
+    models_of,
+    questions_run,
+    samples_run,
+    study_of,
+    together,
+    warnings_of,
+)
 from evenhand.papers.stardtox.tables import (
     BASES,
     CHOICES,
@@ -222,7 +231,7 @@ def _lead(studies: Mapping[str, StudyResult], measured: Sequence[str]) -> str:
         parts.append(f"{shown} of {found.benchmark}, seed {plan['seeds'][0]}")
         if name == TEXTS:
             parts[-1] += f", measured by {' and '.join(measured) or 'no scorer'}"
-    return "; ".join(parts) + ". In brackets: 95 % intervals. A dash: no value, which is not 0." if parts else ""
+    return lead_of(parts)
 
 
 def _texts_run(found: StudyResult, plan: Mapping[str, Any]) -> str:

@@ -203,9 +203,7 @@ def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Est
             sums[cluster][0] += last >= iteration
             sums[cluster][1] += 1
     table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
-    found = share_interval(table)
-    value, low, high = (None if each is None else 100 * each for each in (found.estimate, found.low, found.high))
-    return Estimate(f"refined_{iteration}", group, value, low, high, round(table[:, 1].sum()))
+    return Estimate.of(share_interval(table).times(100), round(table[:, 1].sum()), f"refined_{iteration}", group)
 
 
 def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimate | None:

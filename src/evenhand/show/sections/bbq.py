@@ -10,6 +10,7 @@ from evenhand.show.page import details, section, sentences
 from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Cell, Column, Content, Table, html_of
 from evenhand.show.view import ALL, View, arm_cell, estimate_cell, group_label
+from evenhand.stats import side_of
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 
 _METRICS = ("reasoning_bias_before", "reasoning_bias", "relevancy_before", "relevancy", "joint_success")
@@ -20,6 +21,7 @@ Columns = Mapping[str, tuple[str, str]]
 
 _CONTEXTS = {"": "all", "_ambig": "ambiguous", "_disambig": "disambiguated"}
 """Suffix of a metric's name → its context."""
+_TOWARD = {-1: "away from the stereotype", 0: "", 1: "towards the stereotype"}
 _RATINGS: Columns = {
     "reasoning_bias_before": ("Bias before", "1 is none"),
     "reasoning_bias": ("after", ""),
@@ -171,11 +173,10 @@ def node_sentences(arm: ArmResult) -> Iterator[str]:
         "edge_carried": "{}: the listener moves after a stereotyped answer",
     }
     for each in arm.nodes:
-        if each.metric in words and each.value is not None and each.low is not None and each.high is not None:
-            toward = "towards the stereotype" if each.low > 0 else "away from the stereotype" if each.high < 0 else ""
-            if toward:
-                value = difference(each.value, each.low, each.high)
-                yield f"{words[each.metric].format(each.group)}, {toward}: {value} points (n = {count(each.n)})."
+        toward = _TOWARD[side_of(each.low, each.high)]
+        if each.metric in words and each.value is not None and toward:
+            value = difference(each.value, each.low, each.high)
+            yield f"{words[each.metric].format(each.group)}, {toward}: {value} points (n = {count(each.n)})."
 
 
 def vote_sentences(arm: ArmResult) -> Sequence[str]:
@@ -183,7 +184,7 @@ def vote_sentences(arm: ArmResult) -> Sequence[str]:
     change = arm.estimate("amplification")
     if change is None or change.value is None or change.low is None or change.high is None:
         return []
-    moved = "towards the stereotype" if change.low > 0 else "away from the stereotype" if change.high < 0 else ""
+    moved = _TOWARD[side_of(change.low, change.high)]
     said = f"the discussion moved answers {moved}"
     if not moved:
         said = "whether the discussion moved answers towards the stereotype or away from it cannot be determined"

@@ -59,14 +59,14 @@ def differences_table(title: str, found: Sequence[GroupDifference], unit: str) -
 
 def _cells(each: GroupDifference) -> list[Content]:
     scale = scale_of(each.measure)
-    low, high = (None if end is None else end * scale for end in (each.difference.low, each.difference.high))
+    between = each.difference.times(scale)
     return [
         each.attribute,
         each.group,
         TITLES.get(each.measure, each.measure),
         number(each.value * scale),
         number(each.others * scale),
-        measured((each.value - each.others) * scale, low, high, sign=True, n=each.difference.n),
+        measured((each.value - each.others) * scale, between.low, between.high, sign=True, n=each.difference.n),
         p_value(each.adjusted),
         count(each.difference.n),
     ]

@@ -80,18 +80,6 @@ def digits_of(measure: Measure) -> int:
     return 1 if measure == "wins_2" else POINTS
 
 
-def scaled(interval: Interval, scale: float) -> Interval:
-    estimate, low, high = (
-        None if each is None else each * scale for each in (interval.estimate, interval.low, interval.high)
-    )
-    return Interval(estimate, low, high, interval.n)
-
-
-def as_estimate(interval: Interval, n: int) -> Estimate:
-    """Return an interval as an estimate for table cells; n is the number to display."""
-    return Estimate("", "", interval.estimate, interval.low, interval.high, n)
-
-
 def _difference(found: Interval, measure: Measure) -> Cell:
     return interval_cell(found, scale_of(measure), digits_of(measure), sign=True)
 
@@ -168,7 +156,7 @@ def _gap_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) -> Html
         labels: list[str] = []
         for arm, gap in gaps:
             if pair_name(gap) == name:
-                shown = scaled(gap.shown, scale)
+                shown = gap.shown.times(scale)
                 text = (
                     difference(shown.estimate, shown.low, shown.high, digits)
                     + f", adjusted {p_statement(gap.adjusted)}"
@@ -213,7 +201,7 @@ def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
     rows: list[PlotRow] = []
     for category, identity in dict.fromkeys((win.category, win.identity) for _, win in wins):
         lanes = [
-            _lane(view, arm, scaled(win.interval, PERCENT), _win_text(win))
+            _lane(view, arm, win.interval.times(PERCENT), _win_text(win))
             for arm, win in wins
             if (win.category, win.identity) == (category, identity)
         ]
@@ -243,7 +231,7 @@ def _wins(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
 
 
 def _win_text(win: Win) -> str:
-    rate = scaled(win.interval, PERCENT)
+    rate = win.interval.times(PERCENT)
     return f"{interval(rate.estimate, rate.low, rate.high)} %, n = {count(win.n)}"
 
 
@@ -324,7 +312,7 @@ def _discussion_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) 
     rows: list[PlotRow] = []
     for number_of_round in sorted({each.round for _, each in changes}):
         here = [(arm, each) for arm, each in changes if each.round == number_of_round]
-        lanes = [_lane(view, arm, scaled(each.change, scale), _change_text(each)) for arm, each in here]
+        lanes = [_lane(view, arm, each.change.times(scale), _change_text(each)) for arm, each in here]
         decided = [f"{each.direction}: {arm.label}" for arm, each in here if each.direction != "undecided"]
         rows.append(PlotRow(f"after round {number_of_round}", ", ".join(decided), lanes))
     unit = "per cent" if scale == PERCENT else "points"
@@ -333,7 +321,7 @@ def _discussion_chart(view: View, arms: Sequence[AuditedArm], measure: Measure) 
 
 
 def _change_text(each: Amplification) -> str:
-    change, digits = scaled(each.change, scale_of(each.measure)), digits_of(each.measure)
+    change, digits = each.change.times(scale_of(each.measure)), digits_of(each.measure)
     return f"{difference(change.estimate, change.low, change.high, digits)}, {each.direction}"
 
 
@@ -488,7 +476,7 @@ def _means(label: str, audit: PanelAudit) -> Table:
     for identity in _with_control(audit, [each.identity for each in audit.means]):
         cells = [means.get((identity, metric)) for metric in metrics]
         category = next((each.category for each in cells if each is not None), "")
-        estimates = [None if each is None else as_estimate(each.interval, each.n) for each in cells]
+        estimates = [None if each is None else Estimate.of(each.interval, each.n) for each in cells]
         name = [identity_name(identity), "" if identity == CONTROL else group_label(category)]
         rows.append([*name, *(estimate_cell(each, POINTS) for each in estimates)])
     heads = columns("Identity", "Category", *map(_metric, metrics), words=2)

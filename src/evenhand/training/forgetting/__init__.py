@@ -433,10 +433,7 @@ class Change:
     @property
     def is_lost(self) -> bool:
         """Whether more than the limit was lost, and not by chance alone."""
-        low, high = self.difference.low, self.difference.high
-        if self.area == LENGTH:
-            return self.is_worse and low is not None and high is not None and not low <= 0 <= high
-        return self.is_worse and high is not None and high < 0
+        return self.is_worse and (self.difference.side < 0 or (self.difference.side > 0 and self.area == LENGTH))
 
     @property
     def verdict(self) -> str:
