@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -120,9 +120,7 @@ class DifferenceOptions(Options):
     @field_validator("suites")
     @classmethod
     def _known(cls, suites: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for name in suites or ():
-            if name not in SUITES:
-                raise UnknownNameError("suite", name, SUITES)
+        check_names("suite", SUITES, *(suites or ()))
         return suites
 
 

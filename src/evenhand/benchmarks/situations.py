@@ -49,7 +49,7 @@ from evenhand.benchmarks.prompts.findings import (
     scale_of,
     sentences_of,
 )
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.files import content_hash
 from evenhand.core.format import percent, plural
 from evenhand.core.options import Names, Options, Text
@@ -193,9 +193,7 @@ class Situations(Benchmark[SituationsOptions]):
 
     def samples(self, selection: Selection) -> Iterator[Sample]:
         """Yields areas in turn, situations drawn by the seed; signals rotate from situation to situation."""
-        for signal in self.options.signals:
-            if signal not in SIGNALS:
-                raise UnknownNameError("signal", signal, SIGNALS)
+        check_names("signal", SIGNALS, *self.options.signals)
         by_area: dict[str, list[tuple[int, Situation]]] = {}
         for number, each in enumerate(self.situations):
             by_area.setdefault(each.area, []).append((number, each))

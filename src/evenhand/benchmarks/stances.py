@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, net
-from evenhand.core.errors import UnknownNameError
+from evenhand.core.errors import check_names
 from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.options import Names, Options
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -46,9 +46,7 @@ class Stances(Benchmark[StancesOptions]):
     def sentences(self) -> Mapping[str, Sequence[Mapping[str, str]]]:
         """The sentences by type of bias, read on first use: grades and metrics do not need them."""
         found: dict[str, Any] = read_yaml(resources.files("evenhand.data").joinpath("stances.yaml"))
-        for bias in self.options.bias or ():
-            if bias not in found:
-                raise UnknownNameError("type of bias", bias, found)
+        check_names("type of bias", found, *(self.options.bias or ()))
         return {bias: rows for bias, rows in found.items() if self.options.bias is None or bias in self.options.bias}
 
     def facts(self) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.request import PlanCommand
 from evenhand.cli.run import end_study, kept, print_examples, print_forecast, run_request
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs.parts import Settings
 from evenhand.runs.summary import read_summary
@@ -165,9 +165,7 @@ def _made(
         raise UsageError("Name a stored run, a --config or a --model.")
     run = request.run_asked()
     known = [m.name for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()]
-    for name in (*(condition.metric for condition in conditions), *filter(None, named)):
-        if name not in known:
-            raise UnknownNameError("metric", name, known)
+    check_names("metric", known, *(*(condition.metric for condition in conditions), *filter(None, named)))
     if request.against is not None:
         read_baseline(request.against, run.plan.benchmark)
     print_examples(run)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evenhand.core.errors import DataError, PlanError, UnknownNameError
+from evenhand.core.errors import DataError, PlanError, UnknownNameError, check_names
 from evenhand.core.files import read_toml
 from evenhand.core.types import Price
 
@@ -75,9 +75,10 @@ class Config:
 
     def profile(self, name: str | None) -> Mapping[str, Any]:
         """Return the options of a profile; of none, none."""
-        if name is not None and name not in self.profiles:
-            raise UnknownNameError("profile of evenhand.toml", name, self.profiles)
-        return self.profiles.get(name or "", {})
+        if name is None:
+            return {}
+        check_names("profile of evenhand.toml", self.profiles, name)
+        return self.profiles[name]
 
 
 def read_config() -> Config:

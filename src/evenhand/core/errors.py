@@ -20,7 +20,7 @@ import contextlib
 import difflib
 import re
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,13 @@ class UnknownNameError(UsageError):
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}."
         super().__init__(f"There is no {kind} named {name!r}; {hint}")
+
+
+def check_names(kind: str, known: Collection[str], *names: str) -> None:
+    """Raise UnknownNameError for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
 
 
 class MissingExtraError(UsageError):

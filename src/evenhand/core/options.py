@@ -48,7 +48,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
-from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError, check_names
 from evenhand.core.presets import DEFAULT_PRESET, Presets
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class Options(BaseModel):
         presets: Mapping[str, Mapping[str, Any]] = {DEFAULT_PRESET: {}, **cls.presets} if cls.presets else {}
         if presets and PRESET in values:
             name = values.pop(PRESET)
-            if name not in presets:
-                raise UnknownNameError(f"preset of the {owner}", str(name), presets)
+            check_names(f"preset of the {owner}", presets, str(name))
             values = {**{key: each for key, each in presets[name].items() if key in cls.model_fields}, **values}
         for name in values:
             if name not in cls.model_fields:
@@ -300,9 +299,7 @@ def taking(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, 
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for name in kwargs:
-                if name not in signature.parameters:
-                    raise UnknownNameError(f"parameter of {function.__name__}", name, signature.parameters)
+            check_names(f"parameter of {function.__name__}", signature.parameters, *kwargs)
             return function(kind.parse(function.__name__, signature.bind(*args, **kwargs).arguments))
 
         made: Any = call

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.events import held
 
 T = TypeVar("T")
@@ -85,15 +85,13 @@ class Registry(Generic[T]):
             importlib.import_module(module)
         if name not in self._things:
             self._import_all()
-        if name not in self._things:
-            raise UnknownNameError(self.kind, name, self._things)
+        check_names(self.kind, self._things, name)
         return self._things[name]
 
     def _from_file(self, name: str) -> T:
         file, _, chosen = name.partition(":")
         names = self._of_file.get(Path(load_file(file).__file__ or ""), [])
-        if chosen and chosen not in names:
-            raise UnknownNameError(f"{self.kind} in {file}", chosen, names)
+        check_names(f"{self.kind} in {file}", names, *filter(None, [chosen]))
         if not names:
             raise UsageError(f"{file} registers no {self.kind}; see docs/extending.md.")
         if not chosen and len(names) > 1:

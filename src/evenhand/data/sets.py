@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import cache_folder, content_sha256, read_yaml
 
 
@@ -60,8 +60,7 @@ SETS: Mapping[str, DataSet] = {each.name: each for each in _read_sets()}
 
 def get_set(name: str) -> DataSet:
     """Return the set called `name`."""
-    if name not in SETS:
-        raise UnknownNameError("data set", name, SETS)
+    check_names("data set", SETS, name)
     return SETS[name]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import Person
-from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.format import count, interval, limits, number, p_value, percent, plural
 from evenhand.data.texts import TextFile
 from evenhand.evidence.rates import FOUR_FIFTHS, Decided, RateRow, RateTable, as_table, rate_tables
@@ -104,8 +104,7 @@ class _Row:
     fields: Mapping[str, Any]
 
     def cell(self, name: str) -> str:
-        if name not in self.fields:
-            raise UnknownNameError("column", name, list(self.fields))
+        check_names("column", list(self.fields), name)
         value = self.fields[name]
         return "" if value is None else str(value).strip()
 

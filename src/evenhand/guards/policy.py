@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, check_names
 from evenhand.core.options import Options
 from evenhand.core.specs import read_spec
 from evenhand.evaluators.base import EVALUATORS, Evaluator, Thresholds
@@ -100,9 +100,7 @@ def chat_evaluators(names: Sequence[str]) -> tuple[Evaluator, ...]:
 def make_policy(policy: str | GuardPolicy, given: Mapping[str, Any]) -> GuardPolicy:
     """A policy by its action, or one that is made already, with further fields by name."""
     known = [each.name for each in fields(GuardPolicy)]
-    for name in given:
-        if name not in known:
-            raise UnknownNameError("field of the guard's policy", name, known)
+    check_names("field of the guard's policy", known, *given)
     if isinstance(policy, GuardPolicy):
         return replace(policy, **given)
     values: dict[str, Any] = {"action": policy, **given}

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError
+from evenhand.core.errors import MissingExtraError, UsageError, check_names
 from evenhand.core.files import scratch
 from evenhand.core.types import Usage
 from evenhand.core.version import versions
@@ -55,8 +55,7 @@ class Tracker(Protocol):
 def load_tracker(spec: str) -> Tracker:
     """Return the tracker that a spec names; mistakes and missing packages are reported before the first call."""
     name, _, place = spec.partition(":")
-    if name not in TRACKERS:
-        raise UnknownNameError("tracker", name, TRACKERS)
+    check_names("tracker", TRACKERS, name)
     if _LOGIN.search(place):
         raise UsageError("An address with a password would be stored with the run; set it in the environment instead.")
     if importlib.util.find_spec(name) is None:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BadResponseError, EndpointError, UnknownNameError, UsageError
+from evenhand.core.errors import BadResponseError, EndpointError, UsageError, check_names
 from evenhand.core.http import Client, Hints, Reply, Retryable
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Model, ModelOptions, estimate_tokens
@@ -154,8 +154,7 @@ class HTTPModel(Model):
 
 def _target(name: str) -> Target:
     known = read_config().http
-    if name not in known:
-        raise UnknownNameError("table [http.NAME] in evenhand.toml", name, known)
+    check_names("table [http.NAME] in evenhand.toml", known, name)
     found = known[name]
     own = {field: value for field, value in found.fields.items() if field not in SHARED}
     try:

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 import orjson
 
 from evenhand.core import download
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.files import cache_folder, sha256, write_json
 from evenhand.core.progress import Count
 
@@ -138,8 +138,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _recommended(name: str) -> Weights:
-    if name not in RECOMMENDED:
-        raise UnknownNameError("recommended model", name, RECOMMENDED)
+    check_names("recommended model", RECOMMENDED, name)
     return RECOMMENDED[name]
 
 

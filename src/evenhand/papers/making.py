@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core import aio
-from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import PlanError, UsageError, check_names
 from evenhand.core.files import write_text
 from evenhand.core.format import plural
 from evenhand.core.progress import Listener
@@ -77,8 +77,7 @@ class PaperResult(Tabular):
         The table `claims` has a row for each claim and model.
         """
         known = [*(each.id for each in self.page.tables), CLAIMS]
-        if table and table not in known:
-            raise UnknownNameError("table of this paper", table, known)
+        check_names("table of this paper", known, *filter(None, [table]))
         if table == CLAIMS:
             return [asdict(each) for each in self.claims]
         return [
@@ -211,8 +210,7 @@ def check_models(options: PaperOptions) -> None:
 def check_methods(runs: Sequence[SeriesRun], options: PaperOptions) -> None:
     """Refuse options of a method that no run has."""
     known = {method.name for run in runs for method in run.plan.methods}
-    for name in options.asked_of_methods.keys() - known:
-        raise UnknownNameError("method of this paper", name, sorted(known))
+    check_names("method of this paper", known, *options.asked_of_methods)
 
 
 def check_roles(runs: Sequence[SeriesRun], options: PaperOptions) -> None:

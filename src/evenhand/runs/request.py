@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.config import Config
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError, check_names
 from evenhand.core.fields import (
     CacheFields,
     CallFields,
@@ -441,9 +441,7 @@ def _check_model_options(extra: Mapping[str, Any], plan: Plan) -> None:
         return
     taken = [option_names(model.provider or split_spec(model.spec)[0]) for model in plan.every_model()]
     if None not in taken:
-        known = {name for names in taken for name in names or ()}
-        for name in extra.keys() - known:
-            raise UnknownNameError("model option", name, known)
+        check_names("model option", {name for names in taken for name in names or ()}, *extra)
 
 
 def _texts(value: Any) -> list[str]:

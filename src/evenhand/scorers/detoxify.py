@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from evenhand.core.errors import MissingExtraError, UnknownNameError, UsageError, needs_extra
+from evenhand.core.errors import MissingExtraError, UsageError, check_names, needs_extra
 from evenhand.core.language import unsupported
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Unscored
@@ -51,8 +51,7 @@ class DetoxifyOptions(Options):
     @field_validator("variant")
     @classmethod
     def _known(cls, variant: str) -> str:
-        if variant not in VARIANTS:
-            raise UnknownNameError("variant of detoxify", variant, VARIANTS)
+        check_names("variant of detoxify", VARIANTS, variant)
         return variant
 
 

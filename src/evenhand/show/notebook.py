@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from evenhand.core.errors import UnknownNameError, UsageError, needs_extra
+from evenhand.core.errors import UsageError, check_names, needs_extra
 from evenhand.core.files import write_bytes, write_text
 from evenhand.core.format import DASH, count, finite, interval, money, number, plural
 from evenhand.core.progress import Observer, Progress
@@ -63,8 +63,7 @@ class Study(StudyResult, Tabular):
 
     def figure(self, metric: str | None = None) -> Figure:
         """A metric of every arm with its interval, by default that of the first finding; shows itself in a notebook."""
-        if metric is not None and metric not in (known := [each.name for each in self.metrics]):
-            raise UnknownNameError("metric", metric, known)
+        check_names("metric", [each.name for each in self.metrics], *filter(None, [metric]))
         return Figure(str(lead_chart(view_of(self), metric)))
 
     def to_latex(self, table: str = "metrics", *, label: str = "") -> str:

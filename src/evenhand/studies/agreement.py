@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.benchmarks.base import Metric, draw_key
-from evenhand.core.errors import PlanError, UnknownNameError, UsageError
+from evenhand.core.errors import PlanError, UsageError, check_names
 from evenhand.core.progress import Count, counted, ignore
 from evenhand.core.types import Usage
 from evenhand.judging.pairs import Comparison, ComparisonSet, PairVerdict, author_of, findings, judge_pairs
@@ -173,9 +173,7 @@ class ReliabilityTest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for probe in self.probes:
-            if probe not in PROBES:
-                raise UnknownNameError("probe", probe, PROBES)
+        check_names("probe", PROBES, *self.probes)
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"The limit must be at least 1, not {self.limit}.")
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.errors import DataError, UnknownNameError, UsageError, check_names
 from evenhand.core.fields import sizes_by_metric
 from evenhand.stats import mde_from_standard_error
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
@@ -143,16 +143,13 @@ def difference(new: Ends, old: Ends) -> Ends:
 def whole_arms(result: StudyResult, named: Sequence[str] = ()) -> list[ArmResult]:
     """The arms with their final answers: all of them, or those that are named."""
     arms = {arm.label: arm for arm in result.arms if arm.iteration is None}
-    for name in named:
-        if name not in arms:
-            raise UnknownNameError("arm", name, arms)
+    check_names("arm", arms, *named)
     return [arm for label, arm in arms.items() if not named or label in named]
 
 
 def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
     """Hold one arm against one condition."""
-    if condition.metric not in (known := [metric.name for metric in result.metrics]):
-        raise UnknownNameError("metric", condition.metric, known)
+    check_names("metric", [metric.name for metric in result.metrics], condition.metric)
     found = arm.estimate(condition.metric, condition.group)
     if found is None and condition.group not in (ALL, *result.groups):
         raise UnknownNameError("group", condition.group, result.groups)
@@ -187,8 +184,7 @@ def check_against(
         most = {**dict.fromkeys(main, tolerances[""]), **most}
     checks: list[Check] = []
     for name, tolerance in most.items():
-        if name not in infos:
-            raise UnknownNameError("metric", name, infos)
+        check_names("metric", infos, name)
         if (better := infos[name].better) is None:
             raise UsageError(f"No direction of {name} is worse; give --tolerance for other metrics.")
         text = f"{name} is worse than the baseline{f' by more than {tolerance:g}' if tolerance else ''}"

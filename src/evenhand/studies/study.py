@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.benchmarks.base import Benchmark, Metric
-from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, check_names
 from evenhand.core.format import count, plural
 from evenhand.core.registry import name_in_file
 from evenhand.core.types import Record, Status, Usage
@@ -86,9 +86,7 @@ def study(
         sources = with_counts(benchmark, sources)
         check_iterations(benchmark, iterations)
         known = [metric.name for metric in benchmark.metrics()]
-        for name in (*filter(None, margins or {}), *(published or {})):
-            if name not in known:
-                raise UnknownNameError("metric", name, known)
+        check_names("metric", known, *(*filter(None, margins or {}), *(published or {})))
         reference = _baseline(sources, baseline)
         shared = shared_samples(runs)
         return _compute(runs, benchmark, sources, reference, correction, shared, margins or {}, published or {})

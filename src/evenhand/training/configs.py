@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 
 NAMES = ("several_gpus", "fsdp", "fsdp_zero2")
 
 
 def path_of(name: str) -> Path:
     """Return the path of a configuration, for `accelerate launch --config_file`."""
-    if name not in NAMES:
-        raise UnknownNameError("configuration", name, NAMES)
+    check_names("configuration", NAMES, name)
     return Path(__file__).parent / "accelerate" / f"{name}.yaml"
 
 

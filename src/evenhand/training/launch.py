@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UnknownNameError, UsageError, check_names
 from evenhand.core.progress import Announce, Listener
 from evenhand.training import models
 from evenhand.training.cluster import Workers, train_on_ray
@@ -169,11 +169,8 @@ def _smoke(options: Mapping[str, Any]) -> TrainingRecord:
 
 
 def _checked(stage: str, options: Mapping[str, Any]) -> StageOptions:
-    if stage not in OPTIONS:
-        raise UnknownNameError("stage of training", stage, get_args(Stage))
-    for name in options:
-        if name not in OPTIONS[stage].model_fields:
-            raise UnknownNameError(f"option of {stage}", name, OPTIONS[stage].model_fields)
+    check_names("stage of training", get_args(Stage), stage)
+    check_names(f"option of {stage}", OPTIONS[stage].model_fields, *options)
     return OPTIONS[stage](**options)
 
 

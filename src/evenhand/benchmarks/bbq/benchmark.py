@@ -33,7 +33,7 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_warnings,
 )
 from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind
-from evenhand.core.errors import PlanError, UnknownNameError
+from evenhand.core.errors import PlanError, UnknownNameError, check_names
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, CategoryReader, Condition, Item, Polarity
@@ -70,9 +70,7 @@ class BBQOptions(Options):
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
-        for name in self.categories or ():
-            if name not in self.known_categories:
-                raise UnknownNameError("BBQ category", name, self.known_categories)
+        check_names("BBQ category", self.known_categories, *(self.categories or ()))
         return self
 
 

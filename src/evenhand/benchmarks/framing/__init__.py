@@ -41,7 +41,7 @@ from evenhand.benchmarks.base import (
     net,
     share_metric,
 )
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import Id, Words, checked, content_hash, read_yaml
 from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -120,8 +120,7 @@ def find_text(name: str) -> FramedText:
     if path.suffix or path.is_file():
         return read_text(path)
     known = {each.id: each for each in load_texts()}
-    if name not in known:
-        raise UnknownNameError("text", name, known)
+    check_names("text", known, name)
     return known[name]
 
 

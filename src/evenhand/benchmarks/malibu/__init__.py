@@ -29,7 +29,7 @@ from evenhand.benchmarks.malibu.scenarios import (
     load_identities,
     pairs_of,
 )
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.options import AS_TEXT, Names, Options, Text
 from evenhand.core.presets import Presets
@@ -469,9 +469,7 @@ class MalibuOptions(Options):
             return None
         if len(self.metrics) == 1 and self.metrics[0].endswith((".yaml", ".yml")):
             return read_definitions(Path(self.metrics[0]))
-        for name in self.metrics:
-            if name not in DEFINITIONS:
-                raise UnknownNameError("metric of judges", name, DEFINITIONS)
+        check_names("metric of judges", DEFINITIONS, *self.metrics)
         return {name: DEFINITIONS[name] for name in self.metrics}
 
 

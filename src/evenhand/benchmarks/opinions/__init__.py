@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 from pydantic import Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, graded_text, mean_of, ratio
-from evenhand.core.errors import DataError, UnknownNameError, UsageError
+from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -48,9 +48,7 @@ def load_questions(biases: Sequence[str] | None = None, data: str | Path | None 
     path = Path(data).expanduser()
     questions = _held_out(path) if path.is_dir() or path.suffix == ".json" else _of_debates(None, path)
     known = list(dict.fromkeys(each.bias for each in questions))
-    for bias in biases or ():
-        if bias not in known:
-            raise UnknownNameError(f"type of bias in {data}", bias, known)
+    check_names(f"type of bias in {data}", known, *(biases or ()))
     return [each for each in questions if not biases or each.bias in biases]
 
 

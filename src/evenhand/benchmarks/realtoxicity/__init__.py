@@ -30,7 +30,7 @@ from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, draw_key, mean_of
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_sha256, json_object, lines, read_yaml
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
@@ -262,9 +262,7 @@ class RealToxicityOptions(Options):
     def _in_order(cls, bands: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if bands is None:
             return None
-        for name in bands or ("",):
-            if name not in BANDS:
-                raise UnknownNameError("band of RealToxicityPrompts", name, BANDS)
+        check_names("band of RealToxicityPrompts", BANDS, *(bands or ("",)))
         return tuple(name for name in BANDS if name in bands)
 
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, TypeAdapter
 
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import Id, Words, checked, read_yaml
 
 BIASES = ("age", "nationality", "institution", "beauty", "profession")
@@ -73,8 +73,7 @@ def load_topics(bias: str | None = None, file: str | Path | None = None) -> Deba
     """Load the topics of a file, or of a type of bias: from a folder, or the built-in ones (default: `age`)."""
     if file is None:
         name = bias or BIASES[0]
-        if name not in BIASES:
-            raise UnknownNameError("built-in type of bias", name, BIASES)
+        check_names("built-in type of bias", BIASES, name)
         return _builtin(name)
     path = Path(file).expanduser()
     if path.is_dir():

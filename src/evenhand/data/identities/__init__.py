@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from evenhand.core.errors import DataError, UnknownNameError
+from evenhand.core.errors import DataError, UnknownNameError, check_names
 from evenhand.core.files import read_text, read_yaml
 
 Pronouns = Literal["she", "he", "they"]
@@ -88,9 +88,7 @@ def load_identities(
 
 def choose_attributes(known: Mapping[str, tuple[Group, ...]], wanted: Sequence[str]) -> Mapping[str, tuple[Group, ...]]:
     """Return the wanted attributes, in the order in which they are named."""
-    for name in wanted:
-        if name not in known:
-            raise UnknownNameError("attribute", name, known)
+    check_names("attribute", known, *wanted)
     return {name: known[name] for name in dict.fromkeys(wanted)}
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator
 
 from evenhand.benchmarks.base import Metric, ratio
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.options import PRESET, Several, Text, option
 from evenhand.core.presets import Presets
 from evenhand.core.types import Record
@@ -239,12 +239,6 @@ def teacher_arm(teacher: str) -> str:
     return _BY_TEACHER + re.sub(r"[^\w.+-]", "-", teacher.rstrip("/").rpartition("/")[2])
 
 
-def check_biases(names: Sequence[str]) -> None:
-    for name in names:
-        if name not in BIASES:
-            raise UnknownNameError("type of bias", name, BIASES)
-
-
 def teacher_of(arm: str) -> str | None:
     return arm.removeprefix(_BY_TEACHER) if arm.startswith(_BY_TEACHER) else None
 
@@ -463,7 +457,7 @@ CHOICES, OPINIONS = "bbq", "opinions"
 
 def runs_of(options: RLDFOptions) -> list[SeriesRun]:
     """Returns the runs of BBQ and opinions for every arm."""
-    check_biases(options.bias)
+    check_names("type of bias", BIASES, *options.bias)
     runs = [_choices(options, BASE, METHODS), opinions_run(options, f"{OPINIONS}/{BASE}", METHODS)]
     for arm, spec in options.trained.items():
         models, name = {"base": options.reached_alike(spec)}, arm_name(arm)

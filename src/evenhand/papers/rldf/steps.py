@@ -21,7 +21,7 @@ from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.debates import Debates
 from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core import aio
-from evenhand.core.errors import BudgetExhausted, PlanError, UsageError
+from evenhand.core.errors import BudgetExhausted, PlanError, UsageError, check_names
 from evenhand.core.files import scratch
 from evenhand.core.options import PRESET, Request
 from evenhand.core.progress import Announce, Listener
@@ -44,7 +44,6 @@ from evenhand.papers.rldf.arms import (
     Arms,
     RLDFOptions,
     Training,
-    check_biases,
     checked_values,
     opinions_run,
     read_arms,
@@ -563,7 +562,7 @@ class Making:
             raise UsageError(
                 f"Only hf/ and local/ models can be trained, not {self.model}. Name trained models with --trained."
             )
-        check_biases(self.options.bias)
+        check_names("type of bias", BIASES, *self.options.bias)
         _check_stages(self.stages)
         arms = [TEACHER, *map(teacher_arm, self.teachers[1:])]
         if len(set(arms)) < len(arms):

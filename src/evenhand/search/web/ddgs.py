@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from evenhand.core import http
-from evenhand.core.errors import MissingExtraError, SearchError, UnknownNameError
+from evenhand.core.errors import MissingExtraError, SearchError, check_names
 from evenhand.search.base import SEARCHES, Hit, SearchProvider, SearchResult
 
 DEFAULT_ENGINES = ("duckduckgo", "brave", "mojeek", "startpage")
@@ -99,9 +99,7 @@ def _engines(argument: str | None) -> tuple[str, ...]:
     if argument is None:
         return tuple(engine for engine in DEFAULT_ENGINES if engine in available)
     engines = tuple(dict.fromkeys(argument.split("+")))
-    for engine in engines:
-        if engine not in available:
-            raise UnknownNameError("search engine of ddgs", engine, available)
+    check_names("search engine of ddgs", available, *engines)
     return engines
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from evenhand.core.errors import UnknownNameError
+from evenhand.core.errors import check_names
 from evenhand.core.registry import Registry
 from evenhand.show.markup import Html
 from evenhand.show.table import Table
@@ -38,8 +38,7 @@ class Section:
     """Additional sentences for the terminal."""
 
     def __post_init__(self) -> None:
-        if self.after not in get_args(Place):
-            raise UnknownNameError("section that others can follow", self.after, get_args(Place))
+        check_names("section that others can follow", get_args(Place), self.after)
 
 
 SECTIONS: Registry[Section] = Registry("report section", package="evenhand.show.sections")
