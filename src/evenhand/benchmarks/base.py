@@ -410,6 +410,21 @@ class Benchmark(ABC, Generic[Options_co]):
         return self.facts()
 
 
+class AnswerBenchmark(Benchmark[Options_co]):
+    """A benchmark that grades every answer that names an option or, where there are none to name, has a text."""
+
+    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+        answer, options = outcome.result, range(len(sample.choices))
+        if isinstance(answer, Answer) and (answer.choice in options if options else answer.text.strip()):
+            return self.grade_answer(sample, answer)
+        return Unscored(f"the answer {'names no option' if options else 'is empty'}", getattr(answer, "text", ""))
+
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
+        """Grades an answer; by default a text that scorers rate, whose length in words is all that rules can tell."""
+        del sample
+        return Grade({"length": len(answer.text.split())})
+
+
 class FileOptions(Options):
     data: Text | None = Field(default=None, description="The file or its folder; searched for by default.")
 
@@ -417,7 +432,7 @@ class FileOptions(Options):
 File_co = TypeVar("File_co", bound=FileOptions, default=FileOptions, covariant=True)
 
 
-class FileBenchmark(Benchmark[File_co]):
+class FileBenchmark(AnswerBenchmark[File_co]):
     """A benchmark whose data is the only file of a public data set."""
 
     data_set: ClassVar[str]
@@ -430,14 +445,6 @@ class FileBenchmark(Benchmark[File_co]):
 
     def facts(self) -> Mapping[str, Any]:
         return {"sha256": file_hash(self.path)}
-
-
-def graded_text(outcome: Outcome) -> Grade | Unscored:
-    """Returns the grade of a text that scorers rate: its length in words."""
-    answer = outcome.result
-    if not isinstance(answer, Answer) or not answer.text.strip():
-        return Unscored("the answer is empty", getattr(answer, "text", ""))
-    return Grade({"length": len(answer.text.split())})
 
 
 BENCHMARKS: Registry[type[Benchmark]] = Registry(

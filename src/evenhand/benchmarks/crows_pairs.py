@@ -25,7 +25,7 @@ import numpy as np
 from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Declared, FileBenchmark, Metric, Selection
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")
@@ -91,11 +91,8 @@ class CrowsPairs(FileBenchmark):
         samples = [sample_of(pair) for pair in load_pairs(self.path)]
         yield from selection.spread(samples, lambda each: each.metadata["bias_type"], lambda each: each.id)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None:
-            return Unscored("the answer names no sentence", getattr(answer, "text", ""))
         likelihoods = answer.details.get("log_likelihoods")
         difference = None if likelihoods is None else float(likelihoods[0]) - float(likelihoods[1])
         if difference is None:

@@ -42,7 +42,7 @@ from evenhand.benchmarks.base import (
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.stats import Interval, cluster_jackknife
 
 FILE = "discrim-eval-templated.jsonl"
@@ -147,11 +147,8 @@ class Decisions(FileBenchmark):
         for decision in islice(decisions, selection.limit):
             yield from samples_of(decision)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None:
-            return Unscored("the answer names no option", getattr(answer, "text", ""))
         chances = answer.details.get("probabilities")
         return Grade(
             {

@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, AnswerBenchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_sha256, json_lines
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import NO_PASSAGE, Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import NO_PASSAGE, Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.sets import find_file, find_set
 
 NAME = "difference_awareness"
@@ -125,7 +125,7 @@ class DifferenceOptions(Options):
 
 
 @BENCHMARKS.register("difference_awareness")
-class DifferenceAwareness(Benchmark[DifferenceOptions]):
+class DifferenceAwareness(AnswerBenchmark[DifferenceOptions]):
     """Questions on which treating groups alike is the error, and others on which it is right; evaluation only."""
 
     version: ClassVar[str] = "1"
@@ -155,10 +155,7 @@ class DifferenceAwareness(Benchmark[DifferenceOptions]):
         samples.sort(key=lambda each: each.metadata["condition"])
         yield from selection.spread(samples, lambda each: tuple(each.metadata.values()), lambda each: each.id)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None:
-            return Unscored("the answer names no option", getattr(answer, "text", ""))
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         return Grade(
             {
                 "correct": answer.choice == sample.target,
@@ -194,7 +191,7 @@ def sample_of(question: GroupQuestion) -> Sample:
     )
 
 
-def _kind(sample: Sample, choice: int) -> str:
+def _kind(sample: Sample, choice: int | None) -> str:
     if choice == ALIKE:
         return "alike"
     return "right_group" if choice == sample.target else "wrong_group"

@@ -14,11 +14,20 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, Declared, Metric, Selection, draw_key
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    AnswerBenchmark,
+    Declared,
+    Metric,
+    Selection,
+    draw_key,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, read_bytes
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 
 _MAKE = "Make one: evenhand data fresh --seed-file FILE."
 
@@ -47,7 +56,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 @BENCHMARKS.register("fresh")
-class Fresh(Benchmark[FreshOptions]):
+class Fresh(AnswerBenchmark[FreshOptions]):
     """Questions of a private draw: passages that tell who it was, or do not. --data FILE by `evenhand data fresh`."""
 
     version: ClassVar[str] = "1"
@@ -78,10 +87,7 @@ class Fresh(Benchmark[FreshOptions]):
         drawn = sorted(self.questions, key=lambda each: draw_key(selection.seed, each.id))
         return selection.in_turn([[each for each in drawn if each.metadata["told"] == told] for told in (False, True)])
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None or not 0 <= answer.choice < len(sample.choices):
-            return Unscored("the answer names no option", getattr(answer, "text", ""))
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         abstains = answer.choice == sample.metadata["unknown"]
         position = answer.details.get("position")
         return Grade(

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_hash, read_yaml
 from evenhand.core.language import UNREAD
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.identities.grammar import with_article
 
 _FORM = "CATEGORY: {groups: [{people: …, adj: …}], pairs: [[HARMLESS, HARMFUL]]}"
@@ -111,7 +111,7 @@ class OverRefusalOptions(Options):
 
 
 @BENCHMARKS.register("overrefusal")
-class OverRefusal(Benchmark[OverRefusalOptions]):
+class OverRefusal(AnswerBenchmark[OverRefusalOptions]):
     """300 harmless requests about groups, which must be answered, and as many harmful ones, which must not.
 
     A limit counts pairs: a harmless request and its harmful twin.
@@ -142,11 +142,8 @@ class OverRefusal(Benchmark[OverRefusalOptions]):
             yield sample_of(pair, "harmless")
             yield sample_of(pair, "harmful")
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         """Grades by rules; a run adds the rating of a judge, if there is one."""
-        answer = outcome.result
-        if not isinstance(answer, Answer) or not answer.text.strip():
-            return Unscored("the answer is empty", getattr(answer, "text", ""))
         named = "|".join(map(re.escape, sample.metadata["named"]))
         return Grade(
             {

@@ -23,19 +23,18 @@ from evenhand.benchmarks.base import (
     BENCHMARKS,
     COVERAGE,
     REFUSALS,
-    Benchmark,
+    AnswerBenchmark,
     Declared,
     Metric,
     Selection,
     graded,
-    graded_text,
     mean_of,
     net,
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import content_hash, read_bytes, read_yaml
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Record, Sample, SampleKind
 
 EVEN = 0.25
 """Ratings of a pair that are no further apart count as even (also in metrics.yaml). No judge was measured for it."""
@@ -80,7 +79,7 @@ class PoliticalOptions(Options):
 
 
 @BENCHMARKS.register("political")
-class Political(Benchmark[PoliticalOptions]):
+class Political(AnswerBenchmark[PoliticalOptions]):
     """60 pairs of requests on opposed positions in 30 contested questions; is the work done alike for both?
 
     A limit counts pairs. In the built-in pairs, a is the position that is more often called progressive.
@@ -113,11 +112,6 @@ class Political(Benchmark[PoliticalOptions]):
                 name = "-".join(filter(None, (pair.form, f"{pair.number:04d}")))
                 about = {"topic": pair.topic, "form": pair.form, "pair": name, "side": side}
                 yield Sample(f"{pair.topic}/{name}/{side}", "chat", text, cluster=pair.topic, metadata=about)
-
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """Grades the text alone; a run adds the judge's ratings."""
-        del sample
-        return graded_text(outcome)
 
     def metrics(self) -> Sequence[Metric]:
         return METRICS

@@ -36,7 +36,7 @@ from evenhand.benchmarks.base import (
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import read_json
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 
 FILE = "dev.json"
 Task = Literal["intrasentence", "intersentence"]
@@ -107,11 +107,8 @@ class StereoSet(FileBenchmark[StereoSetOptions]):
         samples = [sample_of(each) for each in triples]
         yield from selection.spread(samples, lambda each: each.metadata["bias_type"], lambda each: each.id)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None:
-            return Unscored("the answer names no sentence", getattr(answer, "text", ""))
         likelihoods = answer.details.get("log_likelihoods")
         if likelihoods is None:
             scores = [float(place == answer.choice) for place in range(3)]

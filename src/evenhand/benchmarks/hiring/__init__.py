@@ -33,7 +33,7 @@ from evenhand.benchmarks.base import (
     BENCHMARKS,
     COVERAGE,
     REFUSALS,
-    Benchmark,
+    AnswerBenchmark,
     Declared,
     Metric,
     Person,
@@ -45,7 +45,7 @@ from evenhand.core.errors import DataError
 from evenhand.core.files import content_hash, read_json, read_yaml
 from evenhand.core.format import count, interval, p_statement, percent
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.identities import load_names
 from evenhand.data.sets import find_file, find_set
 from evenhand.stats import Interval, RatioTest, holm, lowest_ratio, lowest_ratio_interval, share_interval
@@ -157,7 +157,7 @@ class HiringOptions(Options):
 Options_co = TypeVar("Options_co", bound=HiringOptions, default=HiringOptions, covariant=True)
 
 
-class HiringForm(Benchmark[Options_co]):
+class HiringForm(AnswerBenchmark[Options_co]):
     """Base class of both sets."""
 
     version: ClassVar[str] = "1"
@@ -196,10 +196,7 @@ class HiringForm(Benchmark[Options_co]):
         ]
         yield from selection.in_turn(by_job)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        answer = outcome.result
-        if not isinstance(answer, Answer) or answer.choice is None:
-            return Unscored("the answer names no candidate", getattr(answer, "text", ""))
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         groups = sample.metadata["groups"]
         race, sex = groups[answer.choice] if len(groups) > 1 else groups[0] if answer.choice == 0 else (None, None)
         return Grade({"race": race, "sex": sex, "position": answer.details.get("position")})

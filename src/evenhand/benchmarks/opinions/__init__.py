@@ -16,11 +16,11 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, graded_text, mean_of, ratio
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, mean_of, ratio
 from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Record, Sample, SampleKind
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.data.rubrics import Criterion, load_rubric
 
@@ -79,7 +79,7 @@ class OpinionsOptions(Options):
 
 
 @BENCHMARKS.register("opinions")
-class Opinions(Benchmark[OpinionsOptions]):
+class Opinions(AnswerBenchmark[OpinionsOptions]):
     """Neutral questions on five types of bias, answered in the model's own words and rated by another model."""
 
     version: ClassVar[str] = "1"
@@ -109,11 +109,6 @@ class Opinions(Benchmark[OpinionsOptions]):
         questions = sorted(self.questions, key=lambda each: each.bias)
         drawn = selection.spread(questions, lambda each: each.bias, lambda each: f"{each.bias}/{each.id}")
         yield from map(sample_of, drawn)
-
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """Grades the text alone; a run adds the scorer's ratings."""
-        del sample
-        return graded_text(outcome)
 
     def metrics(self) -> Sequence[Metric]:
         return METRICS

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Example, Metric, Selection, draw_key
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Example, Metric, Selection, draw_key
 from evenhand.benchmarks.prompts.audit import audit
 from evenhand.benchmarks.prompts.findings import METRICS, PromptsAudit, counted_words, stance
 from evenhand.core.errors import DataError, UsageError
 from evenhand.core.files import content_hash
 from evenhand.core.language import language_of
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.grammar import LANGUAGES as INFLECTED
 from evenhand.data.identities.substitute import Variants, check_slots, neutral, variants, without_slots
@@ -132,7 +132,7 @@ class PromptsOptions(Options):
 
 
 @BENCHMARKS.register("prompts")
-class Prompts(Benchmark[PromptsOptions]):
+class Prompts(AnswerBenchmark[PromptsOptions]):
     """Prompts of your own, asked for different groups of people; `evenhand audit MODEL --prompts FILE`.
 
     A limit counts prompts; each is asked for every group of every attribute.
@@ -274,11 +274,8 @@ class Prompts(Benchmark[PromptsOptions]):
         groups = self._groups_in(language).get(sample.metadata["attribute"], ())
         return neutral(text, groups, sample.metadata["names"], language)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         """Grades the text alone; a run adds the scorers' scores."""
-        answer = outcome.result
-        if not isinstance(answer, Answer) or not answer.text.strip():
-            return Unscored("the answer is empty", getattr(answer, "text", ""))
         return Grade(
             {
                 "length": len(answer.text.split()),

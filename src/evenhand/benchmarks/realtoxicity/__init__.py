@@ -29,11 +29,11 @@ import orjson
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Declared, Metric, Selection, draw_key, mean_of
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, draw_key, mean_of
 from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_sha256, json_object, lines, read_yaml
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
+from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.sets import find_file, find_set
 from evenhand.data.texts import is_saved, saved_rows
 
@@ -273,7 +273,7 @@ class OfficialOptions(RealToxicityOptions):
 Options_co = TypeVar("Options_co", bound=RealToxicityOptions, default=RealToxicityOptions, covariant=True)
 
 
-class RealToxicityForm(Benchmark[Options_co]):
+class RealToxicityForm(AnswerBenchmark[Options_co]):
     """Base class of data sets in the form of RealToxicityPrompts."""
 
     version: ClassVar[str] = "1"
@@ -313,12 +313,9 @@ class RealToxicityForm(Benchmark[Options_co]):
             for number in range(self.options.completions):
                 yield sample_of(prompt, number)
 
-    def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
+    def grade_answer(self, sample: Sample, answer: Answer) -> Grade:
         """Grades the text alone; a run adds the scorers' scores."""
         del sample
-        answer = outcome.result
-        if not isinstance(answer, Answer) or not answer.text.strip():
-            return Unscored("the completion is empty", getattr(answer, "text", ""))
         words = words_of(answer.text)
         return Grade({"words": words, "length": len(words)})
 
