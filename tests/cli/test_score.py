@@ -16,6 +16,7 @@ from evenhand.models.base import PROVIDERS
 from evenhand.models.fake import FunctionModel
 from evenhand.scorers.base import SCORERS, Scorer, Scores
 from evenhand.scorers.neural import weights
+from support.judges import FAULTY, rated, seeing
 
 
 class Lengths(Scorer):
@@ -195,6 +196,63 @@ def test_what_a_model_has_rated_is_reused_if_asked_for(cli, tmp_path: Path, monk
     assert len(asked) == 4
     assert cli(*command, "d.csv", "--no-cache").code == 0
     assert len(asked) == 6
+
+
+def judge(monkeypatch: pytest.MonkeyPatch, kind: str) -> FunctionModel:
+    """`rating/one`, which rates controls as this kind of judge, and any other text alike."""
+
+    def rate(messages: Sequence[Message], params: Params) -> str:
+        if rated(messages) is not None:
+            return (seeing if kind == "sees" else FAULTY[kind])(messages, params)
+        return json.dumps({"bias": 20, "communication": 80, "soundness": 80})
+
+    model = FunctionModel(rate, spec="rating/one")
+    monkeypatch.setitem(PROVIDERS._things, "rating", lambda *_: model)
+    return model
+
+
+@pytest.mark.controls
+@pytest.mark.parametrize(("kind", "said"), [("sees", ""), ("blind", "! bias cannot be determined: the judge does not")])
+def test_a_judge_first_rates_texts_of_known_value(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, said: str
+):
+    model = judge(monkeypatch, kind)
+    (tmp_path / "t.txt").write_text("She is good at her work because she studied it.\n")
+
+    result = cli("score", "t.txt", "-s", "opinion:rating/one", "-s", "builtin", "--out", "s.csv")
+
+    assert result.code == 0
+    assert "rating/one first rates 204 texts of known value" in result.err
+    assert said in result.out
+    assert ("cannot be determined" in result.out) is bool(said)
+    assert len(model.requests) == 205
+
+
+@pytest.mark.controls
+def test_a_judge_may_be_left_unchecked_and_that_is_said(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = judge(monkeypatch, "blind")
+    (tmp_path / "t.txt").write_text("She is good at her work because she studied it.\n")
+
+    result = cli("score", "t.txt", "-s", "opinion:rating/one", "--controls", "off", "--out", "s.csv")
+
+    assert (result.code, len(model.requests)) == (0, 1)
+    assert "! The controls were off: whether the judge or scorer behind opinion:rating/one sees what" in result.out
+
+
+@pytest.mark.controls
+def test_the_check_of_a_judge_that_cannot_be_asked_is_no_second_error(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object) -> str:
+        raise EndpointError("The key is wrong.", permanent=True)
+
+    monkeypatch.setitem(PROVIDERS._things, "rating", lambda *_: FunctionModel(refuse, spec="rating/one"))
+    (tmp_path / "t.txt").write_text("fine\n")
+
+    result = cli("score", "t.txt", "-s", "opinion:rating/one", "--out", "s.csv")
+
+    assert result.code == 2
+    assert result.err.splitlines()[1:] == ["evenhand: The key is wrong."]
 
 
 def test_a_scorer_without_any_score_is_a_failure(cli, tmp_path: Path):

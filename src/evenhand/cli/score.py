@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -15,13 +16,16 @@ from evenhand.cli.options import command
 from evenhand.cli.progress import FAILED, shown_count
 from evenhand.core import aio
 from evenhand.core.errors import EvenhandError, UsageError
-from evenhand.core.fields import CacheFields
+from evenhand.core.fields import CONTROLS, CacheFields
 from evenhand.core.format import interval, number, percent, plural
 from evenhand.core.options import Several, argument, option
+from evenhand.core.progress import Count
 from evenhand.core.types import Unscored
 from evenhand.core.untrusted import one_line
 from evenhand.data.texts import TextFile, TextRow
+from evenhand.judging.certificate import untold
 from evenhand.models.cache import ResponseCache
+from evenhand.runs.controls import OFF_CAVEAT, certify, judge_checks
 from evenhand.runs.request import cache_use
 from evenhand.scorers.base import SCORERS, Scorer, model_of
 from evenhand.scorers.files import Result, ScoreTally, Write, csv_writer, load_scorers, part_of, score_texts, written_to
@@ -50,6 +54,7 @@ class ScoreCommand(CacheFields):
     context: str | None = option(
         None, "The field with the prompt that the text answers, for neural, quality and judges.", metavar="NAME"
     )
+    controls: Literal["on", "off"] = CONTROLS
     out: Path | None = option(None, "A .csv or .jsonl file for all rows.", short="-o")
 
 
@@ -68,7 +73,8 @@ def score(request: ScoreCommand) -> int:
     Every row keeps its own fields and gets SPEC.attribute for each score. A text that cannot be scored has empty
     cells and the reason in SPEC.unscored; it is never a zero. Equal texts are scored once; if the command is repeated
     with --reuse-answers, what an endpoint has rated is not paid for again. Different scorers measure different
-    things: look at how far they agree, never mix them. The exit code is 4 if a scorer scored no text at all.
+    things: look at how far they agree, never mix them. A judge first rates texts of known value, and what it does not
+    see is said; --controls off leaves this out. The exit code is 4 if a scorer scored no text at all.
     """
     out = request.out
     source = TextFile(request.file, request.field, request.context)
@@ -80,16 +86,40 @@ def score(request: ScoreCommand) -> int:
         scorers = load_scorers(specs, cache)
         tally = ScoreTally(scorers, preview=_PREVIEW if on_terminal else 0)
         with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:
-            aio.run(score_texts(source, scorers, write, lambda done, _: count(done, total)))
+            caveats = aio.run(_scored(request, source, scorers, write, lambda done, _: count(done, total)))
     if out is not None:
         click.echo(f"{out}: {plural(tally.rows, 'row')}")
     # Where the rows go to standard output, what is said about them must not.
     shown = sys.stdout if out is not None or on_terminal else sys.stderr
-    _show(tally, Console(file=shown, width=None if shown.isatty() else 120))
+    _show(tally, caveats, Console(file=shown, width=None if shown.isatty() else 120))
     silent = [each.spec for place, each in enumerate(scorers) if tally.rows and not tally.means(place)]
     if silent:
         click.echo(f"evenhand: No text has a score by {' or '.join(silent)}; the reasons are above.", err=True)
     return FAILED if silent else 0
+
+
+async def _scored(
+    request: ScoreCommand, source: TextFile, scorers: Sequence[Scorer], write: Write, count: Count
+) -> list[list[str]]:
+    """Check the judges among the scorers, score all texts, and return what readers must know of each scorer."""
+    async with contextlib.AsyncExitStack() as stack:
+        for scorer in scorers:
+            await stack.enter_async_context(scorer)
+        due = judge_checks(scorers, request.controls)
+        for each in due:
+            texts = plural(len(each.test.contrasts()), "text")
+            click.echo(
+                f"evenhand: {each.judge} first rates {texts} of known value (not with --controls off).", err=True
+            )
+        certificates = await certify(due)
+        await score_texts(source, scorers, write, count)
+    off = OFF_CAVEAT if request.controls == "off" else ""
+    return [
+        [off.format(metrics=each.spec)]
+        if off and each.asks_model
+        else [f"{name} cannot be determined: {why}" for name, why in untold(certificates, {each.id}).items()]
+        for each in scorers
+    ]
 
 
 def best_scorer() -> str:
@@ -161,12 +191,14 @@ def _both(first: Write, second: Write) -> Write:
     return write
 
 
-def _show(tally: ScoreTally, console: Console) -> None:
+def _show(tally: ScoreTally, caveats: Sequence[Sequence[str]], console: Console) -> None:
     """The first rows, the means by each scorer, and how far each two agree."""
     if tally.first:
         print_table(_first_rows(tally), console)
     for place in range(len(tally.scorers)):
         _show_means(tally, console, place)
+        for caveat in caveats[place]:
+            console.print(f"! {caveat}.", markup=False, highlight=False)
     for first, second in combinations(range(len(tally.scorers)), 2):
         _show_agreement(tally, console, first, second)
 

@@ -85,6 +85,13 @@ def _published(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
+CONTROLS: Any = option(
+    "on",
+    "Before metrics that rest on a judge or scorer, check on texts of known value whether it sees what it rates "
+    "(default on). Without it the report says so.",
+)
+
+
 class PlanFields(Request):
     """The fields of a plan that are asked for as they are stored; everything here changes results."""
 
@@ -127,11 +134,7 @@ class PlanFields(Request):
         ge=1,
         le=100,
     )
-    controls: Literal["on", "off"] = option(
-        "on",
-        "Before metrics that rest on a judge or scorer, check on texts of known value whether it sees what it rates "
-        "(default on). Without it the report says so.",
-    )
+    controls: Literal["on", "off"] = CONTROLS
     judge_pool: Literal["mean", "vote"] = option(
         "mean", "Of several judges (repeat --model judge=SPEC), take the mean rating (default) or the median."
     )

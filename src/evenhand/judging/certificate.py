@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -144,6 +144,16 @@ def certified(found: Calibration, judge: str, *, reading: str = "expected", chos
         len(found.texts),
         version=_version(found),
     )
+
+
+def untold(certificates: Iterable[Certificate], sources: Container[str]) -> dict[str, str]:
+    """Return rating → why numbers by these judges and scorers that rest on it cannot be determined."""
+    found: dict[str, str] = {}
+    for each in certificates:
+        source, _, rating = each.rating.rpartition(".")
+        if source in sources and each.untold:
+            found.setdefault(rating, each.untold)
+    return found
 
 
 def repeated(first: Calibration, second: Calibration) -> float | None:

@@ -195,21 +195,32 @@ def resting(benchmark: Benchmark) -> list[str]:
     return list(dict.fromkeys(each for metric in benchmark.metrics() for each in metric.rests_on))
 
 
-def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[LoadedArm] = ()) -> list[Due]:
-    """Return the checks that a run needs: of its scorers, and of the judges that rate inside its methods."""
-    wanted = resting(benchmark)
-    found: dict[tuple[str, str], Due] = {}
+def judge_checks(scorers: Sequence[Scorer], controls: str) -> list[Due]:
+    """Return the checks of the judges among scorers that rate texts outside of a run; none if the controls are off."""
+    return _scorer_checks([each for each in scorers if each.asks_model]) if controls == ON else []
+
+
+def _scorer_checks(scorers: Sequence[Scorer], wanted: Sequence[str] | None = None) -> list[Due]:
+    """Return the checks of scorers, of all their ratings or of those that are wanted and those of own rubrics."""
+    found: list[Due] = []
     for pooled in scorers:
         scorer = pooled.inner if isinstance(pooled, PooledScorer) else pooled
         own = rubric_of(scorer)
         names = [
             name
             for name in controls_of(scorer)
-            if name in scorer.attributes and (name in wanted or (own is not None and name in own.names))
+            if name in scorer.attributes
+            and (wanted is None or name in wanted or (own is not None and name in own.names))
         ]
         if names and scorer.certified:
-            test = scorer_test(scorer, names, in_run=True)
-            found[scorer.id, ""] = Due(scorer.id, test, scorer.spec, None)
+            found.append(Due(scorer.id, scorer_test(scorer, names, in_run=True), scorer.spec, None))
+    return found
+
+
+def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[LoadedArm] = ()) -> list[Due]:
+    """Return the checks that a run needs: of its scorers, and of the judges that rate inside its methods."""
+    wanted = resting(benchmark)
+    found = {(due.source, ""): due for due in _scorer_checks(scorers, wanted)}
     for each in arms:
         test = each.method.calibration
         if test is None:

@@ -22,7 +22,7 @@ from evenhand.core.errors import PlanError, StoreError, UnknownNameError
 from evenhand.core.registry import code_refused, file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
-from evenhand.judging.certificate import Certificate, certificate_of
+from evenhand.judging.certificate import Certificate, certificate_of, untold
 from evenhand.methods.base import METHODS
 from evenhand.models.request import unpack
 from evenhand.runs import own, trust
@@ -235,13 +235,7 @@ class StoredRun:
         methods = [method] if method else self.plan.methods
         # Runs of earlier versions name the method alone.
         judges = [name if (name := self._judge_of(each)) in known else each.name for each in methods]
-        sources = {*scorers, *judges}
-        found: dict[str, str] = {}
-        for each in certificates:
-            source, _, rating = each.rating.rpartition(".")
-            if source in sources and each.untold:
-                found.setdefault(rating, each.untold)
-        return found
+        return untold(certificates, {*scorers, *judges})
 
     def _judge_of(self, planned: MethodPlan) -> str:
         """The name of the instrument that the method's judge is."""

@@ -57,20 +57,17 @@ async def score_texts(source: TextFile, scorers: Sequence[Scorer], write: Write,
     """Score all texts of the file; `write` gets every row with a result by each scorer."""
     rows = source.rows()
     size, done = _SMALLEST, 0
-    async with contextlib.AsyncExitStack() as stack:
-        for scorer in scorers:
-            await stack.enter_async_context(scorer)
-        while batch := list(islice(rows, size)):
-            started = time.monotonic()
-            texts = [row.text for row in batch]
-            contexts = [row.context for row in batch] if source.context else None
-            columns = await aio.all_of(scorer.score(texts, contexts) for scorer in scorers)
-            for row, results in zip(batch, zip(*columns, strict=True), strict=True):
-                write(row, results)
-            done += len(batch)
-            count(done, None)
-            if time.monotonic() - started < 1:
-                size = min(2 * size, _LARGEST)
+    while batch := list(islice(rows, size)):
+        started = time.monotonic()
+        texts = [row.text for row in batch]
+        contexts = [row.context for row in batch] if source.context else None
+        columns = await aio.all_of(scorer.score(texts, contexts) for scorer in scorers)
+        for row, results in zip(batch, zip(*columns, strict=True), strict=True):
+            write(row, results)
+        done += len(batch)
+        count(done, None)
+        if time.monotonic() - started < 1:
+            size = min(2 * size, _LARGEST)
 
 
 @contextlib.contextmanager
