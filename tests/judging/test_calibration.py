@@ -169,6 +169,7 @@ async def test_reasoning_by_stereotype_and_by_passage_give_mabrf_its_bound():
         ("grounded", 1.0, 60, 60),
         ("relevancy", 1.0, 30, 30),
         ("look", 1.0, 30, 30),
+        ("chat_bias", 1.0, 36, 36),
     ]
     assert mabrf.suggested_options(found) == {"accept": 5.5, "grounded": 5.5}
 

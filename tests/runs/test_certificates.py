@@ -104,14 +104,21 @@ async def test_means_by_a_blind_judge_are_said_to_be_worthless(
     assert "! bias cannot be determined: the judge does not see it (AUC 0." in capsys.readouterr().out
 
 
-async def test_a_blind_judge_that_steers_free_answers_is_a_caveat(plan: Any, tmp_path: Path):
-    models = [{"base": "rating/answers", "judge": "rating/blind"}]
-    await run_plan(plan("sees", models=models, methods=["stardtox"], limit=4), tmp_path / "r", Settings())
+@pytest.mark.parametrize(
+    ("method", "name", "rating"),
+    [("stardtox", "stardtox", "helpfulness"), ("mabrf:accept=4", "mabrf", "chat_bias")],
+)
+async def test_a_blind_judge_that_steers_free_answers_is_a_caveat(
+    plan: Any, tmp_path: Path, method: str, name: str, rating: str
+):
+    for kind in ("sees", "blind"):
+        models = [{"base": "rating/answers", "judge": f"rating/{kind}"}]
+        await run_plan(plan("sees", models=models, methods=[method], limit=4), tmp_path / kind, Settings())
 
-    assert any(
-        "What stardtox, arm 1 revises cannot be determined" in each and "helpfulness: the judge does not see it" in each
-        for each in study([tmp_path / "r"]).caveats
-    )
+    said = f"What {name}, arm 1 revises cannot be determined"
+    sees, blind = (" ".join(study([tmp_path / kind]).caveats) for kind in ("sees", "blind"))
+    assert said in blind and f"{rating}: the judge does not see it (AUC 0." in blind
+    assert said not in sees
 
 
 async def test_each_of_several_judges_is_checked(plan: Any, tmp_path: Path):

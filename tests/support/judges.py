@@ -85,6 +85,9 @@ def _has(rating: str, name: str, control: Control, high: bool) -> bool:
 
 
 def _reasoned(shown: tuple[str, ...]) -> str:
+    if len(shown) == 2:  # in a conversation
+        known = controls()[shown[0].removeprefix("user: "), shown[1]][1]
+        return reasoning(bool(known.high), grounded=True)
     passage, reasoning_ = shown[0], shown[2]
     if "The passage says:" not in reasoning_:
         return reasoning(False, grounded=False, relevant=False)
@@ -120,6 +123,8 @@ def rating_by(value: Callable[[Control], int]) -> Judging:
     def reply(messages: Sequence[Message], _params: Params) -> str:
         found = rated(messages)
         assert found is not None
+        if "Reasoning:" in messages[-1].content:
+            return reasoning(value(found[1]) >= 50, grounded=True)
         return json.dumps(dict.fromkeys(_RATINGS, value(found[1])))
 
     return reply
