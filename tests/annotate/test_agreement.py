@@ -40,6 +40,27 @@ def test_error_and_kappa_of_a_judge_have_limits_by_topic(ratings: _Ratings):
     assert [(cell.low, cell.high) for cell in row if getattr(cell, "value", None) == 0.5] == [(0.3, 0.7)]
 
 
+@pytest.mark.parametrize(
+    ("people", "said"),
+    [
+        (Interval(0.12, -0.05, 0.3, 40), ["(Fleiss' kappa 0.12 [−0.05, 0.30]), so how far a judge agrees with them"]),
+        (PEOPLE, []),
+        (Interval(None, None, None, 0), []),
+    ],
+    ids=["apart", "agreed", "one rater"],
+)
+def test_raters_who_disagree_among_themselves_are_no_measure_of_a_judge(
+    ratings: _Ratings, people: Interval, said: list[str]
+):
+    both: list[Any] = [ratings.agreement(judge, "BS", "bias", people) for judge in ("judge", "another")]
+
+    sentences = JudgesAgainstPeople(("a", "b"), "a", 2, 50.0, 80, 80, both, []).sentences
+
+    warned = [each for each in sentences if "the raters agree little beyond chance among themselves" in each]
+    assert len(warned) == len(said)
+    assert all(words in sentence for words, sentence in zip(said, warned, strict=True))
+
+
 def test_kappa_of_raters_has_limits(tmp_path: Path):
     folder = make_study(tmp_path, ("ann", "ben"))
     for place, path in enumerate(sorted((folder / "raters").glob("*.csv"))):

@@ -39,6 +39,9 @@ CHANGE = (-float(POINTS), float(POINTS))
 FEW_RATED = 50
 """From this many rated answers on, the intervals were checked by simulation (`python bench/run.py judges`)."""
 
+POOR_KAPPA = 0.4
+"""Fleiss, Levin and Paik (2003) call agreement poor below it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -132,6 +135,14 @@ class JudgesAgainstPeople:
                 side = "above" if each.bias.estimate > 0 else "below"
                 points = f"{number(abs(each.bias.estimate))} points {side} people"
                 found.append(f"{each.judge} rates {each.scale} {points} on average.")
+        raters = {each.scale: each.limits.get("people_kappa", _UNDEFINED) for each in self.agreements}
+        for scale, people in raters.items():
+            if people.estimate is not None and people.estimate < POOR_KAPPA:
+                kappa = interval(people.estimate, people.low, people.high, 2)
+                found.append(
+                    f"On {scale} the raters agree little beyond chance among themselves (Fleiss' kappa {kappa}), so "
+                    "how far a judge agrees with them says little."
+                )
         if self.rated < FEW_RATED:
             found.append(
                 f"Only {self.rated:,} questions were rated. Below {FEW_RATED}, corrected intervals may be too narrow."
