@@ -15,7 +15,7 @@ from evenhand.runs.store import Store
 from evenhand.show.report import render_report
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import verdict_of
-from evenhand.studies.results import Effect, StudyResult
+from evenhand.studies.results import Effect, Estimate, StudyResult
 from evenhand.studies.study import _position, study
 from support.runs import Workshop
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
@@ -70,6 +70,33 @@ async def test_a_loss_is_told_beside_a_gain_of_the_same_size(workshop: Workshop)
         "Worse: stub/shy is wrong in 100 % of the cases where the text gives the answer; stub/names 0 %.",
         "Better: stub/shy guesses in 0 % of the cases where the text does not say; stub/names 100 %.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "clusters", "said"),
+    [
+        ((20.0, 50.0), 25, "but Bias, ambiguous is +35.0 in Some place, beyond chance after correction for 10 groups."),
+        ((2.0, 68.0), 25, ""),  # beyond chance, but not as one of ten
+        ((20.0, 50.0), 5, ""),  # too few templates for a claim
+    ],
+    ids=["biased", "one of ten", "few clusters"],
+)
+async def test_bias_in_one_category_alone_is_in_the_first_sentence(
+    workshop: Workshop, limits: tuple[float, float], clusters: int, said: str
+):
+    workshop.model(unknown_in(50), "fair")
+    await workshop.run(models=["stub/fair"], **TOY)
+    result = study([workshop.directory / "run"])
+    [arm] = result.arms
+    groups = ["Some_place", *(f"other_{number}" for number in range(9))]
+    one = Estimate("bias_ambig", "Some_place", 35.0, *limits, 100, None, clusters, clusters < 8)
+    others = [Estimate("bias_ambig", group, 1.0, -9.0, 11.0, 100, None, 25) for group in groups[1:]]
+
+    found = conclusions(replace(result, groups=groups, arms=[replace(arm, estimates=[*arm.estimates, one, *others])]))
+
+    [headline] = [each for each in found if each.metric == "bias_ambig"]
+    assert headline.sentence.endswith(said) and ("Some place" in headline.sentence) is bool(said)
+    assert (headline.verdict == "found") is (found[0] is headline) is bool(said)
 
 
 async def test_a_headline_that_no_judge_could_rate_leads(workshop: Workshop):

@@ -25,7 +25,7 @@ from evenhand.core.format import (
 )
 from evenhand.core.language import REASON
 from evenhand.runs.summary import UNGRADED
-from evenhand.stats import FEW_CLUSTERS
+from evenhand.stats import FEW_CLUSTERS, Interval, widened
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
 
@@ -361,8 +361,31 @@ def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Findin
         elif metric.better == "zero" and verdict == "found":
             meaning = metric.meaning.above if estimate.value > 0 else metric.meaning.below
             text = f"{who} {meaning}" if meaning else text
+    if verdict != "found" and metric.name == study.headline and (groups := _groups_alone(study, arm, metric)):
+        verdict, text = "found", f"{text}; but {groups}"
     weight = far + (1e6 if metric.name == study.headline and verdict == "found" else 0.0)
     return Finding(verdict, text, who, metric.name, (arm.id,), detail, weight)
+
+
+def _groups_alone(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> str:
+    """Say in which groups a value is away from zero by more than chance, corrected for their number."""
+    if metric.better != "zero":
+        return ""
+    known = [
+        (group, each.value, Interval(each.value, each.low, each.high, each.clusters or 0))
+        for group in study.groups
+        if (each := arm.estimate(metric.name, group)) and each.value is not None and not each.few_clusters
+    ]
+    tested = [each for each in known if each[2].low is not None]
+    # Whether any is found is the same as by Holm's correction.
+    found = [(group, value) for group, value, each in tested if not widened(each, len(tested)).includes(0)]
+    if not found:
+        return ""
+    found.sort(key=lambda each: -abs(each[1]))
+    said = [f"{signed(value, study.digits(metric.name))} in {group.replace('_', ' ')}" for group, value in found]
+    more = [f"beyond zero in {len(said) - _LISTED} more"] if len(said) > _LISTED else []
+    where = _listed([*said[:_LISTED], *more])
+    return f"{metric.title} is {where}, beyond chance after correction for {plural(len(tested), 'group')}"
 
 
 def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
