@@ -122,6 +122,10 @@ CASES = {
         "a run cannot be written to standard output",
     ),
     "a file as a run": (("audit", "fake/A", "--out", __file__), "is a file; --out names a folder"),
+    "a folder as a card": (
+        ("judges", "check", "fake/A", "--metric", "refusal", "--card", ".", "--dry-run"),
+        "--card names the card of the judge, a file, not the folder .",
+    ),
     "a report of a run without one": (("run", "--model", "fake/A", "--out", "x.html"), "writes no report"),
     "a paper's folder that is a page": (
         ("papers", "malibu", "-m", "fake/A", "--out", "x.html"),

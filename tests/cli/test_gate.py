@@ -64,6 +64,8 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
         (("--fail-if", "bias_ambi > 1"), "did you mean bias_ambig"),
         (("--against", "b.json", "--tolerance", "bias_ambi=1"), "did you mean bias_ambig"),
         (("--against", "b.json", "--tolerance", "1"), "b.json: is not a baseline"),
+        (("--fail-if", "bias_ambig > 1", "--junit", "."), "--junit names the checks, a file, not the folder ."),
+        (("--fail-if", "bias_ambig > 1", "--summary", "."), "--summary names the table, a file, not the folder ."),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(cli, tmp_path: Path, arguments, said):

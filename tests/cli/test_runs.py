@@ -73,6 +73,27 @@ def test_no_runs_is_no_fault(cli):
     assert (result.code, result.out) == (0, "There are no runs in runs.\n")
 
 
+@pytest.mark.parametrize("command", [("runs", "list"), ("runs",), ("runs", "list", "--json"), ("ui",)])
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("nope", "There is no folder nope; name the folder of the runs."), ("t.txt", "t.txt is a file; name the folder")],
+)
+def test_a_folder_that_is_not_there_is_a_mistake(cli, command: tuple[str, ...], folder: str, said: str):
+    Path("t.txt").write_text("text")
+
+    result = cli(*command, folder)
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"evenhand: {said}") and result.err.count("\n") == 1
+    assert not Path("nope").exists()
+
+
+def test_an_empty_folder_holds_no_runs(cli):
+    Path("empty").mkdir()
+
+    assert cli("runs", "list", "empty").out == "There are no runs in empty.\n"
+
+
 def test_no_name_is_cut_in_a_narrow_terminal(cli, monkeypatch: pytest.MonkeyPatch):
     run, model = (
         "runs/the-baseline-of-the-release-candidate-2026-11-17",

@@ -15,7 +15,7 @@ from evenhand.cli.options import command
 from evenhand.cli.output import OutputFields, current_output
 from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
-from evenhand.cli.request import PlanCommand
+from evenhand.cli.request import PlanCommand, check_file
 from evenhand.cli.run import end_study, kept, print_examples, print_forecast, run_request
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.options import Request, Several, argument, option
@@ -113,6 +113,8 @@ def gate(request: GateCommand) -> int:
         raise UsageError("--tolerance and --detect need a baseline: --against FILE.")
     if not conditions and request.against is None:
         raise UsageError("Give a limit: --fail-if '|bias_ambig| > 10', or --against FILE.")
+    check_file(request.junit_file, "the checks", "--junit")
+    check_file(request.summary_file, "the table", "--summary")
     most = parse_tolerances(request.tolerance) or {"": 0.0}
     detect = parse_tolerances(request.detect, "--detect")
     result, folder, settings = (

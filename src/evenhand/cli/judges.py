@@ -101,7 +101,7 @@ def check(request: CheckCommand) -> int:
       evenhand judges check openai/NAME --reading expected --reading odds --out judge.html
     """
     target = html_file(request.out or Path("judge.html"))
-    check_file(request.card, "the card of the judge")
+    check_file(request.card, "the card of the judge", "--card")
     unknown = [each for each in request.readings if each not in READINGS]
     if unknown:
         raise UnknownNameError("reading", unknown[0], READINGS)

@@ -118,8 +118,19 @@ def html_file(path: Path) -> Path:
     return path
 
 
-def check_file(out: Path | None, what: str) -> None:
-    """Refuse an --out that cannot be a file."""
+def check_file(out: Path | None, what: str, flag: str = "--out") -> None:
+    """Refuse what cannot be a file that is written."""
     if out is not None and (str(out) == "-" or out.is_dir()):
         named = "standard output" if str(out) == "-" else f"the folder {out}"
-        raise UsageError(f"--out names {what}, a file, not {named}.")
+        raise UsageError(f"{flag} names {what}, a file, not {named}.")
+
+
+RUNS = "runs"
+
+
+def check_runs(folder: Path) -> None:
+    """Refuse what is no folder of runs; the default one is there from the first run on."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; name the folder of the runs.")
+    if str(folder) != RUNS and not folder.exists():
+        raise UsageError(f"There is no folder {folder}; name the folder of the runs.")

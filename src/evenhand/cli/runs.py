@@ -13,6 +13,7 @@ import click
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.cli.output import print_json
+from evenhand.cli.request import RUNS, check_runs
 from evenhand.core.errors import EvenhandError, UsageError
 from evenhand.core.format import money, plural
 from evenhand.core.options import Request, Several, argument, option
@@ -25,7 +26,7 @@ _COMPUTED = 20
 
 
 class RunsCommand(Request):
-    folder: Path = argument("The folder with the runs.", default=Path("runs"))
+    folder: Path = argument("The folder with the runs.", default=Path(RUNS))
     as_json: bool = option(False, "Print a list of objects.", flag="--json")
 
 
@@ -50,6 +51,7 @@ def list_runs(request: RunsCommand) -> None:
       evenhand runs list
       evenhand runs list experiments --json
     """
+    check_runs(request.folder)
     found = (read_or_fault(file.parent) for file in request.folder.rglob(FILE_NAME))
     rows = sorted(found, key=lambda row: row.created, reverse=True)
     headlines = _headlines(rows)
@@ -101,7 +103,7 @@ def import_command(request: ImportCommand) -> None:
     pairs = [each.partition("=") for each in request.columns]
     if wrong := [name for name, mark, column in pairs if not mark or not column]:
         raise UsageError(f"--map is FIELD=COLUMN, as in --map answer=reply, not {wrong[0]!r}.")
-    out = request.out or Path("runs") / f"import-{request.files[0].stem}"
+    out = request.out or Path(RUNS) / f"import-{request.files[0].stem}"
     done = api.import_run(
         *request.files,
         out=out,

@@ -8,12 +8,10 @@ from pathlib import Path
 import click
 
 from evenhand.cli.options import command
+from evenhand.cli.request import RUNS, check_runs
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import UsageError
 from evenhand.core.options import Request, argument, option
-
-RUNS = "runs"
 
 
 class UiCommand(Request):
@@ -46,12 +44,8 @@ def ui(request: UiCommand) -> None:
     from evenhand.web.keys import read_keys
     from evenhand.web.site import serve
 
-    if request.folder.exists() and not request.folder.is_dir():
-        raise UsageError(f"{request.folder} is a file; name the folder of the runs.")
-    if str(request.folder) == RUNS:
-        request.folder.mkdir(exist_ok=True)  # nothing was run here yet: runs can be started from the pages
-    elif not request.folder.exists():
-        raise UsageError(f"There is no folder {request.folder}; name the folder of the runs, or make it first.")
+    check_runs(request.folder)
+    request.folder.mkdir(exist_ok=True)  # nothing was run here yet: runs can be started from the pages
     read_config()  # a mistake in evenhand.toml is said now, not on a page
     keys = read_keys(request.file) if request.file is not None else {}
 

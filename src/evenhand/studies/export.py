@@ -302,7 +302,7 @@ def write_table(rows: Rows, file_format: str, target: Path, table: str = TABLES[
         with draft(target) as unfinished, unfinished.open("wb") as file:
             return writers[file_format](rows, file)
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}. Choose another path.") from error
+        raise StoreError(f"{target} cannot be written: {error.strerror or error}. Choose another path.") from error
 
 
 def _write_jsonl(rows: Rows, file: BinaryIO) -> int:

@@ -74,7 +74,7 @@ def _write(log: EvalLog, file: Path) -> None:
         with scratch(file.parent) as folder, draft(file, kept=folder / file.name) as unfinished:
             write_eval_log(log, str(unfinished))
     except OSError as error:
-        raise StoreError(f"{file} cannot be written: {error}. Choose another --out.") from error
+        raise StoreError(f"{file} cannot be written: {error.strerror or error}. Choose another --out.") from error
 
 
 def _log(run: StoredRun, source: ArmSource) -> EvalLog:
