@@ -84,3 +84,13 @@ def test_a_run_without_its_tables_is_told_in_one_sentence(cli, command: str):
 
     assert result.code == 2
     assert result.err == "evenhand: The run directory r cannot be used: its file is damaged and has no table turns.\n"
+
+
+def test_a_table_below_a_file_is_told_in_one_sentence(cli):
+    cli("run", *SMALL)
+    Path("t.txt").write_text("text")
+
+    result = cli("run", "export", "r", "--out", "t.txt/x.csv")
+
+    assert result.code == 2
+    assert result.err == "evenhand: t.txt/x.csv cannot be written: File exists. Choose another path.\n"
