@@ -377,8 +377,9 @@ def _groups_alone(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> str
         if (each := arm.estimate(metric.name, group)) and each.value is not None and not each.few_clusters
     ]
     tested = [each for each in known if each[2].low is not None]
-    # Whether any is found is the same as by Holm's correction.
-    found = [(group, value) for group, value, each in tested if not widened(each, len(tested)).includes(0)]
+    # Twice their number, since far out the limits on a bounded scale are wider than Student's t alone makes them: of
+    # fair models in simulations about 5 in 100 were accused at most, and with their number alone 8.
+    found = [(group, value) for group, value, each in tested if not widened(each, 2 * len(tested)).includes(0)]
     if not found:
         return ""
     found.sort(key=lambda each: -abs(each[1]))
