@@ -122,6 +122,14 @@ CASES = {
         "a run cannot be written to standard output",
     ),
     "a file as a run": (("audit", "fake/A", "--out", __file__), "is a file; --out names a folder"),
+    "a folder as a system prompt": (
+        (*RUN, "--model", "fake/A", "--system", "."),
+        ". is a folder; --system takes a file or the text of a system prompt.",
+    ),
+    "a cache below a file": (
+        (*RUN, "--model", "fake/A", "--cache", f"{__file__}/cache"),
+        "cannot be opened (File exists); pass --no-cache or another --cache.",
+    ),
     "a folder as a card": (
         ("judges", "check", "fake/A", "--metric", "refusal", "--card", ".", "--dry-run"),
         "--card names the card of the judge, a file, not the folder .",

@@ -47,6 +47,8 @@ def _preamble(given: str) -> Preamble:
     if given.strip() and is_path and path.is_file():
         name = min(given, os.path.relpath(path), key=len)
         return Preamble(name, read_text(path).strip())
+    if given.strip() and is_path and path.is_dir():
+        raise UsageError(f"{given} is a folder; --system takes a file or the text of a system prompt.")
     if is_path and not any(map(str.isspace, given)) and given.endswith(_ENDINGS):
         raise UsageError(f"There is no file {given}; --system takes a file or the text of a system prompt.")
     words = " ".join(given.split()).rstrip(".")

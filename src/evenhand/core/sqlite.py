@@ -104,7 +104,7 @@ def transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
 
 def reason(error: Exception) -> str:
     """Return in plain words why a file cannot be used, with SQLite's own words behind them."""
-    text = str(error)
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     for words, plain in _REASONS.items():
         if words in text:
             return f"{plain} ({text})"
