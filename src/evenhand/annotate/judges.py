@@ -135,7 +135,7 @@ class JudgesAgainstPeople:
                 side = "above" if each.bias.estimate > 0 else "below"
                 points = f"{number(abs(each.bias.estimate))} points {side} people"
                 found.append(f"{each.judge} rates {each.scale} {points} on average.")
-        raters = {each.scale: each.limits.get("people_kappa", _UNDEFINED) for each in self.agreements}
+        raters = {each.scale: each.limits.get("people_kappa", Interval()) for each in self.agreements}
         for scale, people in raters.items():
             if people.estimate is not None and people.estimate < POOR_KAPPA:
                 kappa = interval(people.estimate, people.low, people.high, 2)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, StringConstraints
 
@@ -41,7 +41,7 @@ _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 
 def _strings(value: Any) -> Any:
     """Facts are not lost because a model writes objects where sentences belong; the objects are."""
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else value
+    return [each for each in cast(list[Any], value) if isinstance(each, str)] if isinstance(value, list) else value
 
 
 _Sentences = Annotated[list[str], BeforeValidator(_strings)]
