@@ -230,6 +230,7 @@ def test_a_budget_covers_topics_and_debates_together(cli: Any, plug: Any):
         (("--bias", "age,agee"), "There is no built-in type of bias named 'agee'; did you mean age?"),
         (("--bias", "all", "--topics", "70"), "not 70; `evenhand train debate --bias"),
         (("--bias", "all", "--topics", "90", "--generate"), "--generate writes topics on one type of bias at a time"),
+        (("--topics-file", "t.yaml"), "--topics-file is for topics that --generate writes"),
         (("--bias", "age,beauty", "--topics", "90", "--generate"), "name one with --bias"),
         (("--roles", "6"), "There are 5 roles for age, not 6"),
         (("--rounds", "50"), "'--rounds': 50 is not in the range 1<=x<=20"),

@@ -190,6 +190,8 @@ class DebateFields(Request):
         """Return the topics to start with; raise UsageError if the options contradict each other."""
         if self.generate and self.topics is None:
             raise UsageError("--generate writes up to a number of topics; say how many with --topics.")
+        if self.topics_file is not None and not self.generate:
+            raise UsageError("--topics-file is for topics that --generate writes; name topics of your own with --data.")
         several = self.bias == "all" or "," in (self.bias or "")
         if self.generate and several:
             raise UsageError("--generate writes topics on one type of bias at a time; name one with --bias.")
