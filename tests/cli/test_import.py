@@ -296,6 +296,12 @@ def test_a_bad_file_is_one_sentence_and_leaves_no_run(cli, tmp_path: Path, name:
     assert not (tmp_path / "runs/bad").exists()
 
 
+def test_a_folder_is_not_called_missing(cli, tmp_path: Path):
+    (tmp_path / "answers").mkdir()
+
+    assert "answers: This is a folder, not a file." in cli("runs", "import", "answers", "--out", "runs/bad").err
+
+
 def test_wrong_columns_are_named(cli, tmp_path: Path):
     (tmp_path / "t.csv").write_text("question,reply\nHi?,ok\n")
 

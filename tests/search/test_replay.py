@@ -94,6 +94,8 @@ def test_a_file_that_is_missing_or_empty_is_refused(tmp_path: Path):
 
     with pytest.raises(DataError, match="no such file"):
         load_provider(f"replay:{tmp_path / 'none.jsonl'}")
+    with pytest.raises(DataError, match="Is a directory"):
+        load_provider(f"replay:{tmp_path}")
     with pytest.raises(DataError, match="no recorded searches"):
         load_provider(f"replay:{tmp_path / 'empty.jsonl'}")
     with pytest.raises(UsageError, match="needs an argument"):

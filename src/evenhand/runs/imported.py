@@ -107,7 +107,7 @@ def _read(path: Path, columns: Mapping[str, str], model: str | None) -> tuple[st
 def _recognised(path: Path, columns: Mapping[str, str]) -> tuple[str, Iterator[Row]]:
     ending = path.suffix.lower()
     if not path.is_file():
-        raise DataError("There is no such file.", file=path)
+        raise DataError("This is a folder, not a file." if path.is_dir() else "There is no such file.", file=path)
     if ending == ".eval":
         return "Inspect log", _inspect(*_archive(path))
     if ending == ".jsonl" and not columns:

@@ -44,8 +44,6 @@ class ReplaySearch(SearchProvider):
 
 def read_replay(path: Path) -> dict[str, SearchResult]:
     """Read a replay file into normalised query → result; a later recording of a query replaces an earlier one."""
-    if not path.is_file():
-        raise DataError("There is no such file.", file=path)
     results = (read_result(row, path, number) for number, row in json_lines(path))
     return {_normal(result.query): result for result in results}
 
