@@ -286,7 +286,7 @@ def test_the_default_size_and_every_signal_of_every_group():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tools": []}, "tools: list should have at least 2 items"),
+        ({"tools": []}, "tools: it needs at least 2 "),
         ({"extra": 1}, "extra: extra inputs are not permitted"),
         ({"favourable": {"refund": 1, "deny": 0}}, "the decision 'partial_refund' has no value under favourable"),
     ],

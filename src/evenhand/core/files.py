@@ -255,7 +255,8 @@ def checked(what: str, file: Path | str, hint: str = "") -> Generator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        said = _FAULTS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+        ours = _FAULTS.get(first["type"], "").format_map(first.get("ctx", {}))
+        said = ours or first["msg"].removeprefix("Value error, ")
         message = f"this is not {what}: {place}: {said[:1].lower()}{said[1:]}. {hint}"
         raise DataError(message.strip(), file=file) from error
 
@@ -264,6 +265,7 @@ _FAULTS = {
     **dict.fromkeys(("dict_type", "model_type", "dataclass_type"), "it must be a mapping (name: value)"),
     **dict.fromkeys(("list_type", "tuple_type"), "it must be a list"),
     **dict.fromkeys(("string_type", "string_too_short"), "there is no text"),
+    "too_short": "it needs at least {min_length} (now {actual_length})",
 }
 """What pydantic calls a fault → the same in words for those who write files."""
 
