@@ -224,7 +224,7 @@ async def test_a_redirect_is_not_followed(
     elsewhere = await serve(chat("B"))
     server = await serve(raw(b"", 307, {"Location": elsewhere.url}))
 
-    with pytest.raises(EndpointError, match=f"it redirects to {elsewhere.url}; check --base-url"):
+    with pytest.raises(EndpointError, match=f"it redirects to {elsewhere.url}; check the base URL"):
         await connect(server).generate(QUESTION, Params())
 
     assert elsewhere.requests == []
@@ -294,7 +294,7 @@ async def test_a_host_that_does_not_exist_is_told_at_once(
     monkeypatch.setattr("socket.getaddrinfo", no_such_host)
     model = connect("http://no-such-host.invalid/v1")
 
-    with pytest.raises(EndpointError, match="does not exist; check --base-url") as caught:
+    with pytest.raises(EndpointError, match="does not exist; check the base URL") as caught:
         await model.generate(QUESTION, Params())
 
     assert caught.value.permanent

@@ -32,7 +32,7 @@ from evenhand.models.openai.wire import (
 
 DEFAULT_URL = "https://api.openai.com/v1"
 _HINTS = Hints(
-    "--base-url",
+    "the base URL",
     {
         401: "check the API key in the environment",
         403: "check that the API key may use this model",
@@ -247,9 +247,9 @@ class OpenAIModel(BatchingModel):
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             title, start = self.client.title, self.client.excerpt(reply.body, 120)
             if reply.body.lstrip()[:1] == b"<" and not self.client.worked:
-                message = f"{title} sent a web page ({start!r}); check --base-url (it usually ends in /v1)."
+                message = f"{title} sent a web page ({start!r}); check the base URL (it usually ends in /v1)."
                 raise EndpointError(message, permanent=True) from error
-            message = f"{title} did not send a chat completion but {start!r}; check --base-url."
+            message = f"{title} did not send a chat completion but {start!r}; check the base URL."
             raise Retryable(BadResponseError(message)) from error
 
 
