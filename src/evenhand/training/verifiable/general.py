@@ -26,39 +26,21 @@ from evenhand.training.rollout import answer_all
 FILE = "general.jsonl"
 _COMPARISONS = 0.2
 """Share of the prompts that are comparisons without a passage, whose answers are short."""
-_WRITTEN = 0.5
-"""Share of the other prompts that the model writes itself."""
-_REQUEST = 96
-"""Tokens of a request that the model writes; a longer one is left out."""
-_DRAWN = 2
-"""Requests that are drawn for each that is wanted, since some do not end, are empty or are there already."""
-_USER = "\ue000"
-"""A character that marks where a user's text begins."""
+_PLAIN = 1 / 3
+"""Share of the other prompts that name no form; each of them is asked at most `_TIMES` times."""
+_TIMES = 3
 _SHORT = 8
 """Tokens of the answer to a comparison."""
+_PROMPTS = Path(__file__).with_name("general.txt")
 _TEXTS = Path(__file__).with_name("comparisons.yaml")
 _FORMS = Path(__file__).with_name("forms.yaml")
 _YEARS = range(1960, 2024)
 
 
-class _UserTurn(Chat):
-    """A chat up to where a user writes, so that the model goes on with what users ask."""
-
-    def __init__(self, chat: Chat) -> None:
-        super().__init__(chat.tokenizer, chat.eos_ids, chat.max_length)
-
-    def encode_prompts(self, prompts: Sequence[Sequence[Message]], room: int) -> list[tuple[int, ...]]:
-        [text] = self._render([[Message("user", _USER)]], open_answer=True)
-        [opening] = self._tokens([text.partition(_USER)[0]])
-        return [tuple(opening)] * len(prompts)
-
-
-def written_prompts(policy: Any, chat: Chat, machine: Machine, count: int, observe: Count) -> list[Prompt]:
-    """Let the model write at most so many requests of a user, at temperature 1."""
-    drawn: list[Prompt] = [()] * (count * _DRAWN)
-    texts = answer_all(policy, _UserTurn(chat), drawn, machine, max_new_tokens=_REQUEST, observe=observe)
-    requests = dict.fromkeys(text.strip() for text, ended in texts if ended and text.strip())
-    return [(Message("user", request),) for request in requests][:count]
+def general_prompts() -> list[Prompt]:
+    """Return the prompts: everyday questions, facts, writing, code, arithmetic, choices."""
+    lines = _PROMPTS.read_text(encoding="utf-8").splitlines()
+    return [(Message("user", line.replace("\\n", "\n")),) for line in lines if line and not line.startswith("#")]
 
 
 def form_prompts(count: int, seed: int) -> list[Prompt]:
@@ -93,11 +75,13 @@ def own_answers(
 def _sampled(
     policy: Any, chat: Chat, machine: Machine, count: int, seed: int, max_new_tokens: int, observe: Count
 ) -> list[dict[str, Any]]:
+    prompts = general_prompts()
     short = comparison_prompts(round(count * _COMPARISONS), seed)
+    order = random.Random(seed).sample(range(len(prompts)), len(prompts))
+    plain = min(round((count - len(short)) * _PLAIN), _TIMES * len(prompts))
+    long = [prompts[order[i % len(order)]] for i in range(plain)]
+    long += form_prompts(count - len(short) - plain, seed)
     torch.manual_seed(step_seed(seed, -1))
-    others = count - len(short)
-    long = written_prompts(policy, chat, machine, round(others * _WRITTEN), observe)
-    long += form_prompts(others - len(long), seed)
     rows: list[dict[str, Any]] = []
     for chosen, tokens in ((long, max_new_tokens), (short, min(_SHORT, max_new_tokens))):
         done = partial(_further, observe, len(rows), count)
