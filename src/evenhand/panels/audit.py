@@ -478,7 +478,7 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
     ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
     by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
     ahead_by = gap.shown if ahead == gap.x else negated(gap.shown)
-    p = f"adjusted {p_statement(gap.adjusted)}"
+    p = f"{'adjusted interval, ' if gap.chosen else ''}adjusted {p_statement(gap.adjusted)}"
     if gap.measure == "wins_2":
         wins = _percent(_as_share(ahead_by))
         return f"In pairs, responses {by} win {wins} of the comparisons with equal ones {than} ({p})."
