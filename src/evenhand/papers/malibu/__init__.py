@@ -130,7 +130,7 @@ class MALIBU(Paper[MALIBUOptions]):
             notes=[*_findings(arms), *turned(studies), *paper.notes],
             claims=claims_of(panels, _panels(studies.get(APPENDIX))),
             found=foremost(arms),
-            warnings=warnings_of(studies, dict.fromkeys(studies, 0)),
+            warnings=warnings_of({VERSIONS[name] or PAPERS_SETTINGS: each for name, each in studies.items()}, {}),
             process=together(studies),
         )
 
