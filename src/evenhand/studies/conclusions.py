@@ -198,9 +198,9 @@ def _finding(effect: Effect, verdict: Verdict, text: str, who: str, detail: str 
 
 def _numbers_of(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
     """The change with its interval, p-value and n, under the metric's title."""
-    digits = study.digits(metric.name)
     change = "difference" if metric.better != "zero" else "difference of the distances from zero"
-    said = f"{metric.title} {_change(study, effect, metric)}: {change} {difference(effect.difference, effect.low, effect.high, digits)}"
+    by = difference(effect.difference, effect.low, effect.high, study.digits(metric.name))
+    said = f"{metric.title} {_change(study, effect, metric)}: {change} {by}"
     tested = f", adjusted {p_statement(effect.p_adjusted)}" if effect.p_adjusted is not None else ""
     return f"{said}{tested}, {size(effect)}."
 

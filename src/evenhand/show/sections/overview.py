@@ -222,10 +222,9 @@ def _cost(arm: ArmResult) -> Cell:
     if arm.iteration is not None:
         return Cell()
     usage = total_usage(arm)
-    lines = [plural(usage.calls, "call"), plural(usage.tokens, "token"), money(usage.cost, NO_PRICE), duration(arm.seconds)]
-    if usage.cached_calls:
-        lines.insert(1, f"+{count(usage.cached_calls)} cached")
-    return Cell(lines[0], value=usage.calls, notes=lines[1:], look="amount")
+    cached = [f"+{count(usage.cached_calls)} cached"] if usage.cached_calls else []
+    notes = [*cached, plural(usage.tokens, "token"), money(usage.cost, NO_PRICE), duration(arm.seconds)]
+    return Cell(plural(usage.calls, "call"), value=usage.calls, notes=notes, look="amount")
 
 
 _AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
