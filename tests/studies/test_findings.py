@@ -113,6 +113,7 @@ async def test_a_category_that_gets_worse_is_in_the_first_sentence_of_a_comparis
         "stub/bad has a worse “Bias, ambiguous” than stub/good in Some place (2.0 → −37.5), "
         "beyond chance after correction for 10 comparisons of groups."
     )
+    assert first.detail.startswith("Some place: Bias, ambiguous 2.0 → −37.5: ") is (overall != "worse")
     assert [each.verdict for each in others] == ([] if overall == "worse" else [overall])
 
 

@@ -179,7 +179,8 @@ def _groups_compared(study: StudyResult, metric: MetricInfo, before: ArmResult, 
     tests = sum(each.group != "all" and each.p_value is not None for each in family)
     now, then = _names(study, before, after)
     where = _of_groups(said, "", f"{plural(tests, 'comparison')} of groups")
-    return [_finding(worse[0], "worse", f"{now} has a worse “{metric.title}” than {then} in {where}", now)]
+    detail = f"{_group(worse[0].group)}: {_numbers_of(study, worse[0], metric)}"
+    return [_finding(worse[0], "worse", f"{now} has a worse “{metric.title}” than {then} in {where}", now, detail)]
 
 
 def _of_groups(said: Sequence[str], more: str, tests: str) -> str:
