@@ -185,7 +185,10 @@ async def test_facts_without_a_source_leave_a_problem():
 UNREAD: list[tuple[list[str], str]] = [
     (['{"groups": []}', "what?", "what?"], "no queries: the reply holds no JSON object"),
     (['{"groups": []}', '{"queries": []}'], "no queries: the query writer named none"),
-    (['{"groups": []}', '{"queries": "a"}', '{"queries": "a"}'], "no queries: the reply's queries is wrong"),
+    (
+        ['{"groups": []}', '{"queries": "a"}', '{"queries": "a"}'],
+        "no queries: the reply is wrong: queries: it must be a list",
+    ),
     (['{"groups": []}', '{"queries": ["a"]}', "hm", "hm"], "no summary: the reply holds no JSON object"),
     (['{"groups": []}', '{"queries": ["a"]}', '{"facts": [{"fact": "x"}]}', "hm"], "no summary: the reply holds no"),
 ]

@@ -287,7 +287,7 @@ def test_the_default_size_and_every_signal_of_every_group():
     ("change", "message"),
     [
         ({"tools": []}, "tools: it needs at least 2 "),
-        ({"extra": 1}, "extra: extra inputs are not permitted"),
+        ({"extra": 1}, "extra: there is no such field"),
         ({"favourable": {"refund": 1, "deny": 0}}, "the decision 'partial_refund' has no value under favourable"),
     ],
 )
@@ -391,7 +391,7 @@ async def test_a_profile_of_agentfairbench_is_a_case_that_differs_only_in_who_it
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"id": "a", "domain": "hiring"}', "title: field required"),
+        ('{"id": "a", "domain": "hiring"}', "the field title is missing"),
         (json.dumps({**PROFILE, "domain": "chess"}), "there is no profile of a chosen world; domains are hiring"),
         ("{", "not valid JSON"),
     ],

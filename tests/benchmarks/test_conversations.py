@@ -128,7 +128,7 @@ def test_thirty_situations_in_every_signal():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- id: a", "area: field required"),
+        ("- id: a", "this is not a file of situations: entry 1: the field area is missing"),
         ("a: b", "the file must be a list of situations"),
         ("- {id: a, area: b, system: c, turns: [d], ask: e}", "needs either a number or choices"),
     ],

@@ -15,7 +15,7 @@ from support.tiny import make_model
         (("--model", "local"), "not a model spec"),
         (("--model", "hf/x", "--text", "age-1-biased"), "did you mean age-01-biased"),
         (("--model", "hf/x", "--text", "none.yaml"), "No such file"),
-        (("--model", "hf/x", "--text", "wrong.yaml"), "answer: field required"),
+        (("--model", "hf/x", "--text", "wrong.yaml"), "the field answer is missing"),
         (("--model", "hf/x", "--out", "page.csv"), "should end in .html"),
         ((), "Missing option"),
     ],

@@ -134,6 +134,14 @@ CASES = {
         ("judges", "check", "fake/A", "--metric", "refusal", "--card", ".", "--dry-run"),
         "--card names the card of the judge, a file, not the folder .",
     ),
+    "a card below a file": (
+        ("judges", "check", "fake/A", "--metric", "refusal", "--card", f"{__file__}/card.json", "--dry-run"),
+        f"--card names the card of the judge, a file in a folder, but {__file__} is a file.",
+    ),
+    "a page below a file": (
+        ("judges", "check", "fake/A", "--metric", "refusal", "--out", f"{__file__}/x.html", "--dry-run"),
+        f"--out names the page, a file in a folder, but {__file__} is a file.",
+    ),
     "a report of a run without one": (("run", "--model", "fake/A", "--out", "x.html"), "writes no report"),
     "a paper's folder that is a page": (
         ("papers", "malibu", "-m", "fake/A", "--out", "x.html"),

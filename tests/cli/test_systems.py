@@ -210,9 +210,14 @@ def test_what_fails_is_named_and_the_rest_is_kept(system: System):
 
 TALK = {key: value for key, value in TALKS[0].items() if key != "ask"}
 WRONG = {
-    "a talk without a field": ("conversations", "data", json.dumps([TALK]), "ask: field required"),
+    "a talk without a field": ("conversations", "data", json.dumps([TALK]), "the field ask is missing"),
     "a file that is no YAML": ("conversations", "data", "- [", "mine.yaml"),
-    "a world without tools": ("agents", "data", '{"title": "T", "system": "S", "task": "T"}', "field required"),
+    "a world without tools": (
+        "agents",
+        "data",
+        '{"title": "T", "system": "S", "task": "T"}',
+        "the field favourable is missing",
+    ),
     "a world that is a list": ("agents", "data", "[]", "mine.yaml"),
     "tools that cannot be imported": ("agents", "tools", "import nothing_like_it", "nothing_like_it"),
     "an unknown node": ("bbq_builtin", "graph", '{"roles": {"a": "x"}, "hears": {"a": ["b"]}}', "hears names 'b'"),

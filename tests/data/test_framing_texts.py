@@ -47,10 +47,10 @@ def test_a_file_of_ones_own(tmp_path: Path):
         ("a: [", r"wrong.yaml, line \d: not valid YAML"),
         ("Age one:\n- question: q\n  clean: a\n", "'Age one' is not a valid id"),
         ("age: nothing", "age: it must be a list"),
-        ("age:\n- only words\n", "age.0: it must be a mapping"),
-        ("age:\n- question: q\n", "age.0: it has no answer"),
-        ("age:\n- question: q\n  biased: 3\n", "age.0.biased: there is no text"),
-        ("age:\n- biased: b\n", "age.0.question: field required"),
+        ("age:\n- only words\n", "age, entry 1: it must be a mapping"),
+        ("age:\n- question: q\n", "age, entry 1: it has no answer"),
+        ("age:\n- question: q\n  biased: 3\n", "age, entry 1, biased: there is no text"),
+        ("age:\n- biased: b\n", "age, entry 1: the field question is missing"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: str, fault: str):

@@ -76,11 +76,11 @@ def test_a_folder_of_ones_own_is_read(write: Any):
         (base(id="Keeper!"), "'Keeper!' is not a valid id"),
         (base(task=""), "not a base scenario: task: there is no text"),
         (base(derived=[]), "derived: it needs at least 1 "),
-        (base(derived=["night"]), "derived.0: it must be a mapping"),
+        (base(derived=["night"]), "derived, entry 1: it must be a mapping"),
         (base(derived=[scenario(), scenario()]), "the id 'night' is given to two scenarios"),
-        (base(derived=[scenario(role=None)]), "derived.0.role: there is no text"),
-        (base(derived=[scenario(responses=[ONE])]), "derived.0.responses.1: field required"),
-        (base(derived=[scenario(responses="x")]), "derived.0.responses: it must be a list"),
+        (base(derived=[scenario(role=None)]), "derived, entry 1, role: there is no text"),
+        (base(derived=[scenario(responses=[ONE])]), "derived, entry 1, responses: entry 2 is missing"),
+        (base(derived=[scenario(responses="x")]), "derived, entry 1, responses: it must be a list"),
         (base(derived=[scenario(responses=[ONE, f" {ONE} "])]), "the two responses are the same text"),
         (base(derived=[scenario(responses=[ONE, "Too short."])]), "response 2 has 2 words, not 30 to 150"),
         (base(derived=[scenario(responses=[ONE, OTHER[: len(OTHER) * 6 // 10]])]), "which differ by more than 20%"),
@@ -185,7 +185,7 @@ def test_an_identity_is_one_line(tmp_path: Path):
     [
         ("age:\n  younger: {tag: Young, author: x}\n", "age: it needs at least 2 .*two identities or more"),
         ("age: young\n", "age: it must be a mapping"),
-        ("age:\n  younger: {tag: Young}\n  older: {tag: Old}\n", "age.younger.author: field required"),
+        ("age:\n  younger: {tag: Young}\n  older: {tag: Old}\n", "age.younger: the field author is missing"),
         ("age:\n  a: {tag: A, author: a}\n  control: {tag: B, author: b}\n", "'control' is taken"),
         (
             "x:\n  a: {tag: A, author: a}\n  b: {tag: B, author: b}\n"

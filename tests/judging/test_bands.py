@@ -104,9 +104,9 @@ def test_a_card_that_was_made_without_examples_is_not_used_with_them(name: str):
 
     assert (options({}).card, options({"bands": True}).card) == (FITTED, NONE)
     assert options({"bands": True, "calibration": "own.json"}).card == "own.json"
-    assert next(iter(card_caveats(name, options({"bands": True}), "openai/x", METHODS.get(name).calibration))).endswith(
-        "these ratings count as they are"
-    )
+    assert next(
+        iter(card_caveats(name, options({"bands": True}), "openai/x", METHODS.get(name).calibration, "choice"))
+    ).endswith("these ratings count as they are")
 
 
 def test_a_card_of_other_ratings_leaves_the_prior_one_of_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -117,11 +117,25 @@ def test_a_card_of_other_ratings_leaves_the_prior_one_of_a_method(tmp_path: Path
     options = method.with_options({})
     session = Session(Sample("a", "choice", "Who?"), {"judge": judge_named("openai/x")}, options=options)
 
-    [caveat] = card_caveats("stardtox", options, "openai/x", method.calibration)
+    [caveat] = card_caveats("stardtox", options, "openai/x", method.calibration, "choice")
 
     assert "was not calibrated, so its thresholds are those of another model" in caveat
     assert session_card(session, yes_no=True).probability("support", 0.6) < 0.5
     assert suited(METHODS.get("mabrf"), METHODS.get("mabrf").with_options({}), "choice", "openai/x").look
+
+
+def test_where_no_threshold_is_fitted_none_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
+
+    def caveat(method: str, kind: Any) -> str:
+        found = METHODS.get(method)
+        return next(card_caveats(method, found.with_options({}), "openai/x", found.calibration, kind))
+
+    assert caveat("mabrf", "chat") == (
+        "No command fits the thresholds of mabrf to its judge (openai/x) on chat samples, so they count as they are"
+    )
+    assert caveat("mabrf", "choice").endswith("`evenhand judges check openai/x` fits them")
+    assert caveat("stardtox", "chat").endswith("`evenhand judges check openai/x` fits them")
 
 
 def judge_named(spec: str) -> FunctionModel:
@@ -134,11 +148,11 @@ def test_answers_of_yes_or_no_have_no_examples_so_they_keep_their_card():
 
     assert session_card(session, yes_no=True).probability("support", 0.6) < 0.5
     assert session_card(session).probability("support", 0.6) == 0.6
-    assert len(list(card_caveats("stardtox", options, "openai/x", METHODS.get("stardtox").calibration))) == 2
+    assert len(list(card_caveats("stardtox", options, "openai/x", METHODS.get("stardtox").calibration, "choice"))) == 2
 
 
 def test_a_method_that_asks_for_numbers_alone_has_no_card_with_examples():
     options = METHODS.get("mabrf").with_options({"bands": True})
 
     assert isinstance(options, Calibrated) and options.used_card == NONE
-    assert len(list(card_caveats("mabrf", options, "openai/x", METHODS.get("mabrf").calibration))) == 1
+    assert len(list(card_caveats("mabrf", options, "openai/x", METHODS.get("mabrf").calibration, "choice"))) == 1

@@ -16,7 +16,7 @@ from evenhand.guards.types import Check
 from evenhand.guards.upstreams import Tried
 from evenhand.server.telemetry import audit as audit_module
 from evenhand.server.telemetry.audit import AuditLog, RetentionClock, read_audit, rotated_files
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import Event, OtherAnswer
 
 NOW = time.time()
 DAY = 86_400.0
@@ -85,6 +85,23 @@ def test_redacted_texts_hold_no_addresses(tmp_path: Path):
 
     assert row["prompt"] == "I am [email]"
     assert row["before"][0]["words"] == "Too rude to [email]"
+
+
+def test_all_of_several_answers_are_stored(tmp_path: Path):
+    other = OtherAnswer("passed", (), "Write to jo@mail.example", "Kind words", (), EVENT.before)
+
+    (row,) = written(tmp_path / "audit.sqlite", replace(EVENT, others=(other,)), texts="redacted")
+
+    assert row["others"] == [
+        {
+            "action": "passed",
+            "why": [],
+            "first": "Write to [email]",
+            "text": "Kind words",
+            "before": [],
+            "after": row["before"],
+        }
+    ]
 
 
 def test_rows_that_are_too_old_are_deleted(tmp_path: Path):

@@ -196,6 +196,18 @@ async def test_a_call_that_takes_too_long_costs_its_prompt(
     assert guard.event.usage.calls == 1
 
 
+async def test_a_judge_that_takes_too_long_costs_its_prompt(serve: Serve, guarding: Guarding):
+    behind, judge = await serve(costing(CLEAN, 20)), await serve(hang())
+    asked = route(behind.url, method="default", judge="openai/judge", judge_base_url=judge.url, evaluators=["bias"])
+    guard = await guarding({**asked, "timeout": 0.2, "retries": 0}, keys=team(budget=tokens(10_000)))
+
+    await guard.chat("x" * 400, headers=HEADERS)
+
+    assert len(judge.requests) == 1
+    assert guard.event.usage.calls == 2
+    assert (await spent(guard)).tokens > 120
+
+
 async def test_money_is_what_calls_of_known_price_cost(serve: Serve, guarding: Guarding):
     behind = await serve(costing(CLEAN, 100))
     routes = {"guarded": route(behind.url), "priced": route(behind.url, price=PRICE)}

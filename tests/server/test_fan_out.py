@@ -1,10 +1,13 @@
 """What one request may ask for: choices, inputs, messages, parts and tools have limits in the config."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenhand.server.config import make_config
+from evenhand.server.telemetry.audit import read_audit
 from support.fixtures import Serve
 from support.guard_server import Guarding, route
 from support.server import chat
@@ -49,14 +52,20 @@ async def test_the_limits_hold_for_responses_too(serve: Serve, guarding: Guardin
     assert behind.bodies == []
 
 
-async def test_a_request_at_its_limits_is_answered(serve: Serve, guarding: Guarding):
+async def test_a_request_at_its_limits_is_answered(serve: Serve, guarding: Guarding, tmp_path: Path):
     behind = await serve(chat(CLEAN))
-    guard = await guarding(route(behind.url), limits=LIMITS)
+    guard = await guarding(
+        route(behind.url), limits=LIMITS, audit={"file": str(tmp_path / "a.sqlite"), "texts": "full"}
+    )
 
     messages = [{"role": "user", "content": "Hello?"}] * 3
     answer = await guard.chat(n=2, messages=messages, tools=[TOOL] * 2)
+    assert guard.server.audit is not None
+    await asyncio.to_thread(guard.server.audit.close)
+    [row] = read_audit(tmp_path / "a.sqlite")
 
     assert [each["message"]["content"] for each in answer.body["choices"]] == [CLEAN] * 2
+    assert [each["text"] for each in (row, *row["others"])] == [CLEAN] * 2
 
 
 async def test_moderation_inputs_are_limited_and_a_reload_changes_the_limit(guarding: Guarding):

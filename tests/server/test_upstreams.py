@@ -372,7 +372,7 @@ class TestConfig:
             ({"upstreams": []}, "upstreams"),
             ({"upstreams": [{"name": "a"}, {"name": "a"}]}, "each upstream needs another name"),
             ({"upstreams": [{"base_ur": "x"}]}, "did you mean base_url"),
-            ({"upstreams": [{"name": "no spaces"}]}, "upstreams.0.name"),
+            ({"upstreams": [{"name": "no spaces"}]}, "routes.guarded.upstreams, entry 1, name"),
         ],
     )
     def test_a_wrong_config_is_an_error_in_a_sentence(self, fields: dict[str, Any], words: str):

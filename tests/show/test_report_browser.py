@@ -174,6 +174,16 @@ def test_no_width_makes_the_page_scroll_sideways(open_page: Opener, report: Path
     assert page.execute_script(_STICKING_OUT) == []
 
 
+def test_tables_fit_a_laptop_without_scrolling(open_page: Opener, tmp_path: Path) -> None:
+    study = sample_study.study()
+    several = replace(study, guardrails=tuple(each.name for each in study.metrics if each.name != study.headline))
+    write_report(several, sample_study.samples(4), tmp_path / "report.html")
+    page = open_page(tmp_path / "report.html", 1300)
+    wide = "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert page.execute_script(wide) == 0
+    assert "842,319 tokens" in one(page, "table.main").text
+
+
 def test_every_control_has_a_name(open_page: Opener, report: Path) -> None:
     page = open_page(report)
     for control in every(page, "button, select, input, [role=region], svg[role=img]"):

@@ -99,6 +99,24 @@ async def test_bias_in_one_category_alone_is_in_the_first_sentence(
     assert (headline.verdict == "found") is (found[0] is headline) is bool(said)
 
 
+@pytest.mark.parametrize("overall", ["better", "cannot tell", "worse"])
+async def test_a_category_that_gets_worse_is_in_the_first_sentence_of_a_comparison(workshop: Workshop, overall: Any):
+    result = await compared(workshop, 50, 50)
+    [whole] = [each for each in result.effects if (each.metric, each.group) == ("bias_ambig", "all")]
+    groups = [replace(whole, group=f"other_{number}", p_value=0.5) for number in range(9)]
+    groups.append(replace(whole, group="Some_place", p_value=0.001, first=2.0, last=-37.5, verdict="worse"))
+
+    first, *others = conclusions(replace(result, effects=[replace(whole, verdict=overall), *groups]))
+
+    assert first.verdict == "worse"
+    assert (overall != "worse") is first.sentence.endswith(
+        "stub/bad has a worse “Bias, ambiguous” than stub/good in Some place (2.0 → −37.5), "
+        "beyond chance after correction for 10 comparisons of groups."
+    )
+    assert first.detail.startswith("Some place: Bias, ambiguous 2.0 → −37.5: ") is (overall != "worse")
+    assert [each.verdict for each in others] == ([] if overall == "worse" else [overall])
+
+
 async def test_a_headline_that_no_judge_could_rate_leads(workshop: Workshop):
     result = await compared(workshop, 77, 9)
     metrics = {each.name: each for each in result.metrics}

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from evenhand.core.files import in_words
 from evenhand.core.prompts import Prompt
 from evenhand.core.types import Completion, Cut, Generation, Message, Params, Refusal, Unscored
 from evenhand.models.base import read_replies
@@ -114,9 +115,7 @@ def read_json(text: str, shape: type[Shape]) -> Shape | Unscored:
     except orjson.JSONDecodeError as error:
         return Unscored(f"the reply is not valid JSON ({error})", text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return Unscored(f"the reply's {place or 'object'} is wrong: {first['msg'].lower()}", text)
+        return Unscored(f"the reply is wrong: {in_words(error.errors()[0])}", text)
 
 
 def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,9 +120,14 @@ def html_file(path: Path) -> Path:
 
 def check_file(out: Path | None, what: str, flag: str = "--out") -> None:
     """Refuse what cannot be a file that is written."""
-    if out is not None and (str(out) == "-" or out.is_dir()):
+    if out is None:
+        return
+    if str(out) == "-" or out.is_dir():
         named = "standard output" if str(out) == "-" else f"the folder {out}"
         raise UsageError(f"{flag} names {what}, a file, not {named}.")
+    above = next(each for each in out.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise UsageError(f"{flag} names {what}, a file in a folder, but {above} is a file.")
 
 
 RUNS = "runs"

@@ -23,13 +23,17 @@ import zlib
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.resources.abc import Traversable
+from itertools import groupby
 from pathlib import Path
-from typing import IO, Annotated, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 from pydantic import BeforeValidator, StringConstraints, ValidationError
 
 from evenhand.core.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 LONGEST_LINE = 256 << 20
 """Most bytes of a line; otherwise a compressed file of a few kilobytes could fill the memory."""
@@ -253,18 +257,42 @@ def checked(what: str, file: Path | str, hint: str = "") -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        ours = _FAULTS.get(first["type"], "").format_map(first.get("ctx", {}))
-        said = ours or first["msg"].removeprefix("Value error, ")
-        message = f"this is not {what}: {place}: {said[:1].lower()}{said[1:]}. {hint}"
-        raise DataError(message.strip(), file=file) from error
+        raise DataError(f"this is not {what}: {in_words(error.errors()[0])}. {hint}".strip(), file=file) from error
+
+
+def in_words(fault: ErrorDetails) -> str:
+    """What pydantic found, without a full stop: `topics, entry 1: the field question is missing`."""
+    *inside, last = path_of(fault) or ("the file",)
+    if fault["type"] == "missing":
+        said = f"{place_of([last]) if isinstance(last, int) else f'the field {last}'} is missing"
+        return f"{place_of(inside)}: {said}" if inside else said
+    ours = _FAULTS.get(fault["type"], "").format_map(fault.get("ctx", {}))
+    said = ours or fault["msg"].removeprefix("Value error, ").replace("Input should", "it must", 1)
+    return f"{place_of([*inside, last])}: {said[:1].lower()}{said[1:]}"
+
+
+def path_of(fault: ErrorDetails) -> tuple[int | str, ...]:
+    """The names and numbers that lead to a fault; of a wrong name in a mapping, that name."""
+    *inside, last = fault["loc"] or ("",)
+    return (*inside[:-1], str(inside[-1])) if last == "[key]" else fault["loc"]
+
+
+def place_of(path: Iterable[int | str]) -> str:
+    """`("topics", 0, "question")` → `topics, entry 1, question`: readers count from 1."""
+    return ", ".join(
+        ", ".join(f"entry {int(each) + 1}" for each in parts) if kind is int else ".".join(map(str, parts))
+        for kind, parts in groupby(path, type)
+    )
 
 
 _FAULTS = {
     **dict.fromkeys(("dict_type", "model_type", "dataclass_type"), "it must be a mapping (name: value)"),
     **dict.fromkeys(("list_type", "tuple_type"), "it must be a list"),
     **dict.fromkeys(("string_type", "string_too_short"), "there is no text"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "it must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "it must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "it must be true or false"),
+    "extra_forbidden": "there is no such field",
     "too_short": "it needs at least {min_length} (now {actual_length})",
 }
 """What pydantic calls a fault → the same in words for those who write files."""

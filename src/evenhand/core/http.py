@@ -67,6 +67,10 @@ class RefusedError(EndpointError):
         self.reply = reply
 
 
+class LateError(EndpointError):
+    """The endpoint was asked and did not answer in time, so it has read the request."""
+
+
 class Retryable(Exception):  # noqa: N818 - a signal to the retry loop, not an error for users
     """A failed attempt that is worth a retry; `error` is raised once `max_retries` retries have failed, too."""
 
@@ -362,6 +366,8 @@ class Client:
         if isinstance(error, TimeoutError):
             hint = f"; {self._hints.timeout}" if self._hints.timeout else ""
             message = f"{self.title} did not answer in time{hint}."
+            if not isinstance(error, aiohttp.ConnectionTimeoutError):
+                return Retryable(LateError(message))
         return Retryable(EndpointError(message))
 
     def _open(self) -> aiohttp.ClientSession:

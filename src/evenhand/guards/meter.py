@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 
+from evenhand.core.errors import ModelError
 from evenhand.core.events import held
+from evenhand.core.http import LateError
 from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.guards.upstream import UpstreamError
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
@@ -34,7 +36,8 @@ def charge(usage: Usage) -> None:
 
 def has_read(error: BaseException) -> bool:
     """Whether the endpoint has read the prompt of a call without an answer: it was cancelled, or took too long."""
-    return isinstance(error, asyncio.CancelledError) or (isinstance(error, UpstreamError) and error.status == 504)
+    late = isinstance(error, UpstreamError) and error.status == 504
+    return late or isinstance(error, (asyncio.CancelledError, LateError))
 
 
 class CountedModel(WrappedModel):
@@ -47,7 +50,7 @@ class CountedModel(WrappedModel):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         try:
             return await self.inner.generate(messages, params)
-        except (asyncio.CancelledError, UpstreamError) as error:
+        except (asyncio.CancelledError, ModelError) as error:
             if has_read(error):
                 read = sum(estimate_tokens(each.content) for each in all_messages(messages, params))
                 self._cancelled(self.spec, Usage(1, prompt_tokens=read))

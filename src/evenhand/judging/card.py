@@ -192,6 +192,10 @@ class Calibration:
         return sum(x >= cut for x in self.high) / len(self.high) + sum(x < cut for x in self.low) / len(self.low)
 
 
+def _no_options(_: Sequence[Calibration]) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeTest:
     """What a judge must tell apart for a method or a scorer, and the options suggested by the ratings."""
@@ -199,7 +203,7 @@ class JudgeTest:
     task: str
     """The judge's task in words, such as `judge for NAME`; messages say "another model to …"."""
     contrasts: Callable[[], Sequence[Contrast]]
-    options: Callable[[Sequence[Calibration]], Mapping[str, Any]] = lambda _: {}
+    options: Callable[[Sequence[Calibration]], Mapping[str, Any]] = _no_options
     """Options of the method that suit this judge; empty if it needs none, or is at chance."""
     kinds: frozenset[SampleKind] = frozenset({"choice"})
     """The kinds of samples that these options are for."""
@@ -418,9 +422,13 @@ def _hash(path: Path) -> str:
     return rubric_prompt(path.stem).hash if own else prompt.hash
 
 
-def card_caveats(method: str, options: Options, judge: str, test: JudgeTest | None) -> Iterator[str]:
+def card_caveats(method: str, options: Options, judge: str, test: JudgeTest | None, kind: SampleKind) -> Iterator[str]:
     """Yields what readers must know of the judge of a method, sentences without a full stop."""
     if test is None or not isinstance(options, Calibrated) or options.calibration in (PRIOR, NONE):
+        return
+    if kind not in test.kinds and test.options is not _no_options:
+        fitted = f"the thresholds of {method} to its judge ({judge})"
+        yield f"No command fits {fitted} on {kind} samples, so they count as they are"
         return
     if options.card == NONE:
         seen = f"The judge of {method} ({judge}) sees examples when it rates in numbers, which cards are made without"

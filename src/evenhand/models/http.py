@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evenhand.core import aio
 from evenhand.core.config import read_config
 from evenhand.core.errors import BadResponseError, EndpointError, UsageError, check_names
+from evenhand.core.files import in_words
 from evenhand.core.http import Client, Hints, Reply, Retryable
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Model, ModelOptions, estimate_tokens
@@ -161,8 +162,7 @@ def _target(name: str) -> Target:
         target = Target.model_validate(own)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise found.error(field, f"http/{name}: {field}: {first['msg'].lower()}.") from error
+        raise found.error(str(first["loc"][0]), f"http/{name}: {in_words(first)}.") from error
     if holds_secret(target.url) or not re.match(r"https?://[^/\s]", target.url):
         raise found.error("url", f"http/{name}: url must be an http address without a password or key.")
     for header, value in target.headers.items():

@@ -163,7 +163,7 @@ def not_fitted(plan: Plan, benchmark: Benchmark) -> list[str]:
     found = [each.caveat for each in plan.fitted() if each.caveat]
     for arm, method, options in check_plan(plan, benchmark):
         if method.calibration is not None and benchmark.kind in method.calibration.kinds:
-            found += card_caveats(method.name, options, arm.judge.spec, method.calibration)
+            found += card_caveats(method.name, options, arm.judge.spec, method.calibration, benchmark.kind)
     return list(dict.fromkeys(found))
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import DataError, PlanError, UnknownNameError
 from evenhand.core.fields import ALL_ROLES, PlanFields
-from evenhand.core.files import read_toml, read_yaml
+from evenhand.core.files import in_words, place_of, read_toml, read_yaml
 from evenhand.core.preamble import Preamble
 from evenhand.core.prompts import BUILT_IN, Templates, read_templates
 from evenhand.core.registry import file_hash, is_file, name_in_file
@@ -372,13 +372,13 @@ def make_plan(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = No
     except ValidationError as error:
         # A misspelt field also makes the correct one missing; report the misspelling.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        place = ".".join(str(part) for part in first["loc"]) or "the plan"
+        place = place_of(first["loc"])
         if first["type"] == "extra_forbidden":
-            fields = ModelPlan.model_fields if place.startswith("models.") else Plan.model_fields
+            fields = ModelPlan.model_fields if first["loc"][0] == "models" else Plan.model_fields
             raise PlanError(f"A plan has no field {place!r}; it has {', '.join(fields)}.") from error
         if first["type"] == "missing" and place == "models":
             raise PlanError("The plan names no model; pass --model, for example --model local/builtin.") from error
-        raise PlanError(f"The plan is wrong at {place}: {first['msg'].lower()}.") from error
+        raise PlanError(f"The plan is wrong: {in_words(first)}.") from error
     for assignment in plan.models:
         if "base" not in assignment:
             raise PlanError("The plan only has models for extra roles. Name the model to audit with --model SPEC.")

@@ -391,7 +391,8 @@ class Runner:
             another = "name another model as judge"
             if judge.is_same(arm.models["base"]):
                 yield f"The judge of {arm.method.name} is the audited model itself ({judge.spec}), {MILD}{another}"
-            yield from card_caveats(arm.method.name, loaded.options, judge.spec, loaded.method.calibration)
+            test = loaded.method.calibration
+            yield from card_caveats(arm.method.name, loaded.options, judge.spec, test, self._benchmark.kind)
         if self._pool is not None:
             yield from self._pool.caveats()
 

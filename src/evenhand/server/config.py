@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from evenhand.core.errors import DataError, PlanError, UnknownNameError, UsageError
-from evenhand.core.files import parse_yaml, read_bytes
+from evenhand.core.files import in_words, parse_yaml, path_of, place_of, read_bytes
 from evenhand.guards.policy import (
     BLOCKED_REQUEST,
     BLOCKED_TEXT,
@@ -31,6 +31,9 @@ from evenhand.guards.policy import (
 )
 from evenhand.methods import GUARD_METHOD
 from evenhand.web.keys import STRICT, BudgetConfig, KeyConfig, Name
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+|\*")
 
@@ -314,16 +317,16 @@ def make_config(values: Mapping[str, Any]) -> ServeConfig:
     except ValidationError as error:
         # A misspelt field also makes the correct one missing; reporting the misspelling helps more.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        place = tuple(str(name) for name in first["loc"] if name != "[key]")
-        raise _plan_error(first["type"], place, str(first["msg"])) from error
+        raise _plan_error(first) from error
 
 
-def _plan_error(kind: str, place: tuple[str, ...], message: str) -> PlanError:
-    where = ".".join(place) or "the config"
-    match kind:
+def _plan_error(fault: ErrorDetails) -> PlanError:
+    place = path_of(fault)
+    where = place_of(place)
+    match fault["type"]:
         case "extra_forbidden":
             known = _fields(place)
-            near = UnknownNameError("field", place[-1], known)
+            near = UnknownNameError("field", str(place[-1]), known)
             return PlanError(f"At {where}: {str(near)[0].lower()}{str(near)[1:]}")
         case "missing" if place == ("routes",):
             return PlanError(
@@ -332,10 +335,10 @@ def _plan_error(kind: str, place: tuple[str, ...], message: str) -> PlanError:
         case "missing":
             return PlanError(f"The config lacks {where}. Add it.")
         case _:
-            return PlanError(f"The config is wrong at {where}: {message.removeprefix('Value error, ').lower()}.")
+            return PlanError(f"The config is wrong at {in_words(fault)}.")
 
 
-def _fields(place: tuple[str, ...]) -> list[str]:
+def _fields(place: tuple[int | str, ...]) -> list[str]:
     """Return the known fields at the place of a misspelt one."""
     groups: dict[str, type[BaseModel]] = {
         "routes": RouteConfig,
@@ -354,4 +357,4 @@ def _fields(place: tuple[str, ...]) -> list[str]:
         return list(BudgetConfig.model_fields)
     if place[0] == "routes" and "input" in place[2:-1]:
         return list(InputConfig.model_fields)
-    return list((ServeConfig if len(place) == 1 else groups[place[0]]).model_fields)
+    return list((ServeConfig if len(place) == 1 else groups[str(place[0])]).model_fields)

@@ -78,9 +78,7 @@ class Ticket:
             checks=shown.checks if self.answers else None,
             before=shown.before,
             after=shown.after,
-            others=tuple(
-                OtherAnswer(each.action, each.before, each.after) for each in self.answers if each is not shown
-            ),
+            others=tuple(_other(each, texts=texts) for each in self.answers if each is not shown),
             late=any(each.late for each in self.answers),
             stream=self.stream,
             first_segment=self.first_segment,
@@ -90,6 +88,11 @@ class Ticket:
             upstream_error=self.fault.upstream if self.fault else "",
             tried=tuple(self.tried),
         )
+
+
+def _other(answer: Guarded, *, texts: bool) -> OtherAnswer:
+    said = (answer.first, answer.text) if texts else ("", "")
+    return OtherAnswer(answer.action, answer.why, *said, answer.before, answer.after)
 
 
 def _errors(answers: Sequence[Guarded]) -> Iterator[str]:

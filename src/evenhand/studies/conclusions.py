@@ -111,6 +111,7 @@ def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[F
     if not found and effects:
         found.append(_undecided(study, "cannot tell", effects, before, after))
     headline = metrics[study.headline]
+    found += _groups_compared(study, headline, before, after)
     if all(each.metric != headline.name for each in effects):
         now, then = _names(study, before, after)
         undefined = _undefined(headline, (then, before), (now, after))
@@ -166,6 +167,31 @@ def _changed(study: StudyResult, effect: Effect, metric: MetricInfo, before: Arm
     return _finding(effect, verdict, f"{metric.title} is {last} {now}; {first} {then}", "", detail)
 
 
+def _groups_compared(study: StudyResult, metric: MetricInfo, before: ArmResult, after: ArmResult) -> list[Finding]:
+    """Say in which groups the headline got worse by more than chance, where overall it did not."""
+    family = [each for each in study.effects if each.before == before.id and each.metric == metric.name]
+    own = [each for each in family if each.after == after.id]
+    worse = [each for each in own if each.verdict == "worse"]
+    if not worse or any(each.group == "all" for each in worse):
+        return []
+    worse.sort(key=lambda each: -abs(each.difference or 0.0))
+    said = [f"{_group(each.group)} ({_change(study, each, metric)})" for each in worse]
+    tests = sum(each.group != "all" and each.p_value is not None for each in family)
+    now, then = _names(study, before, after)
+    where = _of_groups(said, "", f"{plural(tests, 'comparison')} of groups")
+    detail = f"{_group(worse[0].group)}: {_numbers_of(study, worse[0], metric)}"
+    return [_finding(worse[0], "worse", f"{now} has a worse “{metric.title}” than {then} in {where}", now, detail)]
+
+
+def _of_groups(said: Sequence[str], more: str, tests: str) -> str:
+    rest = [f"{more}{len(said) - _LISTED} more"] if len(said) > _LISTED else []
+    return f"{_listed([*said[:_LISTED], *rest])}, beyond chance after correction for {tests}"
+
+
+def _group(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def _finding(effect: Effect, verdict: Verdict, text: str, who: str, detail: str = "") -> Finding:
     weight = abs(effect.difference or 0.0) / effect.margin if effect.margin else 0.0
     return Finding(verdict, text, who, effect.metric, (effect.before, effect.after), detail, weight)
@@ -173,12 +199,16 @@ def _finding(effect: Effect, verdict: Verdict, text: str, who: str, detail: str 
 
 def _numbers_of(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
     """The change with its interval, p-value and n, under the metric's title."""
-    digits = study.digits(metric.name)
     change = "difference" if metric.better != "zero" else "difference of the distances from zero"
-    values = f"{number(effect.first, digits)} → {number(effect.last, digits)}{' %' if metric.share else ''}"
-    said = f"{metric.title} {values}: {change} {difference(effect.difference, effect.low, effect.high, digits)}"
+    by = difference(effect.difference, effect.low, effect.high, study.digits(metric.name))
+    said = f"{metric.title} {_change(study, effect, metric)}: {change} {by}"
     tested = f", adjusted {p_statement(effect.p_adjusted)}" if effect.p_adjusted is not None else ""
     return f"{said}{tested}, {size(effect)}."
+
+
+def _change(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
+    first, last = (number(each, study.digits(metric.name)) for each in (effect.first, effect.last))
+    return f"{first} → {last}{' %' if metric.share else ''}"
 
 
 def _undecided(
@@ -383,10 +413,8 @@ def _groups_alone(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> str
     if not found:
         return ""
     found.sort(key=lambda each: -abs(each[1]))
-    said = [f"{signed(value, study.digits(metric.name))} in {group.replace('_', ' ')}" for group, value in found]
-    more = [f"beyond zero in {len(said) - _LISTED} more"] if len(said) > _LISTED else []
-    where = _listed([*said[:_LISTED], *more])
-    return f"{metric.title} is {where}, beyond chance after correction for {plural(len(tested), 'group')}"
+    said = [f"{signed(value, study.digits(metric.name))} in {_group(group)}" for group, value in found]
+    return f"{metric.title} is {_of_groups(said, 'beyond zero in ', plural(len(tested), 'group'))}"
 
 
 def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from evenhand.benchmarks.agents.world import FUNCTIONS, KINDS
 from evenhand.benchmarks.base import BENCHMARKS, Metric
@@ -166,8 +166,8 @@ class Agents(Situations):
         own = self.options.profiles
         path = Path(own if isinstance(own, str) else "profiles").expanduser()
         rows = [row for _, row in json_lines(path)] if isinstance(own, str) else own or []
-        with checked("a profile", path, "See docs/measure."):
-            found = [_Profile.model_validate(row) for row in rows]
+        with checked("a file of profiles", path, "See docs/measure."):
+            found = TypeAdapter(list[_Profile]).validate_python(rows)
         kept = [each for each in found if each.domain in _PROFILED and _PROFILED[each.domain][0] in self.worlds]
         if not kept:
             known = ", ".join(f"{domain} ({world})" for domain, (world, _) in _PROFILED.items())

@@ -95,8 +95,8 @@ class Conversations(Situations):
         own = self.options.data
         path = Path(own).expanduser() if isinstance(own, str) else resources.files(__name__) / "situations.yaml"
         content = own if isinstance(own, list) else read_yaml(path)
-        with checked("a situation", str(path), "See docs/measure."):
-            rows = [_Situation.model_validate(each) for each in _list(content, str(path))]
+        with checked("a file of situations", str(path), "See docs/measure."):
+            rows = TypeAdapter(list[_Situation]).validate_python(_list(content, str(path)))
         if len({each.id for each in rows}) < len(rows):
             raise DataError("two situations have the same id.", file=str(path))
         return rows

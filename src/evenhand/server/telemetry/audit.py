@@ -41,7 +41,7 @@ from evenhand.core.errors import DataError, PlanError, StoreError, UsageError
 from evenhand.core.sqlite import BUSY_SECONDS, NewerFileError, connect, connect_to_read, transaction, version_of
 from evenhand.guards.fields import mended
 from evenhand.guards.types import Check, InputRecord
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import Event, OtherAnswer
 from evenhand.server.telemetry.logs import Texts, with_texts, without_secrets
 
 START = bytes(32)
@@ -512,14 +512,11 @@ def row_of(event: Event) -> tuple[Any, ...]:
     """Return the searchable columns as SQLite gives them back, and the other fields as JSON."""
     body = {
         "client": event.client,
-        "why": event.why,
         "prompt": event.prompt,
-        "first": event.first,
-        "text": event.text,
+        **_answer(event),
         "input": _input(event.input),
         "checks": event.checks and asdict(event.checks),
-        "before": [_check(check) for check in event.before],
-        "after": [_check(check) for check in event.after],
+        "others": [{"action": each.action, **_answer(each)} for each in event.others],
         "first_segment": event.first_segment,
         "stages": dict(event.stages),
         "usage": asdict(event.usage),
@@ -531,6 +528,11 @@ def row_of(event: Event) -> tuple[Any, ...]:
     facts = (event.id, event.route, event.endpoint, event.key, event.status, event.action)
     cost = None if event.usage.cost is None else float(event.usage.cost)
     return (float(event.time), *facts, int(event.late), int(event.stream), cost, _json(body))
+
+
+def _answer(of: Event | OtherAnswer) -> dict[str, Any]:
+    checks = {"before": [*map(_check, of.before)], "after": [*map(_check, of.after)]}
+    return {"why": of.why, "first": of.first, "text": of.text, **checks}
 
 
 def _size(file: Path) -> int:

@@ -32,9 +32,12 @@ _log = logging.getLogger("evenhand.server")
 
 @dataclass(frozen=True, slots=True)
 class OtherAnswer:
-    """What is counted of one of several answers."""
+    """One of several answers, as `Event` has the worst."""
 
     action: str
+    why: tuple[str, ...]
+    first: str
+    text: str
     before: tuple[Check, ...]
     after: tuple[Check, ...]
 
@@ -69,7 +72,7 @@ class Event:
     before: tuple[Check, ...] = ()
     after: tuple[Check, ...] = ()
     others: tuple[OtherAnswer, ...] = ()
-    """Further answers (`n`), for counts; they are not kept."""
+    """Further answers (`n`), for counts and the audit file; the page has none of them."""
     late: bool = False
     stream: bool = False
     first_segment: float | None = None

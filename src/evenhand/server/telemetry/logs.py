@@ -24,13 +24,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Literal, Self, TextIO, TypeVar
 
 import orjson
 
 from evenhand.guards.types import Check
-from evenhand.server.telemetry.events import Event
+from evenhand.server.telemetry.events import Event, OtherAnswer
 
+A = TypeVar("A", Event, OtherAnswer)
 Texts = Literal["none", "redacted", "full"]
 """How prompts, answers and critiques are stored."""
 
@@ -137,14 +138,15 @@ def with_texts(event: Event, texts: Texts) -> Event:
     def checked(checks: tuple[Check, ...]) -> tuple[Check, ...]:
         return tuple(replace(check, words=kept(check.words), problem=kept(check.problem)) for check in checks)
 
+    def answered(answer: A) -> A:
+        before, after = checked(answer.before), checked(answer.after)
+        return replace(answer, first=kept(answer.first), text=kept(answer.text), before=before, after=after)
+
     return replace(
-        event,
+        answered(event),
         prompt=kept(event.prompt),
-        first=kept(event.first),
-        text=kept(event.text),
         input=event.input and replace(event.input, checks=checked(event.input.checks)),
-        before=checked(event.before),
-        after=checked(event.after),
+        others=tuple(map(answered, event.others)),
     )
 
 

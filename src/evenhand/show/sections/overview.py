@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from evenhand.core.format import count, duration, finite, plural
+from evenhand.core.format import NO_PRICE, count, duration, finite, money, plural
 from evenhand.show.chart import Plot, PlotRow
 from evenhand.show.markup import Html, Node, join, tag
 from evenhand.show.page import Part, details, footnote, nothing, opening, prose
 from evenhand.show.sections import sections_of
 from evenhand.show.table import Cell, Column, Content, Table, cell_html, html_of
 from evenhand.show.view import (
-    NO_PRICE,
     View,
     about_lead,
     arm_cell,
@@ -22,7 +21,6 @@ from evenhand.show.view import (
     look_of,
     metric_hint,
     metric_title,
-    money_cell,
     requests_per_sample,
     total_usage,
     view_of,
@@ -163,17 +161,15 @@ def _warnings(view: View) -> Html | None:
 
 
 def _main_table(view: View) -> Html:
-    notes = ["In brackets: confidence intervals. n: number of samples. A dash: undefined, not 0."]
-    if any(total_usage(arm).cost is None for arm in view.arms):
-        notes.append(f"A dash under Money: {NO_PRICE[0].lower()}{NO_PRICE[1:]}")
-    return tag("div", html_of(arms_table(view)), footnote(" ".join(notes)), class_="main-table")
+    note = footnote("In brackets: confidence intervals. n: number of samples. A dash: undefined, not 0.")
+    return tag("div", html_of(arms_table(view)), note, class_="main-table")
 
 
 def arms_table(view: View) -> Table:
     """Return one row per arm: headline, guardrails and cost. An audit's main number comes before all metrics."""
     audited = [arm.audit.headline[0] for arm in view.arms if arm.audit][:1]
     names = [*(Column(title) for title in audited), *_metric_columns(view.main_metrics)]
-    names += [Column(name, look="amount") for name in _SHOWN_AMOUNTS]
+    names.append(Column("Cost", look="amount"))
     rows = [
         [
             _named(view, arm),
@@ -182,7 +178,7 @@ def arms_table(view: View) -> Table:
                 estimate_cell(arm.estimate(metric.name), view.digits[metric.name], "" if i or audited else "headline")
                 for i, metric in enumerate(view.main_metrics)
             ),
-            *_amounts(arm, _SHOWN_AMOUNTS),
+            _cost(arm),
         ]
         for arm in view.arms
     ]
@@ -200,7 +196,7 @@ def arm_table(study: StudyResult) -> Table:
         [
             names[arm.id],
             *(estimate_cell(arm.estimate(metric.name), view.digits[metric.name]) for metric in metrics),
-            *(cell if isinstance(cell, str) else cell.text for cell in _amounts(arm, list(_AMOUNTS))),
+            *(amount(arm) if arm.iteration is None else "" for amount in _AMOUNTS.values()),
         ]
         for arm in study.arms
     ]
@@ -221,32 +217,32 @@ def _metric_columns(metrics: Sequence[MetricInfo]) -> list[Column]:
     return [Column(metric_title(metric), hint=metric_hint(metric)) for metric in metrics]
 
 
-def _calls(arm: ArmResult) -> Cell:
+def _cost(arm: ArmResult) -> Cell:
+    """All costs in one cell, since a column for each does not fit beside the metrics."""
+    if arm.iteration is not None:
+        return Cell()
     usage = total_usage(arm)
-    cached = (f"+{count(usage.cached_calls)} cached",) if usage.cached_calls else ()
-    return Cell(count(usage.calls), value=usage.calls, notes=cached, look="amount")
+    cached = [f"+{count(usage.cached_calls)} cached"] if usage.cached_calls else []
+    notes = [*cached, plural(usage.tokens, "token"), money(usage.cost, NO_PRICE), duration(arm.seconds)]
+    return Cell(plural(usage.calls, "call"), value=usage.calls, notes=notes, look="amount")
 
 
-_AMOUNTS: Mapping[str, Callable[[ArmResult], Cell]] = {
-    "Calls": _calls,
-    "Requests per sample": lambda arm: Cell(requests_per_sample(total_usage(arm), finished(arm))),
-    "Tokens": lambda arm: Cell(count(total_usage(arm).tokens), value=total_usage(arm).tokens),
-    "Money": lambda arm: money_cell(total_usage(arm).cost),
-    "Time": lambda arm: Cell(duration(arm.seconds), value=arm.seconds),
+_AMOUNTS: Mapping[str, Callable[[ArmResult], str]] = {
+    "Calls": lambda arm: count(total_usage(arm).calls),
+    "Requests per sample": lambda arm: requests_per_sample(total_usage(arm), finished(arm)),
+    "Tokens": lambda arm: count(total_usage(arm).tokens),
+    "Money": lambda arm: money(total_usage(arm).cost),
+    "Time": lambda arm: duration(arm.seconds),
 }
-_SHOWN_AMOUNTS = [name for name in _AMOUNTS if name != "Requests per sample"]
-
-
-def _amounts(arm: ArmResult, names: Sequence[str]) -> list[Cell]:
-    """Return the costs; none for a single iteration, whose usage is part of its arm's."""
-    return [_AMOUNTS[name](arm) if arm.iteration is None else Cell() for name in names]
 
 
 def _audit_cell(arm: ArmResult) -> Cell:
     if arm.audit is None:
         return Cell()
     _, value, note = arm.audit.headline
-    shown = [tag("span", value, class_="value"), tag("span", note, class_="note")]
+    first, opening_bracket, rest = value.partition("[")
+    between = tag("span", opening_bracket, rest, class_="limits") if rest else None
+    shown = [tag("span", first.strip(), class_="value"), between, tag("span", note, class_="note")]
     return Cell(value, notes=(note,), look="headline", html=tag("span", shown, class_="estimate"))
 
 

@@ -12,7 +12,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.core.errors import DataError
-from evenhand.core.files import json_lines
+from evenhand.core.files import in_words, json_lines
 from evenhand.core.types import Role
 from evenhand.training.questions.language import LANGUAGES
 
@@ -93,8 +93,7 @@ def _row(values: Mapping[str, object]) -> QuestionRow:
     try:
         row = _reader().validate_python(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        raise ValueError(f"{in_words(error.errors()[0])}.") from None
     for place in (row.right, row.unknown):
         if place is not None and not 0 <= place < len(row.options):
             raise ValueError(f"There is no option {place}.")
