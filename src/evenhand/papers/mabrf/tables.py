@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.benchmarks.base import Metric, graded, share_metric
 from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import (
@@ -643,13 +643,9 @@ _OFFICIAL = (
 )
 
 
-def _graded(record: Record, key: str) -> bool | None:
-    return None if record.grade is None else record.grade.get(key)
-
-
 ACCURACIES = (
-    share_metric("first_accuracy", "Accuracy of the first answer", lambda record: _graded(record, "first_correct")),
-    share_metric("accuracy", "Accuracy", lambda record: _graded(record, "correct")),
+    share_metric("first_accuracy", "Accuracy of the first answer", graded("first_correct")),
+    share_metric("accuracy", "Accuracy", graded("correct")),
 )
 """Accuracy over both contexts, as in Table 5; the benchmark separates the contexts."""
 
