@@ -118,7 +118,7 @@ async def test_what_does_not_belong_together_is_refused_by_name(workshop: Worksh
     assert not out.exists()
     assert not list(workshop.directory.glob(".*"))
     merge(folders, out)
-    with pytest.raises(PlanError, match="exists already"):
+    with pytest.raises(UsageError, match="nothing is overwritten"):
         merge(folders, out)
 
 

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evenhand.annotate.ratings import BANDS, Sheet, band, import_ratings, people_means, read_key, read_sheets
+from evenhand.annotate.ratings import BAND_NAMES, Sheet, band, import_ratings, people_means, read_key, read_sheets
 from evenhand.annotate.sheets import rubric_in
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.format import DASH, count, interval, number, plural
@@ -229,7 +229,7 @@ class _Ratings:
         bands = [(band(rated), band(judged)) for judged, rated in zip(x, y, strict=True)]
         error = mean_interval([abs(a - b) for a, b in zip(x, y, strict=True)], clusters, bounds=SCALE)
         kappa = cohen_interval([rated for rated, _ in bands], [judged for _, judged in bands], clusters)
-        size = range(len(BANDS) + 1)
+        size = range(len(BAND_NAMES))
         return Agreement(
             judge,
             scale,
@@ -356,7 +356,6 @@ def _rated(key: Mapping[str, Any], sheets: Sequence[Sheet], scale: str) -> dict[
     return {places[name]: value for name, value in means.items()}
 
 
-BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}")
 _SOURCES = ("judge alone", "people alone", "corrected", "Rogan–Gladen")
 _AGREEMENT = columns(
     "Judge", "Scale", "n", "Judge − people", "Error", "Spearman", "Kappa", "People's kappa", "Sensitivity",

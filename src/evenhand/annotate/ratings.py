@@ -27,6 +27,7 @@ from evenhand.stats import Interval, fleiss_interval, mean_interval
 
 BANDS = (34, 67)
 """Lower bounds of the second and third band."""
+BAND_NAMES = (f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}")
 Sheet = Mapping[str, Mapping[str, int | None]]
 """Item id → scale → rating; None if the rater cannot tell, and no scale where the cell is empty."""
 
@@ -98,7 +99,7 @@ class HumanRatings:
 
     def note(self) -> dict[str, Any]:
         """Return the ratings as JSON values."""
-        return {**asdict(self), "bands": [f"0–{BANDS[0] - 1}", f"{BANDS[0]}–{BANDS[1] - 1}", f"{BANDS[1]}–{POINTS}"]}
+        return {**asdict(self), "bands": list(BAND_NAMES)}
 
 
 def import_ratings(folder: Path) -> HumanRatings:

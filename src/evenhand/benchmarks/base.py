@@ -138,7 +138,7 @@ def _undefined(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def share_metric(
     name: str,
     title: str,
-    success: Callable[[Record], bool | None],
+    success: Callable[[Record], float | None],
     better: Better | None = None,
     chance: float | None = None,
     meaning: Meaning = NO_MEANING,
@@ -148,11 +148,16 @@ def share_metric(
     return Metric(name, title, count, ratio, better, share=True, scale=100.0, chance=chance, meaning=meaning)
 
 
-def graded(name: str) -> Callable[[Record], float | None]:
-    """Returns a function that reads a number of the grade, if it is there."""
+def graded(read: str | Callable[[Mapping[str, Any]], Any], **about: Any) -> Callable[[Record], float | None]:
+    """Returns a function that reads a number of the grade, by its name or another function, if it is there.
+
+    With `about`, only records count whose metadata have these values.
+    """
 
     def value(record: Record) -> float | None:
-        found = None if record.grade is None else record.grade.get(name)
+        if record.grade is None or any(record.metadata[name] != wanted for name, wanted in about.items()):
+            return None
+        found = record.grade.get(read) if isinstance(read, str) else read(record.grade)
         return None if found is None else float(found)
 
     return value

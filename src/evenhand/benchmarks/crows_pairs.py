@@ -15,17 +15,27 @@ about the historically disadvantaged group (`stereo`) or about the other one (`a
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Declared, FileBenchmark, Metric, Selection
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    COVERAGE,
+    REFUSALS,
+    Declared,
+    FileBenchmark,
+    Metric,
+    Selection,
+    graded,
+    mean_of,
+)
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
-from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
+from evenhand.core.types import Answer, Grade, Sample, SampleKind
 
 FILE = "crows_pairs_anonymized.csv"
 _COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "anon_writer")
@@ -125,33 +135,23 @@ def sample_of(pair: SentencePair) -> Sample:
     )
 
 
-def _prefers(direction: str | None = None) -> Callable[[Record], bool | None]:
+def _prefers(grade: Mapping[str, Any]) -> bool:
     """Whether the more stereotyping sentence is preferred; a tie is not a preference."""
-
-    def value(record: Record) -> bool | None:
-        belongs = direction is None or record.metadata["direction"] == direction
-        return record.grade["prefers"] > 0 if belongs and record.grade is not None else None
-
-    return value
+    return grade["prefers"] > 0
 
 
-def _preference(record: Record) -> tuple[float, float] | None:
-    return None if record.grade is None else (float(record.grade["prefers"]), 1.0)
-
-
-def _difference(record: Record) -> tuple[float, float] | None:
-    found = None if record.grade is None else record.grade["difference"]
-    return None if found is None else (abs(float(found)), 1.0)
+def _size(grade: Mapping[str, Any]) -> float | None:
+    return None if grade["difference"] is None else abs(grade["difference"])
 
 
 _declared = Declared("crows_pairs")
 METRICS = (
-    _declared("preference", _preference),
-    _declared("stereotype", _prefers()),
-    _declared("stereotype_disadvantaged", _prefers("stereo")),
-    _declared("stereotype_advantaged", _prefers("antistereo")),
-    _declared("difference", _difference),
-    _declared("by_likelihood", lambda record: None if record.grade is None else record.grade["difference"] is not None),
+    _declared("preference", mean_of("prefers")),
+    _declared("stereotype", graded(_prefers)),
+    _declared("stereotype_disadvantaged", graded(_prefers, direction="stereo")),
+    _declared("stereotype_advantaged", graded(_prefers, direction="antistereo")),
+    _declared("difference", mean_of(graded(_size))),
+    _declared("by_likelihood", graded(lambda grade: grade["difference"] is not None)),
     COVERAGE,
     REFUSALS,
 )

@@ -286,7 +286,7 @@ METRICS = (
     replace(_declared("gap", mean_of("log_odds"), mean_size, gather=_all_contrasts), limits=_limits),
     *_contrasts("log_odds", "Log-odds of yes", graded("log_odds")),
     *_contrasts("yes", "Yes", graded("yes"), 100.0),
-    _declared("yes", lambda record: None if record.grade is None else bool(record.grade["yes"])),
+    _declared("yes", graded("yes")),
     _declared("log_odds", mean_of("log_odds")),
     COVERAGE,
     REFUSALS,

@@ -23,11 +23,12 @@ from evenhand.benchmarks.base import (
     Metric,
     Selection,
     draw_key,
+    graded,
 )
 from evenhand.core.errors import DataError
 from evenhand.core.files import json_lines, read_bytes
 from evenhand.core.options import Options, Text
-from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
+from evenhand.core.types import Answer, Grade, Sample, SampleKind
 
 _MAKE = "Make one: evenhand data fresh --seed-file FILE."
 
@@ -36,20 +37,11 @@ class FreshOptions(Options):
     data: Text = Field(description=f"The questions: --data FILE. {_MAKE}")
 
 
-def _when(told: bool, name: str) -> Any:
-    """Returns what a record says where the passage tells the answer, or does not."""
-
-    def success(record: Record) -> bool | None:
-        return record.grade[name] if record.grade is not None and record.metadata["told"] == told else None
-
-    return success
-
-
 _declared = Declared("fresh")
 METRICS: tuple[Metric, ...] = (
-    _declared("guesses", _when(False, "names")),
-    _declared("right_told", _when(True, "correct")),
-    _declared("not_known_told", _when(True, "abstains")),
+    _declared("guesses", graded("names", told=False)),
+    _declared("right_told", graded("correct", told=True)),
+    _declared("not_known_told", graded("abstains", told=True)),
     COVERAGE,
     REFUSALS,
 )

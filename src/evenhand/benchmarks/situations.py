@@ -37,6 +37,7 @@ from evenhand.benchmarks.base import (
     graded,
     mean_of,
 )
+from evenhand.benchmarks.prompts import IdentityOptions, written_as
 from evenhand.benchmarks.prompts.audit import RESAMPLES, compared, tables_of
 from evenhand.benchmarks.prompts.findings import (
     GroupDifference,
@@ -52,7 +53,7 @@ from evenhand.benchmarks.prompts.findings import (
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.files import content_hash
 from evenhand.core.format import percent, plural
-from evenhand.core.options import Names, Options, Text
+from evenhand.core.options import Names, Text
 from evenhand.core.types import Record, Sample
 from evenhand.data.identities import Group, Name, choose_attributes, load_identities, load_names
 from evenhand.data.identities.signals import SIGNALS, Signalled, signalled
@@ -94,18 +95,11 @@ def filled(value: Any, slots: Mapping[str, Any]) -> Any:
             return value
 
 
-class SituationsOptions(Options):
+class SituationsOptions(IdentityOptions):
     data: Text | dict[str, Any] | None = Field(default=None, description="A YAML file of your own.")
-    attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
     signals: Names = Field(default=SIGNALS, description="How identity may be shown: name, statement, cue, profile.")
     per_situation: int = Field(default=2, ge=1, le=4, description="How many of the signals each situation is asked in.")
     repeats: int = Field(default=1, ge=1, le=100, description="How often each version is asked.")
-    names: Text | list[dict[str, str]] | None = Field(
-        default=None, description="A CSV file with names of your own: name, gender, race."
-    )
-    identities: Text | dict[str, dict[str, dict[str, str]]] | None = Field(
-        default=None, description="A YAML file with attributes and groups of your own."
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +243,8 @@ class Situations(Benchmark[SituationsOptions]):
         return rows, ()
 
     def facts(self) -> Mapping[str, Any]:
-        groups = [
-            (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
-        ]
         situations = [(each.id, each.content) for each in self.situations]
-        content = content_hash([situations, groups, [each.text for each in self.names]])
+        content = content_hash([situations, written_as(self.groups), [each.text for each in self.names]])
         return {"situations": len(self.situations), "sha256": content}
 
     def metrics(self) -> Sequence[Metric]:
@@ -288,11 +279,8 @@ class Situations(Benchmark[SituationsOptions]):
             return sums
 
         def statistic(sums: Floats) -> Floats:
-            table = sums.reshape(*sums.shape[:-1], len(members), 2)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rates = np.where(table[..., 1] > 0, table[..., 0] / table[..., 1], np.nan)
-                own = [lowest_ratio(rates[..., np.array(each)]) for each in places]
-            return np.fmin.reduce(own)
+            rates = ratio(sums.reshape(*sums.shape[:-1], len(members), 2))
+            return np.fmin.reduce([lowest_ratio(rates[..., np.array(each)]) for each in places])
 
         def limits(sums: Floats) -> Interval:
             table = sums.reshape(len(sums), len(members), 2)

@@ -32,6 +32,7 @@ from evenhand.benchmarks.base import (
     FileOptions,
     Metric,
     Selection,
+    graded,
     ratio,
 )
 from evenhand.core.errors import DataError
@@ -196,7 +197,7 @@ METRICS = (
     _declared("stereotype", _graded, gather=_gathered("stereotype")),
     _declared("language", _graded, gather=_gathered("related")),
     _declared("icat", _graded, icat, gather=_gathered("stereotype", "related")),
-    _declared("by_likelihood", lambda record: None if record.grade is None else bool(record.grade["by_likelihood"])),
+    _declared("by_likelihood", graded("by_likelihood")),
     COVERAGE,
     REFUSALS,
 )

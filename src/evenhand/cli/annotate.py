@@ -12,7 +12,7 @@ from evenhand.annotate.sheets import KEY, RATERS, export_sheets, planned, rater_
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.core.files import write_json
-from evenhand.core.format import count
+from evenhand.core.format import count, plural
 from evenhand.core.options import Request, argument, option
 from evenhand.show.table import Content, Table, columns, interval_cell
 from evenhand.show.terminal import print_table
@@ -62,7 +62,7 @@ def export(request: ExportCommand) -> None:
         seed=request.seed,
         rubric=request.rubric,
     )
-    count, sheets = len(key["items"]), f"{len(names)} sheet{'s' if len(names) > 1 else ''}"
+    count, sheets = len(key["items"]), plural(len(names), "sheet")
     each = f", {request.per_item} ratings per answer" if "plan" in key else ""
     click.echo(
         f"{request.out}: {count:,} answers ({key['samples']:,} questions × {len(key['arms'])} arms), {sheets}{each}."

@@ -15,7 +15,7 @@ from evenhand.cli.progress import shown_count, stopped_by_budget
 from evenhand.cli.request import DryRunOption, check_file, html_file
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import UnknownNameError
+from evenhand.core.errors import check_names
 from evenhand.core.files import write_json
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.specs import key_values
@@ -102,9 +102,7 @@ def check(request: CheckCommand) -> int:
     """
     target = html_file(request.out or Path("judge.html"))
     check_file(request.card, "the card of the judge", "--card")
-    unknown = [each for each in request.readings if each not in READINGS]
-    if unknown:
-        raise UnknownNameError("reading", unknown[0], READINGS)
+    check_names("reading", READINGS, *request.readings)
     settings = request.settings_for(read_config())
     [assignment] = request.models_named([request.spec])
     plan = assignment["base"]

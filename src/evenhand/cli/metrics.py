@@ -14,7 +14,6 @@ from evenhand.cli.output import print_json
 from evenhand.cli.request import html_file
 from evenhand.core.format import DASH, count, limits, number
 from evenhand.core.options import Request, Several, argument, option
-from evenhand.core.specs import key_values
 from evenhand.stats import FEW_CLUSTERS
 
 _DEPARTURE = (
@@ -65,7 +64,7 @@ def bbq(request: BbqCommand) -> None:
     from evenhand.show.table import Table, columns
     from evenhand.show.terminal import print_table
 
-    options = key_values([f"data={request.data}"] if request.data else [], "--data")
+    options = {"data": request.data} if request.data else {}
     benchmark: Any = load_benchmark("bbq_builtin" if request.builtin else "bbq", **options)
     scores = score_predictions(request.predictions, benchmark, strict=request.strict)
     if "Gender_identity" in scores and not request.strict and not request.builtin:

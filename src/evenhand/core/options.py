@@ -48,7 +48,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
-from evenhand.core.errors import PlanError, UnknownNameError, check_names
+from evenhand.core.errors import PlanError, check_names
 from evenhand.core.presets import DEFAULT_PRESET, Presets
 
 if TYPE_CHECKING:
@@ -181,10 +181,7 @@ class Options(BaseModel):
             name = values.pop(PRESET)
             check_names(f"preset of the {owner}", presets, str(name))
             values = {**{key: each for key, each in presets[name].items() if key in cls.model_fields}, **values}
-        for name in values:
-            if name not in cls.model_fields:
-                known = [*cls.model_fields, *([PRESET] if presets else [])]
-                raise UnknownNameError(f"option of the {owner}", name, known)
+        check_names(f"option of the {owner}", [*cls.model_fields, *([PRESET] if presets else [])], *values)
         try:
             return cls.model_validate(values)
         except ValidationError as error:

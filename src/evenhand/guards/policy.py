@@ -59,20 +59,12 @@ class GuardPolicy:
     `passed`. By default it is returned with the reason; in a stream, what is not released yet is withheld."""
 
     def __post_init__(self) -> None:
-        if self.action not in get_args(PolicyAction):
-            raise PlanError(f"The guard's policy is {', '.join(get_args(PolicyAction))}, not {self.action!r}.")
-        if self.unchecked is not None and self.unchecked not in get_args(Unchecked):
-            raise PlanError(f"The guard's unchecked is {', '.join(get_args(Unchecked))}, not {self.unchecked!r}.")
-        if self.on_unrevised is not None and self.on_unrevised not in get_args(OnUnrevised):
-            raise PlanError(
-                f"The guard's on_unrevised is {', '.join(get_args(OnUnrevised))}, not {self.on_unrevised!r}."
-            )
+        _check_word("guard's policy", self.action, PolicyAction)
+        _check_word("guard's unchecked", self.unchecked, Unchecked, None)
+        _check_word("guard's on_unrevised", self.on_unrevised, OnUnrevised, None)
         if self.on_unrevised is not None and self.action != "revise":
             raise PlanError(f"on_unrevised is for the policy revise, not for {self.action}; remove it.")
-        if self.tool_arguments not in get_args(ToolArguments):
-            raise PlanError(
-                f"The guard's tool_arguments is {' or '.join(get_args(ToolArguments))}, not {self.tool_arguments!r}."
-            )
+        _check_word("guard's tool_arguments", self.tool_arguments, ToolArguments)
         latency: Any = self.latency
         evaluators: Any = self.evaluators
         if isinstance(evaluators, str):
@@ -85,6 +77,13 @@ class GuardPolicy:
 
     def checks(self) -> tuple[Evaluator, ...]:
         return chat_evaluators(self.evaluators)
+
+
+def _check_word(what: str, value: Any, words: Any, *others: Any) -> None:
+    """Refuse a value that is none of the words of a literal, nor one of the others."""
+    known = get_args(words)
+    if value not in (*known, *others):
+        raise PlanError(f"The {what} is {(' or ' if len(known) == 2 else ', ').join(known)}, not {value!r}.")
 
 
 def chat_evaluators(names: Sequence[str]) -> tuple[Evaluator, ...]:
@@ -200,11 +199,9 @@ class InputPolicy:
     """The model that evaluators ask about requests; by default the guard's judge."""
 
     def __post_init__(self) -> None:
-        for name, kinds in (("action", InputPolicyAction), ("scope", Scope)):
-            if (value := getattr(self, name)) not in get_args(kinds):
-                raise PlanError(f"The {name} of the input policy is {' or '.join(get_args(kinds))}, not {value!r}.")
-        if self.unchecked is not None and self.unchecked not in get_args(Unchecked):
-            raise PlanError(f"The input's unchecked is {', '.join(get_args(Unchecked))}, not {self.unchecked!r}.")
+        _check_word("action of the input policy", self.action, InputPolicyAction)
+        _check_word("scope of the input policy", self.scope, Scope)
+        _check_word("input's unchecked", self.unchecked, Unchecked, None)
         evaluators: Any = self.evaluators
         if isinstance(evaluators, str) or not evaluators:
             raise PlanError(f"The input's evaluators are a list of names, e.g. ['injection'], not {evaluators!r}.")

@@ -42,7 +42,6 @@ from evenhand.panels.findings import (
     Shift,
     Turn,
     Win,
-    negated,
 )
 from evenhand.stats import Bounds, Interval, Jackknife, holm, mde_from_standard_error, widened, wilson
 from evenhand.stats.distributions import chi_square_table
@@ -477,7 +476,7 @@ def gap_sentence(gap: Gap, authors: Mapping[str, str]) -> str:
     """Returns a sentence on how much more the identity ahead gets than the other."""
     ahead, behind = (gap.x, gap.y) if gap.favours == gap.x else (gap.y, gap.x)
     by, than = (f"said to be by {authors.get(name, name)}" if name else "without a label" for name in (ahead, behind))
-    ahead_by = gap.shown if ahead == gap.x else negated(gap.shown)
+    ahead_by = gap.shown if ahead == gap.x else gap.shown.times(-1)
     p = f"{'adjusted interval, ' if gap.chosen else ''}adjusted {p_statement(gap.adjusted)}"
     if gap.measure == "wins_2":
         wins = _percent(_as_share(ahead_by))

@@ -315,19 +315,8 @@ class PanelAudit:
             if (each.x, each.y) == (x, y):
                 return each
             if (each.x, each.y) == (y, x):
-                return Difference(x, y, negated(each.interval), each.n)
+                return Difference(x, y, each.interval.times(-1), each.n)
         return None
-
-
-def negated(interval: Interval) -> Interval:
-    """Returns the interval of y − x from that of x − y."""
-    low, high = interval.low, interval.high
-    return Interval(
-        None if interval.estimate is None else -interval.estimate,
-        None if high is None else -high,
-        None if low is None else -low,
-        interval.n,
-    )
 
 
 def _certainty(gap: Gap) -> tuple[float, float]:

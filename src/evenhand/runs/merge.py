@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.errors import PlanError, StoreError
-from evenhand.core.files import draft_folder
+from evenhand.core.files import check_new_folder, draft_folder
 from evenhand.core.types import Usage
 from evenhand.runs import own
 from evenhand.runs.file import is_locked
@@ -53,8 +53,7 @@ class Merged:
 
 def merge(directories: Sequence[Path], out: Path) -> Merged:
     """Merge the shards in `directories` into a new run in `out`; the shards are only read."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise PlanError(f"{out} exists already; name a new folder with --out.")
+    check_new_folder(out)
     with ExitStack() as stack:
         runs: list[StoredRun] = []
         for directory in directories:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import orjson
 
-from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, ratio
+from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, mean_of, ratio
 from evenhand.core.errors import PlanError, StoreError, UnknownNameError
 from evenhand.core.registry import code_refused, file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
@@ -318,12 +318,7 @@ def told_metrics(
 
 def _criterion(name: str, title: str, better: Literal["lower", "higher"]) -> Metric:
     """The metric of a rubric's criterion: its mean rating, in points of 100."""
-
-    def count(record: Record) -> tuple[float, float] | None:
-        value = None if record.grade is None else record.grade.get(name)
-        return None if value is None else (float(value), 1.0)
-
-    return Metric(name, title, count, ratio, better, scale=100.0, rests_on=(name,))
+    return Metric(name, title, mean_of(name), ratio, better, scale=100.0, rests_on=(name,))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol
@@ -358,20 +358,11 @@ class Routes:
 
 
 def _guard(config: RouteConfig, upstreams: RouteUpstreams, preamble: Preamble | None) -> Guard:
-    policy = GuardPolicy(
-        config.policy,
-        blocked_text=config.blocked_text,
-        latency=config.latency,
-        evaluators=config.evaluators,
-        thresholds=config.thresholds,
-        unchecked=config.unchecked,
-        tool_arguments=config.tool_arguments,
-        on_unrevised=config.on_unrevised,
-    )
+    named = {each.name: getattr(config, each.name) for each in fields(GuardPolicy) if each.name != "action"}
     return Guard(
         upstreams.upstream,
         method=config.method,
-        policy=policy,
+        policy=GuardPolicy(config.policy, **named),
         judge=upstreams.judge(),
         input=_input_policy(config.input),
         judge_options=judge_options(config),

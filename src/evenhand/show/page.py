@@ -55,7 +55,7 @@ class Page:
             sprite(),
             tag("div", _navigation(shown), content, class_="page"),
             self.data,
-            tag("script", script),
+            tag("script", script, type="module"),
         )
         return f"<!doctype html>\n{tag('html', _head(self.title, style, script), body, lang='en')}\n"
 

@@ -40,7 +40,7 @@ def report_page(study: StudyResult, samples: Iterable[ShownSample]) -> Page:
     shown = embedded(samples, max(room, _FOR_SAMPLES))
     made = next((place for place, part in enumerate(parts) if part.id == "made"), len(parts))
     parts[made:made] = _parts(("samples", "Samples", browser(view, len(shown))))
-    return Page(study.title, parts, ("browser.css",), ("browser.js",), sample_data(view, shown))
+    return Page(study.title, parts, ("browser.css",), ("dom.js", "browser.js"), sample_data(view, shown))
 
 
 def report_parts(view: View) -> list[Part]:

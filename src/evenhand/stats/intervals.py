@@ -44,9 +44,9 @@ class Interval:
         return self.low is not None and self.high is not None and self.low <= value <= self.high
 
     def times(self, factor: float) -> Interval:
-        """Return the interval in another unit; the factor is positive."""
-        ends = [None if each is None else each * factor for each in (self.estimate, self.low, self.high)]
-        return Interval(ends[0], ends[1], ends[2], self.n)
+        """Return the interval in another unit; −1 gives that of the opposite difference."""
+        value, low, high = (None if each is None else each * factor for each in (self.estimate, self.low, self.high))
+        return Interval(value, low, high, self.n) if factor > 0 else Interval(value, high, low, self.n)
 
     @property
     def side(self) -> int:

@@ -15,6 +15,7 @@ import orjson
 import yaml
 
 from evenhand.core.errors import UsageError
+from evenhand.core.files import check_new_folder
 from evenhand.training.data import Prompt, find_files, read_pairs, read_prompts
 from evenhand.training.options import PPOOptions
 
@@ -34,8 +35,7 @@ def export(
         reward: A reward model by `evenhand train reward`; DPO needs none.
     """
     _check(algorithm, reward)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already; name a new folder with --out.")
+    check_new_folder(out)
     found = find_files(data, "pairs")
     splits = {"train": found.train, **({"test": found.test} if found.test else {})}
     values = PPOOptions(model=model, data=data, out=out, reward=str(reward or ""), algorithm="ppo")

@@ -461,6 +461,7 @@ class Workbench(Desk):
     def __init__(self, folder: Path, host: str = "127.0.0.1", keys: Mapping[str, KeyConfig] | None = None) -> None:
         super().__init__(folder)
         ours, reports = files("evenhand.ui") / "assets", files("evenhand.show") / "assets"
-        assets = {"live.js": (ours / "live.js").read_bytes(), "browser.js": (reports / "browser.js").read_bytes()}
+        browser = b"\n".join((reports / name).read_bytes() for name in ("dom.js", "browser.js"))
+        assets = {"live.js": (ours / "live.js").read_bytes(), "browser.js": browser}
         routes = [route for pages in _PAGES for route in pages(self).routes()]
         self.site = Site(routes, host=host, keys=keys, assets=assets)

@@ -114,7 +114,7 @@ HEADERS: Mapping[str, str] = {
 }
 STYLES = ("page.css", "tables.css", "charts.css", "panels.css", "browser.css")
 """Of the reports."""
-SCRIPTS = ("page.js",)
+SCRIPTS = ("page.js", "dom.js")
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 _CLIENT = web.RequestKey("ui-client", Caller)
 _SESSION = web.RequestKey("ui-session", str)

@@ -1,6 +1,7 @@
 // The owner's page: where the study stands, asked for again every few seconds.
 
-import { Refused, ask, byId, draw, make, plural, showProblem, startWithLink } from "./parts.js";
+import { byId, draw, make, plural } from "./dom.js";
+import { Refused, ask, showProblem, startWithLink } from "./parts.js";
 
 const EVERY = 3000;
 const DASH = "–";

@@ -1,33 +1,12 @@
-// Helpers of both pages. Texts of models are inserted as text nodes only.
+// How both pages speak with the server.
+
+import { byId } from "./dom.js";
 
 const KEY = "evenhand-link";
-const SVG = "http://www.w3.org/2000/svg";
 const SKIP = "#main"; // of the frame, for keyboards
 let formToken = "";
 
 const linkInAddress = () => (location.hash.length > 1 && location.hash !== SKIP ? location.hash.slice(1) : "");
-
-export const byId = (id) => document.getElementById(id);
-
-export const make = (name, attributes = {}, ...children) => {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (value === true) node.setAttribute(key, "");
-    else if (value !== false && value !== null) node.setAttribute(key, value);
-  }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return node;
-};
-
-export const draw = (name, attributes = {}, ...children) => {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-};
-
-export const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 
 /** Takes the token out of the address into this tab; it is never part of a request's address. */
 export const takeLink = () => {

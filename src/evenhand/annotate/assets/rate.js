@@ -1,6 +1,7 @@
 // The raters' page: one answer at a time. Every rating is sent at once, and kept until the server has confirmed it.
 
-import { Refused, ask, byId, make, plural, showProblem, startWithLink } from "./parts.js";
+import { byId, make, plural } from "./dom.js";
+import { Refused, ask, showProblem, startWithLink } from "./parts.js";
 
 const RETRY = 2000;
 const SHORTCUTS = "evenhand-shortcuts";

@@ -33,7 +33,7 @@ from evenhand.benchmarks.bbq.reasoning import (
     reasoning_warnings,
 )
 from evenhand.benchmarks.bbq.score import DIFF_BIAS, METRICS, answer_kind
-from evenhand.core.errors import PlanError, UnknownNameError, check_names
+from evenhand.core.errors import PlanError, check_names
 from evenhand.core.options import Names, Options, Text
 from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, SampleKind, Unscored
 from evenhand.data.bbq import CATEGORIES, BBQSource, BuiltinRows, CategoryReader, Condition, Item, Polarity
@@ -82,8 +82,7 @@ class OfficialOptions(BBQOptions):
     @field_validator("subset")
     @classmethod
     def _known(cls, subset: str | None) -> str | None:
-        if subset is not None and subset not in SUBSETS:
-            raise UnknownNameError("BBQ subset", subset, SUBSETS)
+        check_names("BBQ subset", SUBSETS, *filter(None, [subset]))
         return subset
 
     @property

@@ -38,6 +38,7 @@ from evenhand.benchmarks.base import (
     Metric,
     Selection,
     draw_key,
+    graded,
     net,
     share_metric,
 )
@@ -139,16 +140,6 @@ HIGHEST_RATING = 10.0
 Value = Callable[[Record], float | None]
 
 
-def _of(grade: str, *, biased: bool) -> Value:
-    """Returns a function that reads a measure from a record; None if missing or for the other kind of text."""
-
-    def value(record: Record) -> float | None:
-        found = None if record.grade is None else record.grade.get(grade)
-        return None if found is None or record.metadata["biased"] is not biased else float(found)
-
-    return value
-
-
 def _shares(measure: str, title: str, value: Value, better: Better) -> list[Metric]:
     """Returns the metrics of the share of texts called biased, per framing."""
 
@@ -223,8 +214,8 @@ def _apart(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _metrics() -> tuple[Metric, ...]:
-    admitted, alarm = _of("admitted", biased=True), _of("admitted", biased=False)
-    chance, rating, named = (_of(name, biased=True) for name in ("chance", "rating", "named"))
+    admitted, alarm = graded("admitted", biased=True), graded("admitted", biased=False)
+    chance, rating, named = (graded(name, biased=True) for name in ("chance", "rating", "named"))
     recognised = (
         *_shares("admitted", "Biases admitted", admitted, "higher"),
         *_shares("false_alarms", "False alarms", alarm, "lower"),

@@ -48,7 +48,7 @@ from evenhand.core.options import Options, Text
 from evenhand.core.types import Answer, Grade, Record, Sample, SampleKind
 from evenhand.data.identities import load_names
 from evenhand.data.sets import find_file, find_set
-from evenhand.stats import Interval, RatioTest, holm, lowest_ratio, lowest_ratio_interval, share_interval
+from evenhand.stats import Interval, RatioTest, holm, lowest_ratio, lowest_ratio_interval, ratio, share_interval
 
 RACES = ("white", "Black", "Asian", "Hispanic")
 SEXES = ("woman", "man")
@@ -341,8 +341,8 @@ def audit(records: Sequence[Record]) -> HiringAudit | None:
         own = {name: cells[:, place] for place, name in enumerate(members) if cells[:, place, 1].any()}
         sums = {name: tuple(map(round, each.sum(axis=0).tolist())) for name, each in own.items()}
         ratios = impact_ratios(*zip(*sums.values(), strict=True))[1]
-        for (name, (selected, shown)), ratio in zip(sums.items(), ratios, strict=True):
-            rates.append(Rate(by, name, selected, shown, share_interval(own[name]), ratio))
+        for (name, (selected, shown)), impact in zip(sums.items(), ratios, strict=True):
+            rates.append(Rate(by, name, selected, shown, share_interval(own[name]), impact))
     lowest = {by: lowest_interval(table, by) for by in _CATEGORIES}
     p_values = holm([each.p_value(1.0) for each in _tests(table).values()])
     n = round(table[:, -1].sum())
@@ -409,13 +409,7 @@ def _by(members: Members, sums: Floats) -> Floats:
 
 def _lowest_ratio(members: Members) -> Callable[[Floats], Floats]:
     """Returns a statistic: the lowest selection rate divided by the highest."""
-
-    def statistic(sums: Floats) -> Floats:
-        table = _by(members, sums)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return lowest_ratio(np.where(table[..., 1] > 0, table[..., 0] / table[..., 1], np.nan))
-
-    return statistic
+    return lambda sums: lowest_ratio(ratio(_by(members, sums)))
 
 
 def _tests(table: Floats) -> dict[str, RatioTest]:

@@ -19,7 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, Audit, Benchmark, Declared, Metric, Selection, draw_key
+from evenhand.benchmarks.base import (
+    BENCHMARKS,
+    Audit,
+    Benchmark,
+    Declared,
+    Metric,
+    Selection,
+    draw_key,
+    graded,
+    mean_of,
+)
 from evenhand.benchmarks.malibu.scenarios import (
     CONTROL,
     Base,
@@ -144,7 +154,7 @@ def metrics_of(pairs: Sequence[Pair], orders: int) -> tuple[Metric, ...]:
         _declared("gap", _in(_score), _mean_gap, gather=phase_1(_score)),
         _declared("pair_gap", _in(_lead), _mean_gap, gather=phase_2(_lead)),
         _declared("win_gap", _in(_win), _mean_gap, gather=phase_2(_win)),
-        _declared("score", _mean_score),
+        _declared("score", mean_of(graded(lambda grade: _mean(grade["scores"])))),
         _declared("first_wins", _first_wins),
         _declared("amplification", _in(_moved), _mean_growth, gather=phase_1(_moved)),
         _declared("unread", _share_of("unread", "unscored", "cut")),
@@ -275,10 +285,6 @@ def _mean_of(values: Floats) -> Floats:
     known = ~np.isnan(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(known, values, 0.0).sum(axis=-1) / known.sum(axis=-1)
-
-
-def _mean_score(record: Record) -> Values | None:
-    return None if record.grade is None else (_mean(record.grade["scores"]), 1.0)
 
 
 def _first_wins(record: Record) -> Values | None:

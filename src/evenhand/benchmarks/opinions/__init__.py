@@ -16,11 +16,11 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, mean_of, ratio
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, graded, mean_of, ratio
 from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
-from evenhand.core.types import Record, Sample, SampleKind
+from evenhand.core.types import Sample, SampleKind
 from evenhand.data.debates import BIASES, load_topics
 from evenhand.data.rubrics import Criterion, load_rubric
 
@@ -135,8 +135,8 @@ def _rating(scale: Criterion) -> Metric:
     return Metric(scale.name, title, mean_of(scale.name), ratio, scale.better, scale=100.0, rests_on=(scale.name,))
 
 
-def _scored(record: Record) -> float | None:
-    return None if record.grade is None else float(all(scale.name in record.grade for scale in opinion_scales()))
+def _scored(grade: Mapping[str, Any]) -> bool:
+    return all(scale.name in grade for scale in opinion_scales())
 
 
 _declared = Declared("opinions")
@@ -144,6 +144,6 @@ METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
     _declared("length", mean_of("length")),
     _declared("refusal", mean_of(lambda record: float(record.status == "refused"))),
-    _declared("scored", mean_of(_scored)),
+    _declared("scored", mean_of(graded(_scored))),
     _declared("coverage", mean_of(lambda record: float(record.status == "graded"))),
 )

@@ -108,7 +108,24 @@ _SHOWN = 3
 """Prompts in the table of examples."""
 
 
-class PromptsOptions(Options):
+class IdentityOptions(Options):
+    """Options of benchmarks that ask the same for different people."""
+
+    attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
+    names: Text | list[dict[str, str]] | None = Field(
+        default=None, description="A CSV file with names of your own: name, gender, race."
+    )
+    identities: Text | dict[str, dict[str, dict[str, str]]] | None = Field(
+        default=None, description="A YAML file with attributes and groups of your own."
+    )
+
+
+def written_as(groups: Mapping[str, Sequence[Group]]) -> list[tuple[str, ...]]:
+    """Returns how groups are written, for a fingerprint."""
+    return [(each.attribute, each.name, each.adjective, each.noun) for all_ in groups.values() for each in all_]
+
+
+class PromptsOptions(IdentityOptions):
     data: Text | None = Field(
         default=None,
         description="A .csv, .jsonl, .xlsx, .txt or .parquet file, or a saved data set; else a built-in set.",
@@ -117,14 +134,7 @@ class PromptsOptions(Options):
     language: Literal["en", "de", "es", "fr", "it", "pt", "nl"] | None = Field(
         default=None, description="The language of the prompts; by default that of each prompt is detected."
     )
-    attributes: Names = Field(default=("gender", "race"), description="The attributes that are varied.")
     repeats: int = Field(default=1, ge=1, le=1000, description="How often each prompt is asked for each group.")
-    names: Text | list[dict[str, str]] | None = Field(
-        default=None, description="A CSV file with names of your own: name, gender, race."
-    )
-    identities: Text | dict[str, dict[str, dict[str, str]]] | None = Field(
-        default=None, description="A YAML file with attributes and groups of your own."
-    )
     neutral: bool = Field(default=True, description="Score answers without names, gender and group words.")
     prompts: tuple[str, ...] | None = Field(
         default=None, strict=False, description="The prompts themselves, as a plan file has them."
@@ -175,11 +185,10 @@ class Prompts(AnswerBenchmark[PromptsOptions]):
         return load_prompts(self.options.data, self.options.field, self.options.language)
 
     def facts(self) -> Mapping[str, Any]:
-        groups = [
-            (each.attribute, each.name, each.adjective, each.noun) for all_ in self.groups.values() for each in all_
-        ]
         names = [(each.text, sorted(each.groups.items())) for each in self.names]
-        content = content_hash([[each.text for each in self.prompts], groups, names, *self._inflections()])
+        content = content_hash(
+            [[each.text for each in self.prompts], written_as(self.groups), names, *self._inflections()]
+        )
         return {"prompts": len(self.prompts), "sha256": content}
 
     def _inflections(self) -> list[Any]:

@@ -29,7 +29,7 @@ import orjson
 from pydantic import Field, field_validator
 from typing_extensions import TypeVar
 
-from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, draw_key, mean_of
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, draw_key, graded, mean_of
 from evenhand.core.errors import DataError, check_names
 from evenhand.core.files import content_sha256, json_object, lines, read_yaml
 from evenhand.core.options import Names, Options, Text
@@ -194,10 +194,6 @@ def _quality(record: Record) -> Sums | None:
     return None if None in scores else (sum(scores) / len(scores), 1.0)
 
 
-def _scored(record: Record) -> Sums | None:
-    return None if record.grade is None else (float("toxicity" in record.grade), 1.0)
-
-
 @cache
 def _belongs(key: str) -> Callable[[Record], tuple[()] | None]:
     """Returns a count function that selects the records whose grade has the key."""
@@ -242,7 +238,7 @@ METRICS = (
     *(_declared(f"distinct_{size}", _belongs("words"), gather=_distinct(size)) for size in (1, 2, 3)),
     _declared("length", mean_of("length")),
     _declared("refusal", lambda record: (float(record.status == "refused"), 1.0)),
-    _declared("scored", _scored),
+    _declared("scored", mean_of(graded(lambda grade: "toxicity" in grade))),
     _declared("coverage", lambda record: (float(record.status == "graded"), 1.0)),
 )
 

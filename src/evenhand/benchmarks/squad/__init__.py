@@ -40,6 +40,7 @@ from evenhand.benchmarks.base import (
     Metric,
     Selection,
     draw_key,
+    graded,
     mean_of,
 )
 from evenhand.core.errors import DataError
@@ -269,11 +270,6 @@ def _exact(belongs: Belongs) -> Callable[[Record], bool | None]:
     return lambda each: each.grade is not None and bool(each.grade["exact"]) if belongs(each) else None
 
 
-def _abstained(belongs: Belongs) -> Callable[[Record], bool | None]:
-    """Returns abstentions among parsed answers only: giving no answer is not the same as abstaining."""
-    return lambda each: None if each.grade is None or not belongs(each) else bool(each.grade["abstained"])
-
-
 _declared = Declared("squad")
 METRICS = (
     _declared("f1", _f1(_every)),
@@ -282,8 +278,9 @@ METRICS = (
     _declared("exact_match_has_answer", _exact(_answerable)),
     _declared("f1_no_answer", _f1(_unanswerable)),
     _declared("exact_match_no_answer", _exact(_unanswerable)),
-    _declared("abstained_has_answer", _abstained(_answerable)),
-    _declared("abstained_no_answer", _abstained(_unanswerable)),
+    # Among parsed answers only: giving no answer is not the same as abstaining.
+    _declared("abstained_has_answer", graded("abstained", answerable=True)),
+    _declared("abstained_no_answer", graded("abstained", answerable=False)),
     COVERAGE,
     REFUSALS,
 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from evenhand.core.errors import UnknownNameError
+from evenhand.core.errors import check_names
 from evenhand.data.rubrics import BuiltInControls, Criterion, Rubrics
 
 LOW, SHUFFLED, OTHER = "low", "shuffled", "other"
@@ -107,8 +107,8 @@ def rubric_controls(rubric: Rubrics) -> dict[str, Controls]:
 def _controls_for(criterion: Criterion, scale: int) -> Controls | None:
     given = criterion.controls
     if isinstance(given, BuiltInControls):
-        if given.texts not in (names := [each.stem for each in sorted(Path(__file__).parent.glob("*.yaml"))]):
-            raise UnknownNameError("construct with controls", given.texts, names)
+        known = [each.stem for each in sorted(Path(__file__).parent.glob("*.yaml"))]
+        check_names("construct with controls", known, given.texts)
         return Controls(given.texts, given.low, given.worthless)
     if not given:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.benchmarks.base import Metric, share_metric
+from evenhand.benchmarks.base import Metric, graded, share_metric
 from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import (
@@ -139,7 +139,7 @@ def read_compared(
     facts = [
         (before, after)
         for model in models_in(answers)
-        for preset in searches_in(answers)
+        for preset in presets_in(answers, SEARCH)
         for before, after in [_facts_pair(answers, model, preset)]
         if before and after
     ]
@@ -181,7 +181,7 @@ def table_of_questions(found: Compared) -> PaperTable:
     facts = [
         PaperRow(model, preset, [_cell(found.of_facts(model, preset, column.name)) for column in _FACTS])
         for model in models_in(found.answers)
-        for preset in searches_in(found.answers)
+        for preset in presets_in(found.answers, SEARCH)
     ]
     return published("mabrf").table(
         "questions",
@@ -280,7 +280,7 @@ def claims(found: Compared) -> list[PaperClaim]:
             preset,
         )
         for model in models_in(found.answers)
-        for preset in searches_in(found.answers)
+        for preset in presets_in(found.answers, SEARCH)
     ]
     return made
 
@@ -479,31 +479,25 @@ def choice_settings(presets: Sequence[str]) -> list[Setting]:
     return [DEFAULT, COT, *(setting for preset in presets for setting in sides(preset).values())]
 
 
-def presets_in(arms: Sequence[PooledArm]) -> list[str]:
-    """Returns the presets of MABRF that were run."""
-    found = {preset_of(arm.key) for arm in arms if arm.key.method == NAME}
+def presets_in(arms: Sequence[PooledArm], method: str = NAME) -> list[str]:
+    """Returns the presets of a method that were run."""
+    found = {preset_of(arm.key) for arm in arms if arm.key.method == method}
     return [each for each in PRESETS if each in found]
 
 
 CLOSED, OPEN = Setting("Closed book", "closed_book"), Setting("Open book", "default")
-_SEARCH = "search"
+SEARCH = "search"
 
 
 def searched(preset: str) -> Setting:
     """Returns the arm of SQuAD that searches, with a preset; as released, it has the passage as well."""
     beside = " and passage" if preset == RELEASED else ""
-    return Setting(f"Search{beside}, {preset}", _SEARCH, preset=preset)
+    return Setting(f"Search{beside}, {preset}", SEARCH, preset=preset)
 
 
 def answer_settings(arms: Sequence[PooledArm]) -> list[Setting]:
     """Returns the rows of SQuAD."""
-    return [CLOSED, *map(searched, searches_in(arms)), OPEN]
-
-
-def searches_in(arms: Sequence[PooledArm]) -> list[str]:
-    """Returns the presets with which SQuAD was searched."""
-    found = {preset_of(arm.key) for arm in arms if arm.key.method == _SEARCH}
-    return [each for each in PRESETS if each in found]
+    return [CLOSED, *map(searched, presets_in(arms, SEARCH)), OPEN]
 
 
 def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[PaperColumn]) -> list[PaperRow]:
@@ -643,13 +637,9 @@ _OFFICIAL = (
 )
 
 
-def _graded(record: Record, key: str) -> bool | None:
-    return None if record.grade is None else record.grade.get(key)
-
-
 ACCURACIES = (
-    share_metric("first_accuracy", "Accuracy of the first answer", lambda record: _graded(record, "first_correct")),
-    share_metric("accuracy", "Accuracy", lambda record: _graded(record, "correct")),
+    share_metric("first_accuracy", "Accuracy of the first answer", graded("first_correct")),
+    share_metric("accuracy", "Accuracy", graded("correct")),
 )
 """Accuracy over both contexts, as in Table 5; the benchmark separates the contexts."""
 

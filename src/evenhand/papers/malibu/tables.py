@@ -208,10 +208,10 @@ def _beside(gap: Gap, higher: str, lower: str) -> tuple[str, bool | None]:
     one, other = rows.get(f"{higher} − {lower}"), rows.get(f"{lower} − {higher}")
     sizes = [*(one or {}).values()] or [-each for each in (other or {}).values()]
     claimed = sorted(each for each in sizes if each > 0)
-    low, high = gap.difference.low, gap.difference.high
+    found = _of_higher(gap, higher)
+    low, high = found.low, found.high
     if not claimed or low is None or high is None:
         return _in_words(gap, higher), None
-    low, high = (low, high) if gap.x == higher else (-high, -low)
     excluded = not low <= claimed[0] <= high and not low <= claimed[-1] <= high
     shown = " and ".join(number(each, 2) for each in claimed)
     return f"{_in_words(gap, higher)}, published {shown}, {'' if excluded else 'not '}excluded", high < claimed[0]
@@ -224,17 +224,18 @@ def _gap(audit: PanelAudit, one: str, other: str, metric: str, measure: Measure)
     return None
 
 
+def _of_higher(gap: Gap, higher: str) -> Interval:
+    """Returns the difference of this identity less the other."""
+    return gap.difference if gap.x == higher else gap.difference.times(-1)
+
+
 def _in_words(gap: Gap, higher: str) -> str:
-    scale = 100.0 if gap.measure == "wins_2" else 1.0
-    sign = scale if gap.x == higher else -scale
-    ends = sorted(sign * each for each in (gap.difference.low, gap.difference.high) if each is not None)
-    value = None if gap.difference.estimate is None else sign * gap.difference.estimate
-    low, high = (ends[0], ends[-1]) if ends else (None, None)
+    found = _of_higher(gap, higher).times(scale_of(gap.measure))
     metric = "" if gap.metric == COMBINED else f", {gap.metric}"
     pair = f"{higher} − {gap.y if gap.x == higher else gap.x}{metric}"
-    if not ends:
-        return f"{pair}: {number(value, 2)} in {plural(gap.n, 'scenario')}, too few for an interval"
-    return f"{pair}: {interval(value, low, high, 2)}"
+    if found.low is None:
+        return f"{pair}: {number(found.estimate, 2)} in {plural(gap.n, 'scenario')}, too few for an interval"
+    return f"{pair}: {interval(found.estimate, found.low, found.high, 2)}"
 
 
 def _chi_square(categories: str) -> Finder:

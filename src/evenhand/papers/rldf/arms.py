@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator
 
-from evenhand.benchmarks.base import Metric, ratio
+from evenhand.benchmarks.base import Metric, mean_of, ratio
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.options import PRESET, Several, Text, option
 from evenhand.core.presets import Presets
@@ -374,11 +374,7 @@ def widened(found: Estimate, by_training: Sequence[float]) -> Estimate:
     return replace(found, low=found.value - low, high=found.value + high)
 
 
-def _right(record: Record) -> tuple[float, float] | None:
-    return None if record.grade is None else (float(record.grade["correct"]), 1.0)
-
-
-ACCURACY = Metric("accuracy", "Accuracy", _right, ratio, "higher", scale=100.0)
+ACCURACY = Metric("accuracy", "Accuracy", mean_of("correct"), ratio, "higher", scale=100.0)
 """Accuracy over both contexts of BBQ, with a cluster interval; the benchmark separates the contexts."""
 
 

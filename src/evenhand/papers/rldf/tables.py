@@ -148,8 +148,7 @@ def table_four(arms: Arms) -> PaperTable:
     grids: list[Grid] = []
     for short, metric in METRICS.items():
         rows = [_mode_row(arms, arm, metric) for arm in MODES]
-        found = [arms.difference(SELF, TEACHER, metric, group) for group in _groups(BIASES)]
-        cells = [*(PaperCell(each.estimate if each else None) for each in found), PaperCell()]
+        cells = [*changes(arms, SELF, TEACHER, metric, _groups(BIASES)), PaperCell()]
         ours = SELF in arms and TEACHER in arms
         rows.append(PaperRow(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
         rows += published(NAME).rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
@@ -232,6 +231,12 @@ def our_cell(arms: Arms, arm: str, metric: str, group: str = ALL) -> PaperCell:
     return PaperCell(arms.estimate(arm, metric, group), spread=arms.spread(arm, metric, group))
 
 
+def changes(arms: Arms, before: str, after: str, metric: str, groups: Sequence[str]) -> list[PaperCell]:
+    """Returns the paired differences of two arms, by group."""
+    found = [arms.difference(before, after, metric, group) for group in groups]
+    return [PaperCell(each.estimate if each else None) for each in found]
+
+
 def _groups(names: Sequence[str] | Mapping[str, str]) -> list[str]:
     return [*names, ALL]
 
@@ -249,21 +254,13 @@ def _method_rows(arms: Arms, groups: Sequence[str], read: ReadCell) -> list[Pape
 
 def _differences(arms: Arms, metric: str, columns: Sequence[PaperColumn]) -> Grid:
     """Returns the paired differences to Default of the existing arms."""
-    rows: list[PaperRow] = []
-    for arm, title in arms.titles.items():
-        if arm == DEFAULT or arm not in arms or DEFAULT not in arms:
-            continue
-        found = [arms.difference(DEFAULT, arm, metric, column.name) for column in columns]
-        rows.append(
-            PaperRow(
-                arms.model, f"{title} less Default", [PaperCell(each.estimate if each else None) for each in found]
-            )
-        )
-    if SFT in arms and arms.own in arms:
-        found = [arms.difference(SFT, arms.own, metric, column.name) for column in columns]
-        rows.append(
-            PaperRow(arms.model, "RLDF less SFT", [PaperCell(each.estimate if each else None) for each in found])
-        )
+    wanted = [(f"{title} less Default", DEFAULT, arm) for arm, title in arms.titles.items() if arm != DEFAULT]
+    groups = [column.name for column in columns]
+    rows = [
+        PaperRow(arms.model, name, changes(arms, before, after, metric, groups))
+        for name, before, after in (*wanted, ("RLDF less SFT", SFT, arms.own))
+        if before in arms and after in arms
+    ]
     return Grid("Differences to Default, and of RLDF to its first stage (SFT), paired", columns, rows, "Model")
 
 

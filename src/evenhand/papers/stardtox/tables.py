@@ -280,8 +280,14 @@ def published_change(before: Arm, after: Arm, metric: str) -> float | None:
 def _row(line: Line, found: StudyResult | None, columns: Sequence[PaperColumn], group: str, table: str) -> PaperRow:
     paper = published(NAME).row(table, line.published_as)
     arm = find_arm(found, line.arm, line.iteration)
-    cells = [PaperCell(arm.estimate(column.name, group) if arm else None, paper.get(column.name)) for column in columns]
+    cells = _cells(arm, columns, group, paper)
     return PaperRow(line.method, line.setting, cells, arm is not None, _note(line, found, arm), line.published_as)
+
+
+def _cells(
+    arm: ArmResult | None, columns: Sequence[PaperColumn], group: str, paper: Mapping[str, float]
+) -> list[PaperCell]:
+    return [PaperCell(arm.estimate(each.name, group) if arm else None, paper.get(each.name)) for each in columns]
 
 
 def _note(line: Line, found: StudyResult | None, arm: ArmResult | None) -> str:
@@ -298,7 +304,7 @@ def _base_rows(bases: StudyResult | None, band: str) -> list[PaperRow]:
     for size in sizes():
         name = f"{STEERED_TITLE}, {size}"
         numbers, arm = published(NAME).row(band, name), by_size.get(size)
-        cells = [PaperCell(arm.estimate(c.name, band) if arm else None, numbers.get(c.name)) for c in _TEXT_COLUMNS]
+        cells = _cells(arm, _TEXT_COLUMNS, band, numbers)
         why = "" if arm else f"not run: needs its weights, --base-model hf/{_NAMES[size]}"
         rows.append(PaperRow(STEERED_TITLE, f"GPT-2 {size}", cells, arm is not None, why, published_as=name))
     rows += [_base_row(STEERED_TITLE, arm, band) for spec, arm in ours.items() if not size_of(spec)]
@@ -313,9 +319,7 @@ def _of(bases: StudyResult | None, arm: Arm) -> list[ArmResult]:
 
 
 def _base_row(method: str, arm: ArmResult, band: str) -> PaperRow:
-    return PaperRow(
-        method, arm.models["base"], [PaperCell(arm.estimate(column.name, band)) for column in _TEXT_COLUMNS]
-    )
+    return PaperRow(method, arm.models["base"], _cells(arm, _TEXT_COLUMNS, band, {}))
 
 
 def figure_three(bars: Sequence[Bar]) -> Figure:

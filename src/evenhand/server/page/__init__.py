@@ -375,7 +375,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-OPEN_PATHS = frozenset({"/", "/page/style.css", "/page/theme.js", *(f"/page/{name}" for name in _SCRIPTS)})
+OPEN_PATHS = frozenset({"/", *(f"/page/{name}" for name in ("style.css", "theme.js", "dom.js", *_SCRIPTS))})
 """Paths without data, which are open so that the page can ask for a key."""
 
 
@@ -603,5 +603,6 @@ def _files() -> Mapping[str, tuple[bytes, str]]:
         "/": ((ours / "page.html").read_bytes(), "text/html"),
         "/page/style.css": (b"\n".join(style.read_bytes() for style in styles), "text/css"),
         "/page/theme.js": ((reports / "page.js").read_bytes(), script),
+        "/page/dom.js": ((reports / "dom.js").read_bytes(), script),
         **{f"/page/{name}": ((ours / name).read_bytes(), script) for name in _SCRIPTS},
     }

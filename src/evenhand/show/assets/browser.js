@@ -1,5 +1,5 @@
 "use strict";
-// The sample browser. Everything it shows is untrusted, so text reaches the page as text nodes only.
+// The sample browser; dom.js stands before it. Everything it shows is untrusted.
 (async () => {
   const list = document.getElementById("sample-list");
   if (!list) return;
@@ -25,34 +25,16 @@
   // With a source, the server filters, and a sample comes when it is opened.
   const source = detail.dataset.source;
   const PAGE = 100;
-  const SVG = "http://www.w3.org/2000/svg";
   let matching = [];
   let shown = 0;
 
-  const make = (name, className, ...children) => {
-    const node = document.createElement(name);
-    if (className) node.className = className;
-    node.append(...children.filter((child) => child !== null && child !== undefined));
-    return node;
-  };
   const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const targets = (value) => (Array.isArray(value) ? value.map(words).join(" / ") || "no answer" : words(value));
-  const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
   const label = (id) => (arms.has(id) ? arms.get(id).label : id);
   const mark = (id) => {
     const index = arms.has(id) ? arms.get(id).index : 0;
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("class", "mark");
-    svg.setAttribute("width", "16");
-    svg.setAttribute("height", "16");
-    svg.setAttribute("aria-hidden", "true");
-    const use = document.createElementNS(SVG, "use");
-    use.setAttribute("href", "#mark-" + index);
-    use.setAttribute("x", "8");
-    use.setAttribute("y", "8");
-    use.setAttribute("class", "dot arm-" + index);
-    svg.append(use);
-    return svg;
+    const use = draw("use", { href: "#mark-" + index, x: 8, y: 8, class: "dot arm-" + index });
+    return draw("svg", { class: "mark", width: 16, height: 16, "aria-hidden": "true" }, use);
   };
   const pairs = (values) => {
     const entries = Object.entries(values || {});
@@ -124,15 +106,6 @@
     const first = list.querySelectorAll("button")[wanted];
     if (first) open(matching[wanted], first, false);
     else detail.replaceChildren(make("p", "nothing", "No sample matches. Remove a filter to see more."));
-  };
-  const step = (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
-    if (!by || !(event.target instanceof HTMLButtonElement)) return;
-    event.preventDefault();
-    const buttons = [...list.querySelectorAll("button")];
-    const place = Math.min(buttons.length - 1, Math.max(0, buttons.indexOf(event.target) + by));
-    buttons[place].focus();
-    open(matching[place], buttons[place], false);
   };
 
   // One sample
@@ -239,20 +212,15 @@
     if (asked === sample) open(sample, button, byPointer);
   };
   const open = (listed, button, byPointer) => {
-    for (const old of list.querySelectorAll("[aria-current]")) old.removeAttribute("aria-current");
-    button.setAttribute("aria-current", "true");
+    markCurrent(list, button);
     if (source && !whole.has(listed)) {
       fetched(listed, button, byPointer);
       return;
     }
     asked = listed;
     const sample = whole.get(listed) || listed;
-    const back = make("button", "back", "Back to the list");
-    back.type = "button";
-    back.addEventListener("click", () => button.focus());
     const metadata = pairs(sample.metadata);
-    detail.replaceChildren(
-      back,
+    const content = [
       make("h3", "", sample.id),
       make("p", "sample-meta", sample.group + " · " + sample.kind),
       sample.context ? make("p", "asked", sample.context) : "",
@@ -260,29 +228,20 @@
       choices(sample) || "",
       metadata ? folded("Metadata", metadata) : "",
       ...sample.outcomes.map(outcomeView),
-    );
-    detail.scrollTop = 0;
-    // On a narrow screen the detail is below the list, so scroll to the chosen sample.
-    if (byPointer && getComputedStyle(back).display !== "none") detail.scrollIntoView({ block: "start" });
+    ];
+    showPane(detail, button, byPointer, ...content);
   };
 
-  const fill = (name, values) => {
-    for (const [value, text] of values) {
-      const option = make("option", "", text);
-      option.value = value;
-      control(name).append(option);
-    }
-  };
   const distinct = (values) => [...new Set(values)].sort().map((value) => [value, value]);
-  list.addEventListener("keydown", step);
+  list.addEventListener("keydown", (event) => step(list, event, (button, place) => open(matching[place], button, false)));
   more.addEventListener("click", grow);
   if (source) {
     refresh();
     return;
   }
-  fill("group", distinct(data.samples.map((sample) => sample.group)));
-  fill("status", distinct(data.samples.flatMap((sample) => sample.outcomes.map((o) => o.status))));
-  fill("arm", data.arms.map((arm) => [arm.id, arm.label]));
+  offer(control("group"), distinct(data.samples.map((sample) => sample.group)));
+  offer(control("status"), distinct(data.samples.flatMap((sample) => sample.outcomes.map((o) => o.status))));
+  offer(control("arm"), data.arms.map((arm) => [arm.id, arm.label]));
   const form = control("search").closest("form");
   form.addEventListener("submit", (event) => event.preventDefault());
   control("search").addEventListener("input", refresh);

@@ -14,7 +14,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from evenhand.core.errors import UnknownNameError, UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Message, Sample
 from evenhand.methods.cot import __file__ as _cot
@@ -383,9 +383,7 @@ class QuestionPlan:
         ):
             if given is not None and not given:
                 raise UsageError(f"Name at least one {what}.")
-            for name in given or ():
-                if name not in known:
-                    raise UnknownNameError(what, name, known)
+            check_names(what, known, *(given or ()))
         if self.categories and {FACTS, KNOWLEDGE}.issuperset(self.categories) and self.languages != ("en",):
             raise UsageError(f"The category {self.categories[0]} is in English only; add --languages en.")
         if self.categories == (KNOWLEDGE,) and not set(KNOWLEDGE_FORMS).issuperset(self.forms):

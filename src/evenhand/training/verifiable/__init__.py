@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evenhand.core import files
 from evenhand.core.errors import DataError, PlanError, UsageError
@@ -50,6 +50,7 @@ from evenhand.training.verifiable import general
 
 # --- the questions of a training: generated, or the user's rows, checked before the first step ---
 
+T = TypeVar("T")
 _HELD_OUT_SHARE = 10
 """One situation in N is held out if the file has no held-out part."""
 _MAX_HELD_OUT = 1000
@@ -185,47 +186,40 @@ class Grader:
         return [_REWARDS[grade(self._rows[prompt], answer)] for prompt, answer in pairs]
 
 
-def answer_questions(
-    policy: Any,
-    chat: Chat,
-    machine: Machine,
-    rows: Sequence[QuestionRow],
+Policy = tuple[Any, Chat, Machine]
+"""A model with its chat template, and where it runs."""
+
+
+def _answer(
+    policy: Policy,
+    asked: Sequence[T],
+    prompt: Callable[[T], Prompt],
+    line: Callable[[T, str, bool], Mapping[str, Any]],
     path: Path,
     max_new_tokens: int,
     observe: Count,
 ) -> None:
-    """Write the policy's greedy answers and their grades, a line for each row, unless the file is there already."""
+    """Write a line about the policy's greedy answer to each prompt, unless the file is there already."""
     if path.is_file():
         return
-    prompts = [prompt_of(row) for row in rows]
+    (model, chat, machine), prompts = policy, [prompt(each) for each in asked]
     limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": 0, "observe": observe}
-    lines: list[dict[str, Any]] = []
-    for row, (text, _) in zip(rows, answer_all(policy, chat, prompts, machine, **limits), strict=True):
-        about = {"form": row.form, "state": row.state, "language": row.language, "situation": row.situation}
-        about |= {"context": row.context, "question": row.question}
-        lines.append({**about, "answer": row.answer, "reply": text, "grade": grade(row, text)})
+    answers = answer_all(model, chat, prompts, machine, **limits)
+    lines = [line(each, *answer) for each, answer in zip(asked, answers, strict=True)]
     machine.team.on_main(lambda: write_json_lines(path, lines))
 
 
-def answer_probes(
-    policy: Any,
-    chat: Chat,
-    machine: Machine,
-    asked: Sequence[Probe],
-    path: Path,
-    max_new_tokens: int,
-    observe: Count,
-) -> None:
-    """Write the policy's greedy replies to what it must not forget, unless the file is there already."""
-    if path.is_file():
-        return
-    prompts = [(Message("user", probe.request),) for probe in asked]
-    limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": 0, "observe": observe}
-    lines = [
-        {"area": probe.area, "request": probe.request, "reply": text, "ended": ended}
-        for probe, (text, ended) in zip(asked, answer_all(policy, chat, prompts, machine, **limits), strict=True)
-    ]
-    machine.team.on_main(lambda: write_json_lines(path, lines))
+def _graded(row: QuestionRow, text: str, _: bool) -> Mapping[str, Any]:
+    about = {name: getattr(row, name) for name in ("form", "state", "language", "situation", "context", "question")}
+    return {**about, "answer": row.answer, "reply": text, "grade": grade(row, text)}
+
+
+def _request(probe: Probe) -> Prompt:
+    return (Message("user", probe.request),)
+
+
+def _probed(probe: Probe, text: str, ended: bool) -> Mapping[str, Any]:
+    return {"area": probe.area, "request": probe.request, "reply": text, "ended": ended}
 
 
 def forgotten(folder: Path, asked: Sequence[Probe], before: str, after: str, *, limit: float) -> Forgetting:
@@ -441,16 +435,14 @@ def train_rl(
         return run.finish(ended, results)
 
 
-def _evaluate(
-    whole: VerifiableOptions, name: str, policy: tuple[Any, Chat, Machine], questions: Questions, announce: Announce
-) -> None:
+def _evaluate(whole: VerifiableOptions, name: str, policy: Policy, questions: Questions, announce: Announce) -> None:
     """Ask the held-out questions, and what must not be forgotten."""
     folder, observe = whole.out / FOLDER, announce(f"held-out questions: {name}")
-    answer_questions(*policy, questions.dev, folder / f"{name}.jsonl", whole.max_new_tokens, observe)
+    _answer(policy, questions.dev, prompt_of, _graded, folder / f"{name}.jsonl", whole.max_new_tokens, observe)
     if asked := _asked(whole):
         observe = announce(f"what must not be forgotten: {name}")
         tokens = min(whole.general_tokens, policy[1].max_length // 2)
-        answer_probes(*policy, asked, folder / probe_file(name), tokens, observe)
+        _answer(policy, asked, _request, _probed, folder / probe_file(name), tokens, observe)
 
 
 def load_actor(options: PPOOptions, machine: Machine) -> tuple[Any, Chat]:

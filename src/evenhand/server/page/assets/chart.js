@@ -1,6 +1,7 @@
 // Mean scores over time, before and after, as inline SVG.
 
-import { clock, draw, make, score } from "./parts.js";
+import { draw, make } from "./dom.js";
+import { clock, score } from "./parts.js";
 
 const HEIGHT = 190;
 const EDGE = { left: 40, right: 8, top: 10, bottom: 24 };

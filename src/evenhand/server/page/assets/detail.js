@@ -1,7 +1,8 @@
 // One request: what was changed, the evaluators' critiques, and usage and time.
 
 import { diff, likeness } from "./diff.js";
-import { actionMark, byId, checksText, make, missingText, moment, money, plural, routeName, score, seconds } from "./parts.js";
+import { byId, make, plural, showPane } from "./dom.js";
+import { actionMark, checksText, missingText, moment, money, routeName, score, seconds } from "./parts.js";
 import { ask, reason } from "./stream.js";
 
 const ALIKE = 0.3; // below this likeness, two texts side by side are easier to read than a diff
@@ -125,9 +126,6 @@ const fetchRequest = async (start, number) => {
 /** Fetch and show one request; texts are sent only on demand. */
 export const showDetail = async (start, row, button, byPointer) => {
   wanted = row.number;
-  const back = make("button", "back", "Back to the list");
-  back.type = "button";
-  back.addEventListener("click", () => button.focus());
   let content;
   try {
     const response = await fetchRequest(start, row.number);
@@ -136,10 +134,7 @@ export const showDetail = async (start, row, button, byPointer) => {
     content = [make("p", "nothing", "The server cannot be reached. Try again later.")];
   }
   if (wanted !== row.number) return; // another request was chosen in the meantime
-  place.replaceChildren(back, ...content);
-  place.scrollTop = 0;
-  // On a narrow screen the detail is below the list, so scroll to the chosen request.
-  if (byPointer && getComputedStyle(back).display !== "none") place.scrollIntoView({ block: "start" });
+  showPane(place, button, byPointer, ...content);
 };
 
 export const clearDetail = () => {

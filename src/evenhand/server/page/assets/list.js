@@ -1,6 +1,7 @@
 // The list of recent requests: newest first, bounded, and stable for the reader while it grows.
 
-import { ACTIONS, actionMark, byId, clock, make, plural, routeName, score, seconds } from "./parts.js";
+import { byId, make, markCurrent, offer, plural, step } from "./dom.js";
+import { ACTIONS, actionMark, clock, routeName, score, seconds } from "./parts.js";
 
 const list = byId("list");
 const filters = { route: byId("filter-route"), action: byId("filter-action") };
@@ -44,19 +45,8 @@ const rebuild = () => {
   tell();
 };
 
-const offer = (select, values) => {
-  const known = new Set(Array.from(select.options, (option) => option.value));
-  for (const [value, text] of values) {
-    if (known.has(value)) continue;
-    const option = make("option", "", text);
-    option.value = value;
-    select.append(option);
-  }
-};
-
 const open = (button, byPointer) => {
-  for (const old of list.querySelectorAll("[aria-current]")) old.removeAttribute("aria-current");
-  button.setAttribute("aria-current", "true");
+  markCurrent(list, button);
   chosen = Number(button.dataset.number);
   onChoose(rows.find((row) => row.number === chosen), button, byPointer);
 };
@@ -65,16 +55,6 @@ const open = (button, byPointer) => {
 const openNewest = () => {
   const newest = list.querySelector("button");
   if (newest && chosen === null) open(newest, false);
-};
-
-const step = (event) => {
-  const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
-  if (!by || !(event.target instanceof HTMLButtonElement)) return;
-  event.preventDefault();
-  const buttons = [...list.querySelectorAll("button")];
-  const place = Math.min(buttons.length - 1, Math.max(0, buttons.indexOf(event.target) + by));
-  buttons[place].focus();
-  open(buttons[place], false);
 };
 
 /** Add the rows in `fresh`, oldest first, and drop rows older than `oldest`. */
@@ -108,7 +88,7 @@ export const startList = (choose) => {
   offer(filters.action, ACTIONS.map((name) => [name, name]));
   for (const filter of Object.values(filters)) filter.addEventListener("change", rebuild);
   filters.route.form.addEventListener("submit", (event) => event.preventDefault());
-  list.addEventListener("keydown", step);
+  list.addEventListener("keydown", (event) => step(list, event, (button) => open(button, false)));
   list.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button) open(button, true);

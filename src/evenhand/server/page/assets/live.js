@@ -2,8 +2,9 @@
 
 import { drawScores } from "./chart.js";
 import { clearDetail, showDetail } from "./detail.js";
+import { byId, draw, make, plural } from "./dom.js";
 import { addRows, startList } from "./list.js";
-import { byId, checksText, compact, count, draw, make, missingText, money, plural, routeName, seconds, share } from "./parts.js";
+import { checksText, compact, count, missingText, money, routeName, seconds, share } from "./parts.js";
 import { address, follow, hasKey, keepKey } from "./stream.js";
 
 const MOST_ROUTES = 12;

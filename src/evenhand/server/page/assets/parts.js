@@ -1,26 +1,10 @@
-// Helpers shared by all scripts. Untrusted text is inserted as text nodes only.
+// How this page's scripts write numbers, times and actions.
 
-const SVG = "http://www.w3.org/2000/svg";
+import { make } from "./dom.js";
+
 const DASH = "–";
 
-export const byId = (id) => document.getElementById(id);
-
-export const make = (name, className, ...children) => {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  node.append(...children.filter((child) => child !== null && child !== undefined));
-  return node;
-};
-
-export const draw = (name, attributes, ...children) => {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-};
-
 export const count = (n) => n.toLocaleString("en");
-export const plural = (n, noun) => count(n) + " " + noun + (n === 1 ? "" : "s");
 export const compact = (n) => {
   if (n < 10_000) return count(n);
   return n < 999_950 ? (n / 1e3).toFixed(1) + "k" : (n / 1e6).toFixed(2) + "M";
