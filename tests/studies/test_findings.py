@@ -123,6 +123,16 @@ async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop
     assert [each.verdict for each in result.findings] == ["worse", "cannot tell"]
 
 
+async def test_gains_and_losses_that_cancel_out_are_open(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+    cancelled = {"difference": 0.0, "low": -24.7, "high": 24.7, "p_value": 1.0, "detectable": 47.4}
+    effects = [replace(each, **cancelled) if each.metric == "accuracy_disambig" else each for each in result.effects]
+
+    told = [each.detail for each in conclusions(replace(result, effects=effects)) if each.verdict == "cannot tell"]
+
+    assert "Accuracy, disambiguated (from 24.7 points worse to 24.7 points better)" in " ".join(told)
+
+
 async def test_the_first_chart_plots_the_metric_of_the_first_sentence_with_its_numbers(workshop: Workshop):
     html = render_report(await compared(workshop, 77, 9), [])
 

@@ -130,7 +130,7 @@ def _undefined(metric: MetricInfo, *arms: tuple[str, ArmResult]) -> list[str]:
 
 def _is_told(effect: Effect, metric: MetricInfo) -> bool:
     """Whether a metric without a decision is worth a word: not if no direction is better, or if no sample differs."""
-    alike = effect.difference == 0 and effect.p_value == 1
+    alike = effect.difference == 0 and effect.detectable is None
     return metric.better is not None and not (alike and effect.verdict == "cannot tell")
 
 
