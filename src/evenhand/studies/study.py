@@ -218,6 +218,7 @@ def _compute(
     metrics = found.metrics()
     arms = [_arm(found, source, metrics, only.get(id(source.store))) for source in sources]
     provenance = _provenance(runs)
+    orders = min(run.plan.orders for run in runs)
     result = StudyResult(
         title=_title(provenance, benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
@@ -236,7 +237,7 @@ def _compute(
         agreements=agreements([run.store for run in runs]),
         corrections=corrections(benchmark, arms, {name for run in runs for name in run.not_executed()}),
         report_sections=benchmark.report_sections,
-        position_advice=benchmark.position_advice,
+        position_advice=f"averaged over {orders} orders" if orders > 1 else benchmark.position_advice,
     )
     if result.nothing_measured:
         return replace(result, findings=[nothing_measured(result)])
