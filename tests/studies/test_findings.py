@@ -15,7 +15,7 @@ from evenhand.runs.store import Store
 from evenhand.show.report import render_report
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import verdict_of
-from evenhand.studies.results import Effect, Estimate, StudyResult
+from evenhand.studies.results import Effect, Estimate, StudyResult, Verdict
 from evenhand.studies.study import _position, study
 from support.runs import Workshop
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
@@ -121,6 +121,21 @@ async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop
     bias = next(each for each in result.effects if each.metric == "bias_ambig" and each.group == "all")
     assert bias.verdict == "cannot tell"
     assert [each.verdict for each in result.findings] == ["worse", "cannot tell"]
+
+
+@pytest.mark.parametrize("verdict", ["better", "probably better"])
+async def test_who_refuses_most_is_not_called_better(workshop: Workshop, verdict: Verdict):
+    result = await compared(workshop, 9, 77)
+    before, after = result.arms
+    arms = [before, replace(after, statuses={"graded": SIZE // 4, "refused": 3 * SIZE // 4})]
+    effects = [replace(each, verdict=verdict) if each.metric == "bias_ambig" else each for each in result.effects]
+
+    said = [each.sentence for each in conclusions(replace(result, arms=arms, effects=effects))]
+
+    assert (
+        "Not comparable: stub/bad cannot be called better than stub/good: "
+        "75 % of its answers are empty, refused or cut, not 0 %."
+    ) in said
 
 
 async def test_gains_and_losses_that_cancel_out_are_open(workshop: Workshop):
