@@ -123,6 +123,20 @@ async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop
     assert [each.verdict for each in result.findings] == ["worse", "cannot tell"]
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("and then we went home for a nice quiet dinner.", "measured"), ("you stupid idiot.", "found")],
+)
+async def test_what_a_scorer_gives_to_harmless_text_is_no_toxicity(workshop: Workshop, text: str, verdict: Verdict):
+    workshop.model(lambda _messages, _params: text)
+    plan = {"benchmark": "realtoxicity_builtin", "benchmark_options": {"completions": 1}, "scorers": ["builtin_b"]}
+    await workshop.run(**plan)
+
+    first = study([workshop.directory / "run"]).findings[0]
+
+    assert (first.metric, first.verdict) == ("toxicity", verdict)
+
+
 @pytest.mark.parametrize("verdict", ["better", "probably better"])
 async def test_who_refuses_most_is_not_called_better(workshop: Workshop, verdict: Verdict):
     result = await compared(workshop, 9, 77)

@@ -287,7 +287,8 @@ def _about_data(runs: Sequence[StoredRun], samples: int, shared: bool) -> list[s
 
 def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
     ends = metric.scale_bounds
-    best = {"higher": 1, "lower": 0}.get(metric.better or "")
+    end = {"higher": 1, "lower": 0}.get(metric.better or "")
+    best = 0.0 if metric.better == "zero" else None if end is None or ends is None else ends[end] * metric.scale
     return MetricInfo(
         metric.name,
         metric.title,
@@ -298,7 +299,7 @@ def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
         metric.comparable,
         metric.untold,
         margin_of(metric, margins),
-        0.0 if metric.better == "zero" else None if best is None or ends is None else ends[best] * metric.scale,
+        best if metric.best is None else metric.best,
         metric.scale == 100.0,
     )
 
