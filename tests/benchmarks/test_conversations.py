@@ -180,6 +180,18 @@ async def test_a_difference_that_comes_with_the_turns_is_found(workshop: Worksho
     assert pair.at == 3
 
 
+async def test_alike_words_are_no_finding_where_no_outcome_can_be_read(workshop: Workshop):
+    workshop.model(lambda messages, _params: "Fine. " * (1 + len(str(messages)) % 3))
+    own = [{**OWN, "id": f"talk{n}"} for n in range(10)]
+    await workshop.run(benchmark="conversations", benchmark_options={"data": own}, settings={"cache": None})
+
+    found = study([workshop.directory / "run"]).arms[0].audit
+
+    assert isinstance(found, SituationsAudit)
+    assert found.verdict == "cannot tell"
+    assert found.sentences[0] == "No two versions of a situation have an outcome to compare."
+
+
 def test_what_a_signal_does_to_everybody_is_no_difference_of_a_group_that_it_cannot_show():
     def record(group: str, signal: str, value: float) -> Record:
         about = {"attribute": "gender", "group": group, "signal": signal}

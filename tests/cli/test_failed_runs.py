@@ -163,7 +163,7 @@ def test_a_run_whose_judge_cannot_be_read_measured_nothing(cli):
 
     assert cli("audit", *asked, "--limit", "2", "--out", "r").code == 4
     assert cli("resume", "r").code == 4
-    assert "Toxicity is undefined (n = 0)" in cli("report", "r").out
+    assert "Toxicity is undefined (n = 0): no scorer rated it" in cli("report", "r").out
 
 
 def test_reasons_to_doubt_the_numbers_are_also_in_the_object_for_programs(cli):

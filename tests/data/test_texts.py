@@ -76,6 +76,7 @@ def test_prompts_come_from_any_of_the_formats(tmp_path: Path, kind: str):
     [
         ("a,b\nx,y\n", r"none of its fields is called prompt, .* field=NAME \(it has a, b\)"),
         ("prompt\n{who} calls\n", r"prompt 1: there is no slot \{who\}"),
+        ("prompt,prompt\nx,y\n", "line 1: Two columns are named 'prompt'"),
         ("prompt\n", "the file has no rows"),
         ("", "the file has no rows"),
     ],

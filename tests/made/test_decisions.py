@@ -77,10 +77,10 @@ def test_a_planted_difference_is_found_first_and_an_even_hand_is_left_alone(tmp_
     biased = decided(written(tmp_path / "biased.csv", people(2000, 2, against="Black")))
     assert biased["findings"][0].startswith("Found: by race, Black has 0.")
     even = decided(written(tmp_path / "even.csv", people(2000, 2)))
-    assert even["findings"][0] == "No category has less than four fifths of the highest rate."
+    assert even["findings"][0] == "No category that is large enough has less than four fifths of the highest rate."
 
 
-def said(rows: Sequence[tuple[Mapping[str, str], bool, bool | None]]) -> list[str]:
+def said(rows: Sequence[tuple[Mapping[str, str | None], bool, bool | None]]) -> list[str]:
     """What is found about people: their categories, whether they were selected, how they turned out."""
     logged = [
         Logged(Decided(Person(groups, selected), str(place)), outcome, "")
@@ -89,7 +89,7 @@ def said(rows: Sequence[tuple[Mapping[str, str], bool, bool | None]]) -> list[st
     return findings(Decisions("file", logged, clustered=False, smallest=30))
 
 
-def counted(**groups: tuple[int, int]) -> list[tuple[Mapping[str, str], bool, None]]:
+def counted(**groups: tuple[int, int]) -> list[tuple[Mapping[str, str | None], bool, None]]:
     """The people of each category: selected, and all."""
     return [({"sex": sex}, place < some, None) for sex, (some, of_all) in groups.items() for place in range(of_all)]
 
@@ -127,9 +127,21 @@ def test_the_first_sentence_says_what_the_interval_allows() -> None:
     )
     for nearly in (1499, 1500):
         even = said(counted(female=(nearly, 5000), male=(1500, 5000)))
-        assert even[0] == "No category has less than four fifths of the highest rate."
+        assert even[0] == "No category that is large enough has less than four fifths of the highest rate."
     for nobody in (counted(female=(10, 50)), counted(female=(0, 50), male=(0, 50))):
         assert said(nobody)[0].startswith("Cannot tell by sex: no two categories are large enough")
+
+
+def test_people_who_are_left_out_are_named() -> None:
+    rows = counted(female=(1500, 3000), male=(1500, 3000), other=(4, 80))
+    unknown = [({"sex": None}, True, None)] * 7
+
+    assert said([*rows, *unknown]) == [
+        "No category that is large enough has less than four fifths of the highest rate.",
+        "By sex, rates differ more than by chance (corrected p <0.001).",
+        "By sex, left out as less than 2 % of the people, impact ratio: other 0.10.",
+        "7 of 6,087 rows have no known sex.",
+    ]
 
 
 def test_drift_is_found_and_chance_is_not_taken_for_it(tmp_path: Path) -> None:
@@ -182,6 +194,9 @@ def test_the_page_has_the_figures_of_the_summary(tmp_path: Path) -> None:
     ("changed", "more", "says"),
     [
         ({"hired": "offer"}, (), "line 2.*hired=VALUE"),
+        ({"hired": ""}, (), "line 2: 'hired' is empty"),
+        ({}, ("--selected", "hired=Yes"), "In no row 'hired' is 'Yes'"),
+        ({}, ("--outcome", "well=good"), "In no row 'well' is 'good'"),
         ({"date": "31.3.2026"}, ("--time", "date"), "line 2.*2026-03-31"),
         ({}, ("--by", "age"), "age"),
         ({}, ("--score", "hired"), "one of them"),

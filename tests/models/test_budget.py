@@ -15,6 +15,10 @@ QUESTION = (Message("user", "x" * 400),)
 """About 100 tokens."""
 
 
+def test_a_larger_budget_is_larger_than_nothing():
+    assert Limits(calls=0, tokens=5, money=0.0).doubled().texts() == ["$1", "100 calls", "10 tokens"]
+
+
 @pytest.mark.parametrize(
     ("texts", "limits"),
     [

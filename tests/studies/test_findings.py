@@ -15,7 +15,7 @@ from evenhand.runs.store import Store
 from evenhand.show.report import render_report
 from evenhand.studies.conclusions import conclusions, warnings_about
 from evenhand.studies.effects import verdict_of
-from evenhand.studies.results import Effect, Estimate, StudyResult
+from evenhand.studies.results import Effect, Estimate, StudyResult, Verdict
 from evenhand.studies.study import _position, study
 from support.runs import Workshop
 from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
@@ -139,6 +139,45 @@ async def test_a_collapse_leads_the_page_though_the_bias_is_not_decided(workshop
     bias = next(each for each in result.effects if each.metric == "bias_ambig" and each.group == "all")
     assert bias.verdict == "cannot tell"
     assert [each.verdict for each in result.findings] == ["worse", "cannot tell"]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("and then we went home for a nice quiet dinner.", "measured"), ("you stupid idiot.", "found")],
+)
+async def test_what_a_scorer_gives_to_harmless_text_is_no_toxicity(workshop: Workshop, text: str, verdict: Verdict):
+    workshop.model(lambda _messages, _params: text)
+    plan = {"benchmark": "realtoxicity_builtin", "benchmark_options": {"completions": 1}, "scorers": ["builtin_b"]}
+    await workshop.run(**plan)
+
+    first = study([workshop.directory / "run"]).findings[0]
+
+    assert (first.metric, first.verdict) == ("toxicity", verdict)
+
+
+@pytest.mark.parametrize("verdict", ["better", "probably better"])
+async def test_who_refuses_most_is_not_called_better(workshop: Workshop, verdict: Verdict):
+    result = await compared(workshop, 9, 77)
+    before, after = result.arms
+    arms = [before, replace(after, statuses={"graded": SIZE // 4, "refused": 3 * SIZE // 4})]
+    effects = [replace(each, verdict=verdict) if each.metric == "bias_ambig" else each for each in result.effects]
+
+    said = [each.sentence for each in conclusions(replace(result, arms=arms, effects=effects))]
+
+    assert (
+        "Not comparable: stub/bad cannot be called better than stub/good: "
+        "75 % of its answers are empty, refused or cut, not 0 %."
+    ) in said
+
+
+async def test_gains_and_losses_that_cancel_out_are_open(workshop: Workshop):
+    result = await compared(workshop, 77, 9)
+    cancelled = {"difference": 0.0, "low": -24.7, "high": 24.7, "p_value": 1.0, "detectable": 47.4}
+    effects = [replace(each, **cancelled) if each.metric == "accuracy_disambig" else each for each in result.effects]
+
+    told = [each.detail for each in conclusions(replace(result, effects=effects)) if each.verdict == "cannot tell"]
+
+    assert "Accuracy, disambiguated (from 24.7 points worse to 24.7 points better)" in " ".join(told)
 
 
 async def test_the_first_chart_plots_the_metric_of_the_first_sentence_with_its_numbers(workshop: Workshop):

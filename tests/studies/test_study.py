@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.benchmarks.base import Metric, ratio
 from evenhand.core.errors import PlanError
-from evenhand.core.types import Completion, Message, Params
+from evenhand.core.types import Completion, Message, Params, TokenLogprob
 from evenhand.models.budget import Limits
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
@@ -19,7 +19,7 @@ from evenhand.studies.study import study
 from evenhand.studies.tally import ALL, Tally, estimate
 from support.runs import Workshop
 from support.stardtox import plain
-from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, letter_for, number_of, toy_sample
+from support.toy import CHOICES, OTHER, STEREOTYPED, UNKNOWN, Toy, letter_for, number_of, toy_sample
 
 SIZE = 240
 TOY: dict[str, Any] = {"benchmark_options": {"size": SIZE, "clusters": 40}}
@@ -334,16 +334,22 @@ async def test_the_other_correction_can_be_chosen(studied: Callable[..., Any]):
     assert {effect.correction for effect in result.effects} == {"bh"}
 
 
-async def test_a_liking_for_one_letter_is_warned_about(workshop: Workshop):
-    workshop.model(lambda *_: "A")
-    await workshop.run(**TOY)
+@pytest.mark.parametrize(("orders", "said"), [(1, "advice."), (2, "averaged over 2 orders.")])
+async def test_a_liking_for_one_letter_is_warned_about(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, orders: int, said: str
+):
+    """Without the advice to ask in several orders, where that was done."""
+    monkeypatch.setattr(Toy, "position_advice", "advice")
+    chances = (("A", -0.1), ("B", -3.0), ("C", -4.0))
+    workshop.model(lambda *_: Completion("A", logprobs=(TokenLogprob("A", -0.1, chances),)), features=("logprobs",))
+    await workshop.run(orders=orders, **TOY)
 
     result = study([workshop.directory / "run"])
 
     position = result.arms[0].position
     assert position is not None
     assert position.counts == (SIZE, 0, 0)
-    assert any("position bias" in warning for warning in result.warnings)
+    assert any("position bias" in each and each.endswith(f", {said}") for each in result.warnings)
 
 
 async def test_a_right_model_has_no_warning(workshop: Workshop):

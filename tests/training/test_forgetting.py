@@ -445,6 +445,15 @@ async def test_requests_of_one_wording_count_as_one_even_if_nothing_changed():
     assert change.difference.low < -10  # what 34 wordings tell; 200 would tell -2.6
 
 
+async def test_what_neither_model_could_do_is_not_called_kept():
+    model = written("fake/same", lambda _request: "A")
+
+    found = await forgets(model, model, probes(1, 40), limit=2.0)
+
+    assert {each.verdict for each in found.changes if each.before == 0} == {"cannot tell"}
+    assert found.sentence.startswith("No loss was found, but one within the intervals cannot be ruled out in arith")
+
+
 @pytest.mark.parametrize(("wordings", "verdict"), [(5, "cannot tell"), (6, "lost")])
 def test_given_facts_are_lost_from_six_wordings_of_forty_on(wordings: int, verdict: str):
     """Five would be a loss beyond chance if no other area were tested."""

@@ -100,6 +100,8 @@ class Metric:
     """Returns the value with its interval from clusters × sums, where the jackknife's would not hold."""
     margin: float | None = None
     """Changes up to this size do not matter, as displayed; None: 3 % of the scale, if the scale has ends."""
+    best: float | None = None
+    """The value of a faultless arm, as displayed, if it is not the end of the scale."""
 
     def cannot_be_told(self, why: str) -> Metric:
         """Returns the metric without a value: a judge that does not see something has no numbers about it."""

@@ -146,6 +146,10 @@ class SituationsAudit(PromptsAudit):
     """(pairs whose outcomes differ, pairs)."""
     partings: Sequence[Parting] = field(default_factory=tuple[Parting, ...])
 
+    @property
+    def verdict(self) -> str:
+        return "found" if self.found else "nothing found" if self.flips[1] else "cannot tell"
+
 
 _declared = Declared("situations")
 
@@ -359,7 +363,8 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
     repeats = 1 + max((record.metadata["repeat"] for record in records), default=0)
     plain = PromptsAudit(len(clusters), repeats, differences, (), (), unit="situation")
     said = sentences_of(plain)
-    said.insert(1, _flip_sentence(*flips))
+    # Words and tone alike are no finding about outcomes that nobody has.
+    said.insert(int(bool(found) or plain.verdict != "nothing found"), _flip_sentence(*flips))
     said += [difference_sentence(each, "situation") for each in (*by_signal, *tools, *turns) if each.found]
     parts = partings(records)
     return SituationsAudit(

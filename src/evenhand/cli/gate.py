@@ -126,7 +126,7 @@ def gate(request: GateCommand) -> int:
     arms = whole_arms(result, request.arms)
     checks = [check(result, arm, condition) for condition in conditions for arm in arms]
     if request.against is not None:
-        baseline = read_baseline(request.against, state.benchmark)
+        baseline = read_baseline(request.against, state.benchmark, result.scorers)
         checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)

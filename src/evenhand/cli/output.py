@@ -112,6 +112,7 @@ def run_object(folder: Path) -> dict[str, Any]:
         "benchmark": found.benchmark,
         "models": list(found.models),
         "methods": list(found.methods),
+        "scorers": list(result.scorers),
         "created": found.created,
         "arms": [
             {

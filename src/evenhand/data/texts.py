@@ -111,7 +111,7 @@ def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(line for _, line in _lines(path))
     try:
-        names: list[str] = next(reader, list[str]())
+        names = _distinct(next(reader, list[str]()), path)
         for cells in reader:
             if not cells:
                 continue
@@ -124,6 +124,13 @@ def _table(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"This is not CSV ({error}).", file=path, line=reader.line_num) from error
 
 
+def _distinct(names: list[str], path: Path) -> list[str]:
+    """The names of the columns; of two with one name only the second would be read."""
+    if again := [name for place, name in enumerate(names) if name and name in names[:place]]:
+        raise DataError(f"Two columns are named {again[0]!r}; rename one.", file=path, line=1)
+    return names
+
+
 def _sheet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The first sheet; its first row holds the names of the columns."""
     with needs_extra("Excel files", "xlsx"):
@@ -134,7 +141,7 @@ def _sheet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError("This is not an Excel file; save it as .xlsx or .csv.", file=path) from error
     try:
         rows: Iterator[tuple[Any, ...]] = book.worksheets[0].iter_rows(values_only=True)
-        names = ["" if cell is None else str(cell).strip() for cell in next(rows, ())]
+        names = _distinct(["" if cell is None else str(cell).strip() for cell in next(rows, ())], path)
         for number, cells in enumerate(rows, 2):
             if any(cell is not None for cell in cells):
                 yield number, {name: cell for name, cell in zip(names, cells, strict=False) if name}

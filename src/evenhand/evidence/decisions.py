@@ -6,6 +6,8 @@ turned out, equalised odds compare the rates among those who did well and among 
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -94,6 +96,11 @@ def read_decisions(path: Path, named: Columns, every: Every = "month") -> list[L
         )
     if not found:
         raise DataError("The file holds no decisions.", file=path)
+    selected, outcomes = {each.decided.person.selected for each in found}, {each.outcome for each in found}
+    for spec, seen in ((named.selected, selected), (named.outcome, outcomes)):
+        name, equals, wanted = (spec or "").partition("=")
+        if equals and True not in seen:
+            raise DataError(f"In no row {name!r} is {wanted!r}.", file=path)
     return found
 
 
@@ -117,6 +124,8 @@ class _Row:
         value = self.cell(name)
         if not value and may_lack:
             return None
+        if not value:
+            raise DataError(f"{name!r} is empty; leave out rows without a decision.", file=self.path, line=self.line)
         if equals:
             return value == wanted
         if value.lower() not in _YES | _NO:
@@ -125,10 +134,10 @@ class _Row:
         return value.lower() in _YES
 
     def number(self, name: str) -> float:
-        try:
-            return float(self.cell(name))
-        except ValueError as error:
-            raise DataError(f"{name!r} is not a number.", file=self.path, line=self.line) from error
+        with contextlib.suppress(ValueError):
+            if math.isfinite(value := float(self.cell(name))):
+                return value
+        raise DataError(f"{name!r} is not a number.", file=self.path, line=self.line)
 
     def period(self, name: str, every: Every) -> str:
         try:
@@ -259,7 +268,14 @@ def findings(found: Decisions) -> list[str]:
             )
     small = sum(row.rate is None for table in found.rates for row in table.rows)
     if small:
-        said.append(f"{plural(small, 'cell')} with fewer than {found.smallest} people have no rate.")
+        said.append(f"Cells with fewer than {found.smallest} people, which have no rate: {small}.")
+    for table in found.groups:
+        rare = [each for each in table.rows if each.is_small and each.ratio is not None]
+        if rare:
+            shown = ", ".join(f"{each.category} {number(each.ratio, 2)}" for each in rare)
+            said.append(f"By {table.by[0]}, left out as less than 2 % of the people, impact ratio: {shown}.")
+        if table.unknown:
+            said.append(f"{count(table.unknown)} of {plural(len(found.logged), 'row')} have no known {table.by[0]}.")
     return said
 
 
@@ -280,7 +296,7 @@ def _four_fifths(found: Decisions) -> list[str]:
                 f"Cannot tell whether, by {by}, a category has less than four fifths of the highest rate: "
                 f"the lowest ratio is {shown} ({category})."
             )
-    return [*certain, *undecided] or ["No category has less than four fifths of the highest rate."]
+    return [*certain, *undecided] or ["No category that is large enough has less than four fifths of the highest rate."]
 
 
 def _odds_gaps(found: Decisions) -> dict[str, float]:

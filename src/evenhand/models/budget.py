@@ -69,10 +69,11 @@ class Limits:
         )
 
     def doubled(self) -> Limits:
+        """Return larger limits to go on with, also after a budget of nothing."""
         return Limits(
-            None if self.calls is None else 2 * self.calls,
-            None if self.tokens is None else 2 * self.tokens,
-            None if self.money is None else 2 * self.money,
+            None if self.calls is None else 2 * self.calls or 100,
+            None if self.tokens is None else 2 * self.tokens or 100_000,
+            None if self.money is None else 2 * self.money or 1.0,
         )
 
     def texts(self) -> list[str]:

@@ -27,7 +27,7 @@ from evenhand.core.language import REASON
 from evenhand.runs.summary import UNGRADED
 from evenhand.stats import FEW_CLUSTERS, Interval, widened
 from evenhand.studies.audits import MAIN_FINDINGS
-from evenhand.studies.results import ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
+from evenhand.studies.results import GOOD, ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
 
 MANY_UNGRADED = 0.01
 """From this share of ungraded samples on, a caveat is added."""
@@ -131,7 +131,7 @@ def _undefined(metric: MetricInfo, *arms: tuple[str, ArmResult]) -> list[str]:
 
 def _is_told(effect: Effect, metric: MetricInfo) -> bool:
     """Whether a metric without a decision is worth a word: not if no direction is better, or if no sample differs."""
-    alike = effect.difference == 0 and effect.p_value == 1
+    alike = effect.difference == 0 and effect.detectable is None
     return metric.better is not None and not (alike and effect.verdict == "cannot tell")
 
 
@@ -153,7 +153,7 @@ def _changed(study: StudyResult, effect: Effect, metric: MetricInfo, before: Arm
     values = _values(effect, before, after)
     shown = _short(study, metric, values)
     detail = _numbers_of(study, effect, metric)
-    if verdict == "better" and metric.name == study.headline:
+    if verdict in GOOD and metric.name == study.headline:
         fault = _incomparable(study, effect, before, after)
         if fault:
             text = f"{now} cannot be called better than {then}: {fault}"
@@ -444,8 +444,6 @@ def _of_audit(study: StudyResult, arm: ArmResult, audit: Audit) -> Finding:
 def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: ArmResult) -> str:
     """Say why a better headline does not count: the arm says far less or more than the other, or nothing."""
     limited = {metric.name: metric for metric in study.metrics if metric.comparable is not None}
-    if not limited:
-        return ""
     unsaid = [_unsaid(arm) for arm in (before, after)]
     if unsaid[1] > unsaid[0] + MANY_UNSAID:
         return f"{percent(unsaid[1], 0)} of its answers are empty, refused or cut, not {percent(unsaid[0], 0)}"

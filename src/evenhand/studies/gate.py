@@ -92,6 +92,8 @@ class _Arm(BaseModel):
 class _Run(BaseModel):
     benchmark: str
     state: str
+    scorers: list[str] | None = None
+    """Not in what version 0.3.0 wrote."""
     arms: list[_Arm]
 
 
@@ -103,8 +105,8 @@ Baseline = Mapping[str, Mapping[str, Ends]]
 """Arm → metric → value with its interval."""
 
 
-def read_baseline(path: Path, benchmark: str) -> Baseline:
-    """The arms of the complete run of `benchmark` in what a command printed with --json."""
+def read_baseline(path: Path, benchmark: str, scorers: Sequence[str] | None = None) -> Baseline:
+    """The arms of the complete run of `benchmark`, scored by `scorers`, in what a command printed with --json."""
     try:
         found = _Baseline.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -116,6 +118,10 @@ def read_baseline(path: Path, benchmark: str) -> Baseline:
         raise DataError(f"has {len(runs)} runs of {benchmark}; a baseline has one.", file=path)
     if runs[0].state != "complete":
         raise DataError(f"its run is not complete ({runs[0].state}); make a baseline of a complete one.", file=path)
+    by = runs[0].scorers
+    if scorers is not None and by is not None and by != [*scorers]:
+        old, new = (", ".join(each) or "nothing" for each in (by, scorers))
+        raise DataError(f"it is scored by {old}, this run by {new}; make both with the same --scorer.", file=path)
     arms = runs[0].arms
     return {arm.arm: {m.metric: ends for m in arm.metrics if (ends := _ends(m)) is not None} for arm in arms}
 

@@ -218,6 +218,7 @@ def _compute(
     metrics = found.metrics()
     arms = [_arm(found, source, metrics, only.get(id(source.store))) for source in sources]
     provenance = _provenance(runs)
+    orders = min(run.plan.orders for run in runs)
     result = StudyResult(
         title=_title(provenance, benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
@@ -236,7 +237,7 @@ def _compute(
         agreements=agreements([run.store for run in runs]),
         corrections=corrections(benchmark, arms, {name for run in runs for name in run.not_executed()}),
         report_sections=benchmark.report_sections,
-        position_advice=benchmark.position_advice,
+        position_advice=f"averaged over {orders} orders" if orders > 1 else benchmark.position_advice,
     )
     if result.nothing_measured:
         return replace(result, findings=[nothing_measured(result)])
@@ -286,7 +287,8 @@ def _about_data(runs: Sequence[StoredRun], samples: int, shared: bool) -> list[s
 
 def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
     ends = metric.scale_bounds
-    best = {"higher": 1, "lower": 0}.get(metric.better or "")
+    end = {"higher": 1, "lower": 0}.get(metric.better or "")
+    best = 0.0 if metric.better == "zero" else None if end is None or ends is None else ends[end] * metric.scale
     return MetricInfo(
         metric.name,
         metric.title,
@@ -297,7 +299,7 @@ def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
         metric.comparable,
         metric.untold,
         margin_of(metric, margins),
-        0.0 if metric.better == "zero" else None if best is None or ends is None else ends[best] * metric.scale,
+        best if metric.best is None else metric.best,
         metric.scale == 100.0,
     )
 

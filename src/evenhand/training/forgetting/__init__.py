@@ -584,7 +584,7 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
     differences = [100.0 * (int(b) - int(a)) for a, b in right]
     before, after = (100 * sum(column) / len(right) for column in zip(*right, strict=True))
     moved = mean_interval(differences, [probe.kind for probe, _, _ in rows], _CONFIDENCE, bounds=(-100.0, 100.0))
-    if moved.low is not None and moved.high is not None:
-        # As the bounds above, these would make every loss certain where all was right before.
-        moved = replace(moved, low=max(moved.low, 0 - before), high=min(moved.high, 100 - before))
+    if moved.high is not None:
+        # Not the lower limit: what was never right here may have been right elsewhere, and be lost there.
+        moved = replace(moved, high=min(moved.high, 100 - before))
     return Change(area, len(right), before, after, moved, limit)
