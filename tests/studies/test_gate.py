@@ -61,8 +61,8 @@ def test_a_failure_outweighs_what_is_undecided():
         ('{"runs": []}', "0 runs of toy"),
         ('{"runs": [{"benchmark": "toy", "state": "stopped at 1 of 2", "arms": []}]}', "stopped at 1 of 2"),
         (
-            '{"runs": [{"benchmark": "toy", "state": "complete", "scorers": ["b@1"], "arms": []}]}',
-            "by b@1, this run by a@1",
+            '{"runs": [{"benchmark": "toy", "state": "complete", "made_with": {"scorers": ["b@1"]}, "arms": []}]}',
+            "made with other orders, scorers",
         ),
     ],
 )
@@ -71,4 +71,4 @@ def test_a_file_that_is_no_baseline_is_named(tmp_path, content, said):
     file.write_text(content)
 
     with pytest.raises(DataError, match=said):
-        read_baseline(file, "toy", ["a@1"])
+        read_baseline(file, "toy", {"scorers": ["a@1"], "orders": 1})

@@ -27,6 +27,7 @@ from evenhand.studies.gate import (
     Condition,
     check,
     check_against,
+    made_with,
     overall,
     parse_tolerances,
     read_baseline,
@@ -126,7 +127,7 @@ def gate(request: GateCommand) -> int:
     arms = whole_arms(result, request.arms)
     checks = [check(result, arm, condition) for condition in conditions for arm in arms]
     if request.against is not None:
-        baseline = read_baseline(request.against, state.benchmark, result.scorers)
+        baseline = read_baseline(request.against, state.benchmark, made_with(result))
         checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)

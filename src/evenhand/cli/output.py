@@ -101,6 +101,7 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
 def run_object(folder: Path) -> dict[str, Any]:
     """One stored run for a program."""
     from evenhand.runs.summary import read_summary
+    from evenhand.studies.gate import made_with
     from evenhand.studies.study import study
 
     found = read_summary(folder)
@@ -112,7 +113,7 @@ def run_object(folder: Path) -> dict[str, Any]:
         "benchmark": found.benchmark,
         "models": list(found.models),
         "methods": list(found.methods),
-        "scorers": list(result.scorers),
+        "made_with": made_with(result),
         "created": found.created,
         "arms": [
             {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -92,7 +92,7 @@ class _Arm(BaseModel):
 class _Run(BaseModel):
     benchmark: str
     state: str
-    scorers: list[str] | None = None
+    made_with: dict[str, Any] | None = None
     """Not in what version 0.3.0 wrote."""
     arms: list[_Arm]
 
@@ -105,8 +105,14 @@ Baseline = Mapping[str, Mapping[str, Ends]]
 """Arm → metric → value with its interval."""
 
 
-def read_baseline(path: Path, benchmark: str, scorers: Sequence[str] | None = None) -> Baseline:
-    """The arms of the complete run of `benchmark`, scored by `scorers`, in what a command printed with --json."""
+def made_with(result: StudyResult) -> dict[str, Any]:
+    """What a run and its baseline must have in common: the benchmark's data and options, the orders, the scorers."""
+    [run] = result.provenance.values()
+    return {**run["benchmark"], "orders": run["plan"]["orders"], "scorers": [*result.scorers]}
+
+
+def read_baseline(path: Path, benchmark: str, made: Mapping[str, Any] | None = None) -> Baseline:
+    """The arms of the complete run of `benchmark`, `made` so, in what a command printed with --json."""
     try:
         found = _Baseline.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -118,10 +124,11 @@ def read_baseline(path: Path, benchmark: str, scorers: Sequence[str] | None = No
         raise DataError(f"has {len(runs)} runs of {benchmark}; a baseline has one.", file=path)
     if runs[0].state != "complete":
         raise DataError(f"its run is not complete ({runs[0].state}); make a baseline of a complete one.", file=path)
-    by = runs[0].scorers
-    if scorers is not None and by is not None and by != [*scorers]:
-        old, new = (", ".join(each) or "nothing" for each in (by, scorers))
-        raise DataError(f"it is scored by {old}, this run by {new}; make both with the same --scorer.", file=path)
+    before = runs[0].made_with
+    if before is not None and made is not None:
+        names = sorted({*before, *made})
+        if other := ["data" if name == "sha256" else name for name in names if before.get(name) != made.get(name)]:
+            raise DataError(f"its run was made with other {', '.join(other)}; make both alike.", file=path)
     arms = runs[0].arms
     return {arm.arm: {m.metric: ends for m in arm.metrics if (ends := _ends(m)) is not None} for arm in arms}
 
