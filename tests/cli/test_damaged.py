@@ -93,4 +93,4 @@ def test_a_table_below_a_file_is_told_in_one_sentence(cli):
     result = cli("run", "export", "r", "--out", "t.txt/x.csv")
 
     assert result.code == 2
-    assert result.err == "evenhand: t.txt/x.csv cannot be written: File exists. Choose another path.\n"
+    assert result.err == "evenhand: --out names the table, a file in a folder, but t.txt is a file.\n"

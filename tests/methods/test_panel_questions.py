@@ -174,7 +174,7 @@ async def test_a_shuffled_graph_has_the_same_form_with_its_roles_in_other_places
     [
         ({"hears": {"boss": []}}, "hears names 'boss', which is none of the roles"),
         ({"decides": "boss"}, "decides is a role, mean, median or chair, not 'boss'"),
-        ({"edges": []}, r"this is not a graph: edges: extra inputs are not permitted\. It has roles, hears, rounds"),
+        ({"edges": []}, r"this is not a graph: edges: there is no such field\. It has roles, hears, rounds"),
     ],
 )
 async def test_a_graph_that_is_wrong_is_refused_before_the_first_call(tmp_path: Path, fields: Any, message: str):

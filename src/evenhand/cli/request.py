@@ -125,7 +125,7 @@ def check_file(out: Path | None, what: str, flag: str = "--out") -> None:
     if str(out) == "-" or out.is_dir():
         named = "standard output" if str(out) == "-" else f"the folder {out}"
         raise UsageError(f"{flag} names {what}, a file, not {named}.")
-    above = next(each for each in out.absolute().parents if each.exists())
+    above = next(each for each in out.parents if each.exists())
     if not above.is_dir():
         raise UsageError(f"{flag} names {what}, a file in a folder, but {above} is a file.")
 
