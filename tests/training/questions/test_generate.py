@@ -47,20 +47,6 @@ def test_every_answer_is_right_by_the_strict_grader(train: list[QuestionRow], de
     assert wrong == []
 
 
-def test_free_answers_of_a_training_heed_wishes_and_those_that_are_held_out_have_none():
-    wishes = [wish for wish, _ in load("en").wording["wishes"]]
-
-    def wished(split: str) -> list[QuestionRow]:
-        drawn = rows(1500, split=split, languages=("en",))
-        return [row for row in drawn if any(wish in row.messages[-1]["content"] for wish in wishes)]
-
-    train = wished("train")
-    assert len(train) > 100
-    assert {row.form for row in train} == {"sentence", "short"}
-    assert all(re.match(r"\[.*\]$", row.answer) for row in train if wishes[0] in row.messages[-1]["content"])
-    assert wished("dev") == []
-
-
 def test_all_forms_states_and_languages_occur(train: list[QuestionRow]):
     assert {row.form for row in train} == set(FORMS)
     assert {row.state for row in train} == set(STATES)

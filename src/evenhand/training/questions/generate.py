@@ -209,10 +209,6 @@ class _Asker:
             name = f"fact_{name}"
         templates = self.asked.language.templates(name, self._kind)
         answer = self._say(self.rng.choice(templates), labels=bool(listed))
-        if "wishes" in self._wording and self.asked.split == "train" and self.rng.random() < _WISHES:
-            wish, written = self.rng.choice(self._wording["wishes"])
-            extra = f"{extra} {wish}".strip()
-            answer = written.format(a=answer, bare=answer.rstrip("."), title=" ".join(map(capitalized, answer.split())))
         return _Shown(choice, self._chat(form, choice.question, listed, extra=extra), answer)
 
     def json(self, choice: _Choice) -> _Shown:
@@ -356,8 +352,6 @@ _NEGATED_OPEN = 0.4
 """The same where it is not told."""
 _TWIN = 0.5
 """Share of the passages that tell about both people and are asked for both: who did it, and who did not."""
-_WISHES = 0.4
-"""Share of the free answers that come with a wish of their own, as in brackets: else a trained model hears no wish."""
 _LITERAL = 0.2
 """Share of the questions in the passage's own words; the others need a conclusion from them."""
 LEAST = 100
