@@ -72,16 +72,19 @@ def test_is_signed(evenhand):
 @pytest.mark.evenhand(limit=44, undecided="pass")
 def test_may_be_undecided(evenhand):
     evenhand.audit("fake/A").assert_below("bias_ambig", 10)
+def test_is_out_of_100(evenhand):
+    evenhand.audit("fake/A", limit=44).assert_above("coverage", 0.5)
 """
     )
 
-    assert _outcomes(ended) == {"passed": 2, "failed": 2}, ended.stdout + ended.stderr
+    assert _outcomes(ended) == {"passed": 2, "failed": 3}, ended.stdout + ended.stderr
     assert "failed: default: fails if accuracy_disambig <= 80: 40.91 [22.13, 62.78], n = 22" in ended.stdout
     assert "cannot tell: default: fails if |bias_ambig| >= 10: 22.73 [0, 56.61], n = 22" in ended.stdout
     assert "evenhand: cannot tell, and passed: default: |bias_ambig| >= 10" in ended.stdout
     assert "pytest_plugin.py:" not in ended.stdout
     assert ended.stdout.count(": run in") == 1
-    assert ended.stdout.count(": stored run in") == 3
+    assert ended.stdout.count(": stored run in") == 4
+    assert "coverage goes to 100, not to 1: write 'coverage <= 50'" in ended.stdout
 
 
 def test_specs_are_kept_between_sessions_and_functions_are_not(suite: Suite):

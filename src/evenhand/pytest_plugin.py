@@ -175,10 +175,12 @@ class Audited:
 
     def _assert(self, metric: str, sign: str, limit: float, group: str, arm: str | None) -> None:
         __tracebackhide__ = True
-        from evenhand.studies.gate import Condition, whole_arms
+        from evenhand.studies.gate import Condition, check_units, whole_arms
 
         signed = any(each.name == metric and each.better == "zero" for each in self.study.metrics)
         condition = Condition(metric, sign, limit, signed, group)
+        if sign == "<=":  # below 1 it would always hold
+            check_units([condition], {each.name for each in self.study.metrics if each.points})
         arms = whole_arms(self.study, [arm] if arm is not None else [])
         bad = [each for each in self._checks(condition, arms) if self._is_bad(each)]
         if bad:

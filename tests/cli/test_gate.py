@@ -162,6 +162,55 @@ def test_an_improvement_is_called_better_and_has_no_minus(cli, once, tmp_path: P
     assert re.search(r"fails if accuracy_disambig is worse than the baseline: better by \d+", said)
 
 
+def test_a_baseline_that_was_made_otherwise_is_refused_before_the_first_call(cli, once, tmp_path: Path):
+    once(*RUN)
+    (tmp_path / "b.json").write_text(cli("compare", "p", "--json").out)
+    gate = ("gate", "-m", "fake/A", "-n", "44", "--against", "b.json", "--undecided", "pass")
+
+    others = [
+        cli(*gate, *more, "--out", "r")
+        for more in (("--orders", "2"), ("--set", "categories=Age"), ("--method", "default", "--method", "cot"))
+    ]
+
+    assert [each.code for each in others] == [2, 2, 2]
+    assert ["other orders" in others[0].err, "other categories" in others[1].err] == [True, True]
+    assert "no arm in the baseline named 'cot'; known: default" in others[2].err
+    assert not (tmp_path / "r").exists()
+    assert cli(*gate, "--out", "r").code == 0
+
+
+def test_a_baseline_of_another_scorer_is_refused_before_the_first_call(cli, tmp_path: Path):
+    texts = ("-m", "fake/hello there", "-b", "realtoxicity_builtin", "-n", "2", "--set", "completions=2")
+    (tmp_path / "b.json").write_text(cli("audit", *texts, "--scorer", "builtin", "--json", "--out", "p").out)
+
+    result = cli("gate", *texts, "--scorer", "builtin_b", "--against", "b.json", "--out", "r")
+
+    assert (result.code, (tmp_path / "r").exists()) == (2, False)
+    assert "b.json: its run was made with other scorers; make both alike." in result.err
+
+
+@pytest.mark.parametrize("run", [("p",), ("-m", "fake/A", "--out", "r")], ids=["stored", "new"])
+def test_a_bound_below_1_of_a_percentage_is_refused_unless_it_says_percent(cli, once, tmp_path: Path, run):
+    once(*RUN)
+
+    meant = cli("gate", *run, "--fail-if", "accuracy_disambig < 0.8")
+
+    assert (meant.code, meant.out, (tmp_path / "r").exists()) == (2, "", False)
+    assert meant.err == (
+        "evenhand: accuracy_disambig goes to 100, not to 1: write 'accuracy_disambig < 80', "
+        "or 'accuracy_disambig < 0.8 %' for less than one.\n"
+    )
+
+
+def test_a_bound_may_be_written_with_a_percent_sign(cli, once):
+    once(*RUN)
+
+    result = cli("gate", "p", "--fail-if", "accuracy_disambig < 0.8 %", "--fail-if", "coverage<50%")
+
+    assert result.code == 0
+    assert "fails if accuracy_disambig < 0.8 %: " in result.out and "fails if coverage < 50 %: " in result.out
+
+
 def test_a_signed_metric_without_bars_gets_a_hint(cli, once):
     once(*RUN)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
-from evenhand.studies.gate import Check, Condition, absolute, difference, overall, read_baseline
+from evenhand.studies.gate import Check, Condition, absolute, check_units, difference, overall, read_baseline
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_the_whole_interval_decides(text, within, across, beyond):
     assert [condition.state(*ends) for ends in (within, across, beyond)] == ["passed", "cannot tell", "failed"]
 
 
-@pytest.mark.parametrize("text", ["|bias_ambig| > 10", "bias_ambig[Age group] <= -2.5", "|m[x]| >= 0.001"])
+@pytest.mark.parametrize("text", ["|bias_ambig| > 10", "bias_ambig[Age group] <= -2.5", "|m[x]| >= 0.001", "m < 0.8 %"])
 def test_a_condition_reads_as_it_was_written(text):
     assert str(Condition.parse(text)) == text
 
@@ -30,6 +30,13 @@ def test_a_condition_reads_as_it_was_written(text):
 def test_anything_else_is_refused_with_an_example(text):
     with pytest.raises(UsageError, match="bias_ambig"):
         Condition.parse(text)
+
+
+def test_a_bound_of_a_metric_that_ends_at_1_is_not_in_percent():
+    check_units([Condition.parse("ratio < 0.8")], {"accuracy"})
+
+    with pytest.raises(UsageError, match="ratio is no percentage"):
+        check_units([Condition.parse("ratio < 80 %")], {"accuracy"})
 
 
 def test_an_interval_around_zero_begins_at_zero_in_absolute_values():

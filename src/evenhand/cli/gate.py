@@ -17,19 +17,24 @@ from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.request import PlanCommand, check_file
 from evenhand.cli.run import end_study, kept, print_examples, print_forecast, run_request
+from evenhand.core import aio
 from evenhand.core.errors import UsageError, check_names
+from evenhand.core.fields import sizes_by_metric
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.runs.parts import Settings
+from evenhand.runs.runner import Runner
+from evenhand.runs.stored import as_stored_json
 from evenhand.runs.summary import read_summary
 from evenhand.show.gate import annotation, in_order, junit, line, sentence, summary
 from evenhand.studies.gate import (
     Check,
     Condition,
+    arm_before,
     check,
     check_against,
+    check_units,
     made_with,
     overall,
-    parse_tolerances,
     read_baseline,
     settled,
     whole_arms,
@@ -116,8 +121,8 @@ def gate(request: GateCommand) -> int:
         raise UsageError("Give a limit: --fail-if '|bias_ambig| > 10', or --against FILE.")
     check_file(request.junit_file, "the checks", "--junit")
     check_file(request.summary_file, "the table", "--summary")
-    most = parse_tolerances(request.tolerance) or {"": 0.0}
-    detect = parse_tolerances(request.detect, "--detect")
+    most = sizes_by_metric(request.tolerance, "--tolerance") or {"": 0.0}
+    detect = sizes_by_metric(request.detect, "--detect")
     result, folder, settings = (
         _stored(request, request.run) if request.run is not None else _made(request, conditions, (*most, *detect))
     )
@@ -127,8 +132,9 @@ def gate(request: GateCommand) -> int:
     arms = whole_arms(result, request.arms)
     checks = [check(result, arm, condition) for condition in conditions for arm in arms]
     if request.against is not None:
-        baseline = read_baseline(request.against, state.benchmark, made_with(result))
+        baseline = read_baseline(request.against, state.benchmark, made_with(*result.provenance.values()))
         checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
+    check_units(conditions, {metric.name for metric in result.metrics if metric.points})
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
@@ -167,10 +173,18 @@ def _made(
     if not request.config and not request.models:
         raise UsageError("Name a stored run, a --config or a --model.")
     run = request.run_asked()
-    known = [m.name for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()]
-    check_names("metric", known, *(*(condition.metric for condition in conditions), *filter(None, named)))
+    metrics = {m.name: m for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()}
+    check_names("metric", metrics, *(*(condition.metric for condition in conditions), *filter(None, named)))
+    check_units(conditions, {name for name, metric in metrics.items() if metric.scale == 100})
+    labels = [arm.label for arm in run.plan.arms()]
+    check_names("arm", labels, *request.arms)
     if request.against is not None:
-        read_baseline(request.against, run.plan.benchmark)
+        # A dry run loads no model, and workers load theirs where they are.
+        loads = not request.dry_run and run.settings.workers is None
+        facts = as_stored_json(aio.run(Runner(run.plan, run.out, run.settings).describe())) if loads else None
+        baseline = read_baseline(request.against, run.plan.benchmark, facts and made_with(facts))
+        for label in request.arms or labels:
+            arm_before(baseline, label, alone=len(labels) == 1)
     print_examples(run)
     if request.dry_run:
         print_forecast(run)

@@ -113,7 +113,7 @@ def run_object(folder: Path) -> dict[str, Any]:
         "benchmark": found.benchmark,
         "models": list(found.models),
         "methods": list(found.methods),
-        "made_with": made_with(result),
+        "made_with": made_with(*result.provenance.values()),
         "created": found.created,
         "arms": [
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -13,7 +13,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError, check_names
-from evenhand.core.fields import sizes_by_metric
 from evenhand.stats import mde_from_standard_error
 from evenhand.studies.results import ArmResult, Estimate, StudyResult
 from evenhand.studies.tally import ALL
@@ -24,7 +23,9 @@ Ends = tuple[float, float, float]
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"(?P<metric>[^|<>=\[\]\s]+)(?:\[(?P<group>[^\]]+)\])?"
 _MAKE_ONE = "make one: `evenhand compare RUN --json > baseline.json`"
-_CONDITION = re.compile(rf"(?P<bar>\|?)\s*{_NAME}\s*(?P<end>\|?)\s*(?P<sign>[<>]=?)\s*(?P<bound>{_NUMBER})")
+_CONDITION = re.compile(
+    rf"(?P<bar>\|?)\s*{_NAME}\s*(?P<end>\|?)\s*(?P<sign>[<>]=?)\s*(?P<bound>{_NUMBER})\s*(?P<unit>%?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Condition:
     bound: float
     absolute: bool = False
     group: str = ALL
+    percent: bool = False
+    """Whether it was written with a percent sign."""
 
     @classmethod
     def parse(cls, text: str) -> Condition:
@@ -45,11 +48,12 @@ class Condition:
             raise UsageError(
                 f"--fail-if takes a condition such as '|bias_ambig| > 10' or 'm[GROUP] < 80', not {text!r}."
             )
-        return cls(match["metric"], match["sign"], float(match["bound"]), bool(match["bar"]), match["group"] or ALL)
+        signs = bool(match["bar"]), match["group"] or ALL, bool(match["unit"])
+        return cls(match["metric"], match["sign"], float(match["bound"]), *signs)
 
     def __str__(self) -> str:
         name = self.metric if self.group == ALL else f"{self.metric}[{self.group}]"
-        return f"{f'|{name}|' if self.absolute else name} {self.sign} {self.bound:g}"
+        return f"{f'|{name}|' if self.absolute else name} {self.sign} {self.bound:g}{' %' if self.percent else ''}"
 
     def state(self, low: float, high: float) -> State:
         """`failed` if the condition is true of the whole interval, `passed` if of no part of it."""
@@ -105,10 +109,11 @@ Baseline = Mapping[str, Mapping[str, Ends]]
 """Arm → metric → value with its interval."""
 
 
-def made_with(result: StudyResult) -> dict[str, Any]:
-    """What a run and its baseline must have in common: the benchmark's data and options, the orders, the scorers."""
-    [run] = result.provenance.values()
-    return {**run["benchmark"], "orders": run["plan"]["orders"], "scorers": [*result.scorers]}
+def made_with(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run, by its facts, and its baseline must share: the benchmark's data and options, orders, scorers."""
+    scorers: Mapping[str, Any] = run["scorers"] or {}
+    planned = [scorer for scorer, about in scorers.items() if about["planned"]]
+    return {**run["benchmark"], "orders": run["plan"]["orders"], "scorers": planned}
 
 
 def read_baseline(path: Path, benchmark: str, made: Mapping[str, Any] | None = None) -> Baseline:
@@ -133,6 +138,13 @@ def read_baseline(path: Path, benchmark: str, made: Mapping[str, Any] | None = N
     return {arm.arm: {m.metric: ends for m in arm.metrics if (ends := _ends(m)) is not None} for arm in arms}
 
 
+def arm_before(baseline: Baseline, label: str, *, alone: bool) -> Mapping[str, Ends]:
+    """The baseline's arm with this label, or its only one for an arm that is `alone`."""
+    if label not in baseline and (len(baseline) != 1 or not alone):
+        raise UnknownNameError("arm in the baseline", label, baseline)
+    return baseline[label if label in baseline else next(iter(baseline))]
+
+
 def _ends(of: Estimate | _Metric | None) -> Ends | None:
     if of is None or of.value is None or of.low is None or of.high is None:
         return None
@@ -153,6 +165,16 @@ def difference(new: Ends, old: Ends) -> Ends:
     return d, d - low, d + high
 
 
+def check_units(conditions: Iterable[Condition], out_of_100: Collection[str]) -> None:
+    """Refuse a bound between 0 and 1 for a metric that goes to 100, where 0.8 may have been meant as 80."""
+    for each in conditions:
+        if each.percent and each.metric not in out_of_100:
+            raise UsageError(f"{each.metric} is no percentage; remove % in '{each}'.")
+        if each.metric in out_of_100 and 0 < abs(each.bound) < 1 and not each.percent:
+            meant, exact = replace(each, bound=100 * each.bound), replace(each, percent=True)
+            raise UsageError(f"{each.metric} goes to 100, not to 1: write '{meant}', or '{exact}' for less than one.")
+
+
 def whole_arms(result: StudyResult, named: Sequence[str] = ()) -> list[ArmResult]:
     """The arms with their final answers: all of them, or those that are named."""
     arms = {arm.label: arm for arm in result.arms if arm.iteration is None}
@@ -168,7 +190,7 @@ def check(result: StudyResult, arm: ArmResult, condition: Condition) -> Check:
         raise UnknownNameError("group", condition.group, result.groups)
     ends = _ends(found)
     if ends is None:
-        return _unmeasured(arm, str(condition), _why(result, condition.metric, found))
+        return Check(arm.label, str(condition), "cannot tell", _why(result, condition.metric, found))
     shown = absolute(ends) if condition.absolute else ends
     return _judged(arm, condition, shown, found, str(condition), change=False)
 
@@ -186,10 +208,7 @@ def check_against(
     worse passes only if a worsening of this size would have been seen with 80 % power.
     """
     detect = detect or {}
-    if (old := baseline.get(arm.label)) is None:
-        if len(baseline) != 1 or len(whole_arms(result)) != 1:
-            raise UnknownNameError("arm in the baseline", arm.label, baseline)
-        (old,) = baseline.values()
+    old = arm_before(baseline, arm.label, alone=len(whole_arms(result)) == 1)
     infos = {metric.name: metric for metric in result.metrics}
     most = {name: tolerance for name, tolerance in tolerances.items() if name}
     if "" in tolerances:
@@ -204,7 +223,7 @@ def check_against(
         found = arm.estimate(name)
         new, before = _ends(found), old.get(name)
         if new is None or before is None:
-            unmeasured = _unmeasured(arm, text, _why(result, name, found))
+            unmeasured = Check(arm.label, text, "cannot tell", _why(result, name, found))
             undefined = found is not None and found.value is None and found.n > 0
             harmless = undefined and infos[name].meaning.harmless
             checks.append(replace(unmeasured, state="passed") if harmless else unmeasured)
@@ -229,11 +248,6 @@ def _powered(check: Check, wanted: float) -> Check:
     needed = math.ceil(check.n * (smallest / wanted) ** 2)
     few = f"too few samples: to see a worsening of {wanted:g}, about {needed:,} must count for this metric in each run"
     return replace(check, reason=f"{check.reason}; {few}")
-
-
-def parse_tolerances(texts: Sequence[str], flag: str = "--tolerance") -> dict[str, float]:
-    """Metric → number; the metric is empty for all that are not named."""
-    return sizes_by_metric(texts, flag)
 
 
 def settled(result: StudyResult, checks: Sequence[Check]) -> list[Check]:
@@ -277,7 +291,3 @@ def _why(result: StudyResult, metric: str, found: Estimate | None) -> str:
     if found is not None and found.value is not None:
         return f"{metric} has no value {'with an interval' if _ends(found) is None else 'in the baseline'}"
     return f"{metric} has no value here{f': {info.meaning.undefined}' if info.meaning.undefined else ''}"
-
-
-def _unmeasured(arm: ArmResult, text: str, reason: str) -> Check:
-    return Check(arm.label, text, "cannot tell", reason)
