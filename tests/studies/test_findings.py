@@ -117,6 +117,24 @@ async def test_a_category_that_gets_worse_is_in_the_first_sentence_of_a_comparis
     assert [each.verdict for each in others] == ([] if overall == "worse" else [overall])
 
 
+async def test_the_one_sentence_about_each_of_several_arms_names_all_that_is_worse(workshop: Workshop):
+    workshop.model(unknown_in(77), "good")
+    workshop.model(unknown_in(9), "bad")
+    workshop.model(unknown_in(77), "same")
+    await workshop.run(models=["stub/good", "stub/bad", "stub/same"], **TOY)
+    result = study([workshop.directory / "run"])
+    [whole] = [each for each in result.effects if (each.metric, each.group, each.after) == ("bias_ambig", "all", "1.2")]
+    groups = [replace(whole, group=name, p_value=0.001, verdict="worse") for name in ("Age", "Religion")]
+
+    first, *others = conclusions(replace(result, effects=[*result.effects, *groups]))
+
+    assert first.sentence == (
+        "Worse: stub/bad guesses in 91 % of the cases where the text does not say; stub/good 23 %; "
+        "also worse: “Bias, ambiguous” in 2 groups."
+    )
+    assert "worse" not in [each.verdict for each in others]
+
+
 async def test_a_headline_that_no_judge_could_rate_leads(workshop: Workshop):
     result = await compared(workshop, 77, 9)
     metrics = {each.name: each for each in result.metrics}

@@ -47,8 +47,6 @@ _ORDER: Sequence[Verdict] = (
 """What was decided before what stayed open, and worse before better."""
 _DECIDED: Sequence[Verdict] = ("worse", "better", "probably worse", "probably better", "changed", "probably changed")
 _OPEN: Sequence[Verdict] = ("no change", "cannot tell")
-_OF_EACH = 1
-"""Findings of each verdict on an arm, where several are compared with the baseline; the tables have all."""
 
 
 def conclusions(study: StudyResult) -> list[Finding]:
@@ -63,7 +61,7 @@ def conclusions(study: StudyResult) -> list[Finding]:
     found: list[Finding] = []
     for before, after in pairs:
         own = _in_order(study, _compared(study, arms[before], arms[after]))
-        found += own if len(pairs) == 1 else _foremost(own)
+        found += own if len(pairs) == 1 else _foremost(study, own)
     audits = [each for arm in arms.values() if arm.audit for each in _alone(study, arm)]
     return _in_order(study, [*found, *audits])
 
@@ -78,15 +76,24 @@ def _in_order(study: StudyResult, found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=place)
 
 
-def _foremost(found: Sequence[Finding]) -> list[Finding]:
-    """Return the first findings of each verdict; what stayed open only where nothing was decided."""
-    seen: Counter[Verdict] = Counter()
-    kept: list[Finding] = []
+def _foremost(study: StudyResult, found: Sequence[Finding]) -> list[Finding]:
+    """Return the first finding of each verdict, which names what else is worse; the tables have all.
+
+    What stayed open is told only where nothing was decided.
+    """
+    titles = {metric.name: metric.title for metric in study.metrics}
+    kept: dict[Verdict, Finding] = {}
+    also: dict[Verdict, list[str]] = {}
     for each in found:
-        seen[each.verdict] += 1
-        if seen[each.verdict] <= _OF_EACH and (each.verdict not in _OPEN or not kept):
-            kept.append(each)
-    return kept
+        if each.verdict.endswith("worse") and each.verdict in kept:
+            where = f" in {plural(len(each.groups), 'group')}" if each.groups else ""
+            also.setdefault(each.verdict, []).append(f"“{titles[each.metric]}”{where}")
+        elif each.verdict not in _OPEN or not kept:
+            kept.setdefault(each.verdict, each)
+    return [
+        replace(each, text=f"{each.text}; also {verdict}: {_listed(also[verdict])}") if verdict in also else each
+        for verdict, each in kept.items()
+    ]
 
 
 def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[Finding]:
@@ -180,7 +187,8 @@ def _groups_compared(study: StudyResult, metric: MetricInfo, before: ArmResult, 
     now, then = _names(study, before, after)
     where = _of_groups(said, "", f"{plural(tests, 'comparison')} of groups")
     detail = f"{_group(worse[0].group)}: {_numbers_of(study, worse[0], metric)}"
-    return [_finding(worse[0], "worse", f"{now} has a worse “{metric.title}” than {then} in {where}", now, detail)]
+    found = _finding(worse[0], "worse", f"{now} has a worse “{metric.title}” than {then} in {where}", now, detail)
+    return [replace(found, groups=tuple(each.group for each in worse))]
 
 
 def _of_groups(said: Sequence[str], more: str, tests: str) -> str:

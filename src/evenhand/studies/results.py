@@ -64,6 +64,8 @@ class Finding:
     """Further sentences: change, interval, p-value, n."""
     weight: float = 0.0
     """How large it is, in margins; the largest of one verdict come first."""
+    groups: tuple[str, ...] = ()
+    """The groups that it is about, if not about all samples."""
 
     @property
     def word(self) -> str:
