@@ -138,6 +138,12 @@ def test_a_terminal_gets_the_first_rows_and_the_means(cli, tmp_path: Path, termi
     assert "0.646 [0.5" in out  # ten texts of 6 letters, two of 7, one longer than 10: 8.4 / 13
 
 
+def test_scores_that_are_only_shown_overwrite_nothing(cli, tmp_path: Path, terminal: None):
+    (tmp_path / "t.csv").write_text("text,lengths.toxicity\nab,0.9\n")
+
+    assert "lengths@1: 1 text, 0 unscored" in cli("score", "t.csv", "-s", "lengths").out
+
+
 def test_two_scorers_are_compared(cli, tmp_path: Path):
     (tmp_path / "t.txt").write_text("\n".join(["a", "abc", "abcdefg", "abcdefgh"]))
 
@@ -289,6 +295,8 @@ FILES = {
     "field.jsonl": b'{"reply": "a", "txt": "b"}\n',
     "ragged.csv": b"id,text\n1,a\n2\n",
     "column.csv": b"id,comment\n1,a\n",
+    "scored.csv": b"text,lengths.toxicity\na,0.9\n",
+    "nested.jsonl": b'{"text": "a"}\n{"text": "b", "lengths.unscored": {"by": "hand"}}\n',
     "head.csv": b"id,text\n",
     "t.docx": b"PK",
 }
@@ -313,6 +321,9 @@ CASES = {
     "twice": (("t.txt", "-s", "lengths", "-s", "lengths"), "given twice"),
     "other output": (("t.txt", "-s", "lengths", "--out", "s.xlsx"), ".csv or .jsonl"),
     "over itself": (("column.csv", "-s", "lengths", "--field", "comment", "--out", "column.csv"), "another name"),
+    "field of the scores": (("scored.csv", "-s", "lengths", "-o", "s.csv"), "has a field 'lengths.toxicity', which"),
+    "printed, too": (("scored.csv", "-s", "lengths"), "which the scores would overwrite; rename it"),
+    "nested field": (("nested.jsonl", "-s", "lengths", "-o", "s.jsonl"), "has a field 'lengths.unscored', which"),
     "no folder": (("t.txt", "-s", "lengths", "--out", "no/s.csv"), "no/s.csv"),
 }
 

@@ -79,13 +79,14 @@ def score(request: ScoreCommand) -> int:
     out = request.out
     source = TextFile(request.file, request.field, request.context)
     total, fields = source.survey()
+    flat = [name for name, fits in fields.items() if fits]
     _check_out(out, request.file)
     specs = request.specs or (best_scorer(),)
     on_terminal = out is None and stdout_is_terminal()
     with _cache(specs, *cache_use(request)) as cache:
-        scorers = load_scorers(specs, cache)
+        scorers = load_scorers(specs, cache, () if on_terminal else fields)
         tally = ScoreTally(scorers, preview=_PREVIEW if on_terminal else 0)
-        with _opened(out, on_terminal, fields, scorers, tally) as write, shown_count() as count:
+        with _opened(out, on_terminal, flat, scorers, tally) as write, shown_count() as count:
             caveats = aio.run(_scored(request, source, scorers, write, lambda done, _: count(done, total)))
     if out is not None:
         click.echo(f"{out}: {plural(tally.rows, 'row')}")

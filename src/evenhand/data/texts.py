@@ -52,8 +52,8 @@ class TextFile:
         """The number of each line, and everything that it holds."""
         return iter(_READERS[self._format()](self.path))
 
-    def survey(self) -> tuple[int, list[str]]:
-        """The number of rows and the fields that fit into a table; the whole file is checked on the way."""
+    def survey(self) -> tuple[int, dict[str, bool]]:
+        """The number of rows, and whether each field fits into a table; the whole file is checked on the way."""
         count = 0
         flat: dict[str, bool] = {}
         for row in self.rows():
@@ -62,7 +62,7 @@ class TextFile:
                 flat[name] = flat.get(name, True) and not isinstance(value, (dict, list))
         if not count:
             raise DataError("The file holds no texts.", file=self.path)
-        return count, [name for name, fits in flat.items() if fits]
+        return count, flat
 
     def _format(self) -> str:
         if is_saved(self.path):

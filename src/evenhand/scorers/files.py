@@ -8,7 +8,7 @@ import math
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -38,8 +38,13 @@ _DECIMALS = 6
 _HIGH = 0.5
 
 
-def load_scorers(specs: Sequence[str], cache: ResponseCache | None = None) -> list[Scorer]:
-    """Load the scorers; each scores identical texts once, and the replies of models are kept in the cache."""
+def load_scorers(
+    specs: Sequence[str], cache: ResponseCache | None = None, fields: Collection[str] = ()
+) -> list[Scorer]:
+    """Load the scorers; each scores identical texts once, and the replies of models are kept in the cache.
+
+    `fields` are those that the scores may not overwrite.
+    """
 
     def load(spec: str) -> Model:
         model = load_model(spec)
@@ -50,6 +55,8 @@ def load_scorers(specs: Sequence[str], cache: ResponseCache | None = None) -> li
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"The scorer {name} is given twice.")
+    if taken := [name for name in names_of(scorers) if name in fields]:
+        raise UsageError(f"The file has a field {taken[0]!r}, which the scores would overwrite; rename it.")
     return scorers
 
 
@@ -82,11 +89,14 @@ def part_of(out: Path) -> Path:
     return out.with_name(out.name + ".part")
 
 
+def names_of(scorers: Sequence[Scorer]) -> list[str]:
+    """The fields of the scores: per scorer `SPEC.attribute` and `SPEC.unscored`, the reason."""
+    return [f"{scorer.spec}.{name}" for scorer in scorers for name in (*scorer.attributes, "unscored")]
+
+
 def csv_writer(file: IO[str], fields: Sequence[str], scorers: Sequence[Scorer]) -> Write:
-    """Rows as CSV: the file's own fields, then per scorer `SPEC.attribute` and `SPEC.unscored`, the reason."""
-    names = [f"{scorer.spec}.{name}" for scorer in scorers for name in (*scorer.attributes, "unscored")]
-    columns = list(dict.fromkeys([*fields, *names]))
-    writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+    """Rows as CSV: the file's own fields, then those of the scores."""
+    writer = csv.DictWriter(file, [*fields, *names_of(scorers)], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     return lambda row, results: writer.writerow({**row.fields, **_cells(scorers, results)})
 
