@@ -60,6 +60,15 @@ def test_scores_that_were_not_made_are_asked_for(cli, run: str):
     assert "make them with `evenhand run rescore r --scorer builtin`" in result.err
 
 
+def test_a_command_that_makes_scores_is_suggested_only_where_it_works(cli, run: str):
+    wrong = cli("report", run, "--scorer", "bultin")
+    options = cli("report", run, "--scorer", "judge:openai/m?base_url=http://localhost:1/v1&key=KEY")
+
+    assert (wrong.code, options.code) == (2, 2)
+    assert "did you mean builtin" in wrong.err and "rescore" not in wrong.err
+    assert "`evenhand run rescore r --scorer 'judge:openai/m?base_url=http://localhost:1/v1&key=KEY'`" in options.err
+
+
 def test_a_judge_that_gives_no_scores_ends_it_with_one_sentence(cli, run: str):
     result = cli("run", "rescore", run, "--scorer", "judge:fake/nonsense", "--no-cache")
 
@@ -72,12 +81,12 @@ def test_a_judge_that_gives_no_scores_ends_it_with_one_sentence(cli, run: str):
 def test_choices_are_refused_in_one_sentence(cli):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "c")
 
-    result = cli("run", "rescore", "c", "--scorer", "builtin")
+    results = [cli(*command, "c", "--scorer", "builtin") for command in (("run", "rescore"), ("report",), ("compare",))]
 
-    assert result.code == 2
-    assert result.err == (
+    assert [result.code for result in results] == [2, 2, 2]
+    assert {result.err for result in results} == {
         "evenhand: Scorers rate texts, but the answers of bbq_builtin are choices; there is nothing to rescore.\n"
-    )
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core import aio
-from evenhand.core.errors import EndpointError, PlanError
+from evenhand.core.errors import EndpointError
 from evenhand.core.progress import Count, ignore
 from evenhand.core.types import Sample, Unscored
 from evenhand.models.budget import Budget
@@ -200,11 +200,7 @@ async def rescore(
     with closing(run.store):
         try:
             with run.code(), locked(directory):
-                if run.benchmark().kind == "choice":
-                    raise PlanError(
-                        f"Scorers rate texts, but the answers of {run.plan.benchmark} are choices; there is nothing to "
-                        "rescore."
-                    )
+                run.check_texts()
                 run.store.begin()
                 return await _rescore(run, list(dict.fromkeys(specs)), settings, count)
         except sqlite3.Error as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import heapq
+import shlex
 import shutil
 import sqlite3
 from array import array
@@ -30,6 +31,7 @@ from evenhand.runs.file import LOCK_NAME, locked
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import Arm, MethodPlan, Plan, arm_labels, make_plan, option_files
 from evenhand.runs.store import FILE_NAME, FINAL, Store, no_plan, sample_from, unreadable
+from evenhand.scorers.base import SCORERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +209,23 @@ class StoredRun:
             active.append(chosen)
         return (self.store.get("scorer"), *active)
 
-    def _scorer(self, spec: str, known: Mapping[str, Any]) -> str:
+    def check_texts(self) -> None:
+        """Refuse to look for scores, or to make them, where answers are choices."""
+        if self.benchmark().kind == "choice":
+            name = self.plan.benchmark
+            raise PlanError(f"Scorers rate texts, but the answers of {name} are choices; there is nothing to rescore.")
+
+    def _scorer(self, given: str, known: Mapping[str, Any]) -> str:
         """Return the newest scorer id for a spec; for scorers with a model, the name alone is enough."""
-        spec = model_spec(spec)[0]  # stored without the options of its model
+        spec = model_spec(given)[0]  # stored without the options of its model
         exact = [scorer for scorer, about in known.items() if spec in (scorer, about["spec"])]
         found = exact or [scorer for scorer, about in known.items() if spec_parts(about["spec"])[0] == spec]
         if not found:
-            raise PlanError(
-                f"{self.directory} has no scores by {spec!r}; make them with "
-                f"`evenhand run rescore {self.directory} --scorer {spec}`."
-            )
+            self.check_texts()
+            if not is_file(spec):
+                SCORERS.get(spec_parts(spec)[0])
+            command = shlex.join(["evenhand", "run", "rescore", str(self.directory), "--scorer", given])
+            raise PlanError(f"{self.directory} has no scores by {spec!r}; make them with `{command}`.")
         if not exact and len(found) > 1:
             raise PlanError(f"{spec!r} may be {' or '.join(found)}; name one of them.")
         return found[-1]
