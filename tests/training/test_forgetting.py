@@ -20,6 +20,7 @@ from evenhand.models.fake import FunctionModel
 from evenhand.training import forgetting, questions
 from evenhand.training.forgetting import (
     AREAS,
+    LENGTH,
     compared,
     explained,
     forgets,
@@ -496,6 +497,27 @@ async def test_answers_that_became_short_are_a_change():
 
     assert [each.area for each in found.lost] == ["everyday answers"]
     assert found.sentence == "fake/short has changed against fake/long: everyday answers (40 → 10)."
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(1, "cannot tell: too few"), (3, "cannot tell"), (30, "changed")])
+def test_lengths_that_all_change_alike_tell_no_more_than_their_number(size: int, verdict: str):
+    asked = [each for each in probes(1) if each.area == LENGTH][:size]
+
+    found = compared(asked, ("fake/a", ["word " * 40] * size), ("fake/b", ["word " * 30] * size), limit=2.0)
+
+    change = found.changes[0]
+    assert (change.verdict, change.difference.estimate) == (verdict, -25)
+    assert change.difference.low is None or -100 < change.difference.low < -25
+
+
+def test_three_answers_of_the_same_length_do_not_exclude_a_change():
+    asked = [each for each in probes(1) if each.area == LENGTH][:3]
+
+    found = compared(asked, ("fake/a", ["word " * 40] * 3), ("fake/b", ["word " * 40] * 3), limit=2.0)
+
+    assert found.sentence == (
+        "No loss was found, but one within the intervals cannot be ruled out in everyday answers."
+    )
 
 
 async def test_failed_calls_are_counted_and_are_no_replies():

@@ -576,9 +576,10 @@ def _change(area: str, rows: Sequence[tuple[Probe, str, str]], limit: float) -> 
         lengths = [(len(a.split()), len(b.split())) for _, a, b in rows]
         mean = sum(a for a, _ in lengths) / len(lengths) or 1.0
         percent = [100 * (b - a) / mean for a, b in lengths]
-        moved = mean_interval(percent, [probe.request for probe, _, _ in rows], _CONFIDENCE)
-        if moved.low is None and len(lengths) > 1:  # all changed alike
-            moved = replace(moved, low=moved.estimate, high=moved.estimate)
+        kinds = [probe.request for probe, _, _ in rows]
+        moved = mean_interval(percent, kinds, _CONFIDENCE)
+        if moved.low is None and moved.estimate is not None:  # all alike; others may be empty or 100 points longer
+            moved = mean_interval(percent, kinds, _CONFIDENCE, (-100.0, moved.estimate + 100))
         return Change(area, len(rows), mean, sum(b for _, b in lengths) / len(lengths), moved, 5 * limit)
     right = [(probe.check(a), probe.check(b)) for probe, a, b in rows if probe.check is not None]
     differences = [100.0 * (int(b) - int(a)) for a, b in right]
