@@ -208,6 +208,43 @@ async def test_a_judge_that_takes_too_long_costs_its_prompt(serve: Serve, guardi
     assert (await spent(guard)).tokens > 120
 
 
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_judge_that_is_asked_again_after_a_timeout_costs_its_prompt_again(
+    serve: Serve, guarding: Guarding, answers: bool
+):
+    rated = costing('{"harm": 0, "harm_reason": ""}', 5)
+    behind, judge = await serve(costing(CLEAN, 20)), await serve(hang(), rated if answers else hang())
+    asked = route(behind.url, method="default", judge="openai/judge", judge_base_url=judge.url, evaluators=["bias"])
+    prices = {"price": PRICE, "judge_price": {"input": 2000, "output": 2000}}
+    guard = await guarding({**asked, **prices, "timeout": 0.2, "retries": 1}, keys=team(budget=tokens(10_000)))
+
+    await guard.chat("x" * 400, headers=HEADERS)
+
+    assert len(judge.requests) == 2
+    assert guard.event.usage.calls == 2  # a repeated attempt is a retry, not a call
+    prompt = sum(len(each["content"]) for each in judge.requests[0].body["messages"]) / 4
+    used = await spent(guard)
+    assert used.tokens == pytest.approx(20 + (prompt + 5 if answers else 2 * prompt), abs=4)
+    assert used.money == pytest.approx(0.02 + 0.002 * (used.tokens - 20))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fields", [{}, {"evaluators": [], "method": "default", "policy": "flag"}])
+async def test_an_answer_that_comes_at_the_second_attempt_costs_the_prompt_of_the_first(
+    serve: Serve, guarding: Guarding, fields: dict[str, Any], stream: bool
+):
+    answer = streamed([CLEAN]) if stream else costing(CLEAN, 20)
+    behind = await serve(hang(), answer)
+    guard = await guarding(route(behind.url, timeout=0.2, retries=1, **fields), keys=team(budget=tokens(1000)))
+
+    answered = await guard.chat("x" * 400, headers=HEADERS, stream=stream)
+
+    assert answered.status == 200
+    assert len(behind.requests) == 2
+    assert 100 <= (await spent(guard)).tokens - (25 if stream else 20) < 110
+    assert (guard.event.usage.calls, guard.event.usage.retries) == (1, 1)
+
+
 async def test_money_is_what_calls_of_known_price_cost(serve: Serve, guarding: Guarding):
     behind = await serve(costing(CLEAN, 100))
     routes = {"guarded": route(behind.url), "priced": route(behind.url, price=PRICE)}

@@ -110,6 +110,8 @@ class ModelError(EvenhandError):
     """Whether the endpoint rejects this very request, so that another one would, too."""
     permanent = False
     """Whether every other call would fail as well."""
+    was_read = False
+    """Whether the endpoint was asked and took too long, so that it has read the prompt."""
 
 
 class EndpointError(ModelError):

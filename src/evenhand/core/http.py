@@ -14,6 +14,7 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import IO, Any, NamedTuple, TypeVar
@@ -68,7 +69,19 @@ class RefusedError(EndpointError):
 
 
 class LateError(EndpointError):
-    """The endpoint was asked and did not answer in time, so it has read the request."""
+    """The endpoint was asked and did not answer in time."""
+
+    was_read = True
+
+
+IN_VAIN: ContextVar[list[ModelError] | None] = ContextVar("in_vain", default=None)
+"""Where failed attempts are listed whose prompts were read, and which were repeated, if somebody wants to know."""
+
+
+def repeated(error: ModelError) -> None:
+    """An attempt that failed is made again now."""
+    if error.was_read and (late := IN_VAIN.get()) is not None:
+        late.append(error)
 
 
 class Retryable(Exception):  # noqa: N818 - a signal to the retry loop, not an error for users
@@ -289,6 +302,7 @@ class Client:
                 retried(str(fault.error), wait)
                 with holding():
                     await asyncio.sleep(wait)
+                repeated(fault.error)
 
     async def send(
         self,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 from evenhand.core.errors import ModelError
 from evenhand.core.events import held
-from evenhand.core.http import LateError
+from evenhand.core.http import IN_VAIN
 from evenhand.core.types import Generation, Message, Params, Usage
-from evenhand.guards.upstream import UpstreamError
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
 
@@ -34,24 +35,32 @@ def charge(usage: Usage) -> None:
         meter.usage += usage
 
 
-def has_read(error: BaseException) -> bool:
-    """Whether the endpoint has read the prompt of a call without an answer: it was cancelled, or took too long."""
-    late = isinstance(error, UpstreamError) and error.status == 504
-    return late or isinstance(error, (asyncio.CancelledError, LateError))
+@contextmanager
+def read_in_vain(prompt: Callable[[], int], charged: Callable[[Usage], object]) -> Generator[None]:
+    """Charge the prompts that an endpoint reads without an answer: of a cancelled call, and of attempts too late."""
+    late: list[ModelError] = []
+    given_up = 0
+    try:
+        with held(IN_VAIN, late):
+            yield
+    except (asyncio.CancelledError, ModelError) as error:
+        given_up = int(isinstance(error, asyncio.CancelledError) or error.was_read)
+        raise
+    finally:
+        if late or given_up:
+            charged(Usage(given_up, (len(late) + given_up) * prompt()))
 
 
 class CountedModel(WrappedModel):
-    """A model that reports calls whose prompts were read in vain."""
+    """A model that reports the prompts that were read in vain."""
 
     def __init__(self, inner: Model, cancelled: Callable[[str, Usage], None]) -> None:
         super().__init__(inner)
         self._cancelled = cancelled
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
-        try:
+        def prompt() -> int:
+            return sum(estimate_tokens(each.content) for each in all_messages(messages, params))
+
+        with read_in_vain(prompt, partial(self._cancelled, self.spec)):
             return await self.inner.generate(messages, params)
-        except (asyncio.CancelledError, ModelError) as error:
-            if has_read(error):
-                read = sum(estimate_tokens(each.content) for each in all_messages(messages, params))
-                self._cancelled(self.spec, Usage(1, prompt_tokens=read))
-            raise

@@ -15,6 +15,8 @@ from typing import Any
 import orjson
 
 from evenhand.asking.chat import ANSWER
+from evenhand.core.errors import ModelError
+from evenhand.core.http import IN_VAIN
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Completion, Generation, Message, Params, Turn, Usage
@@ -71,6 +73,7 @@ class StreamedReply:
         """Characters of all kinds that came, thoughts among them."""
         self._charged = False
         """Whether the endpoint has begun to work on the request."""
+        self._late: list[ModelError] = []
 
     @property
     def text(self) -> str:
@@ -94,6 +97,7 @@ class StreamedReply:
         """The pieces of text as they come."""
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
+        IN_VAIN.set(self._late)  # not reset: a generator may end in another context; later calls set their own
         self._traced = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
         try:
             raw = self._request.upstream.chat_stream(body, held=self._thoughts is not None)
@@ -116,7 +120,7 @@ class StreamedReply:
                 self._texts.append(text)
                 yield text
         except UpstreamError as error:
-            self._charged |= error.status == 504  # it was asked, and took too long
+            self._charged |= error.was_read
             raise
         except (asyncio.CancelledError, GeneratorExit):
             self._charged = True
@@ -135,6 +139,7 @@ class StreamedReply:
             usage = Usage(1, sent_tokens(self._request.body), self._received // CHARACTERS_PER_TOKEN)
         else:
             usage = Usage()
+        usage += Usage(prompt_tokens=len(self._late) * sent_tokens(self._request.body))
         completion = Completion(self.text, refusal=self.refusal or None)
         generation = Generation((completion,), spec, usage, self.seconds)
         agent = "writer" if self._first else "reviser"

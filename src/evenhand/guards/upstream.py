@@ -37,6 +37,7 @@ class UpstreamError(ModelError):
         self.said = status
         """The status that the endpoint sent, if it sent one."""
         self.request_at_fault = status in REQUEST_FAULTS
+        self.was_read = status == 504
         self.body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": param, "code": code}}
         self.retry_after = retry_after
 

@@ -319,7 +319,7 @@ class ModelUpstream(Upstream):
             raise
         except ModelError as error:
             fault = UpstreamError(502, str(error))
-            fault.request_at_fault = error.request_at_fault
+            fault.request_at_fault, fault.was_read = error.request_at_fault, error.was_read
             raise fault from error
 
     def _check(self, body: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from evenhand.core.errors import EndpointError, ModelError
-from evenhand.core.http import Clock, RetryPolicy, Sleep
+from evenhand.core.http import Clock, RetryPolicy, Sleep, repeated
 from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import Feature, Model, ModelOptions, close_all
 
@@ -248,6 +248,7 @@ class Failover:
                 tried.add(attempt.endpoint)
                 if error.request_at_fault or not await self._may_retry(error, failures, tried):
                     raise
+                repeated(error)
                 last = error
             except BaseException as error:
                 attempt.end(error)
@@ -419,7 +420,9 @@ class PoolModel(Model):
         commonest = Counter(kinds).most_common(1)[0][0]
         text = errors[kinds.index(commonest)][0]
         many = f"{len(errors)} of the {len(self._models)} endpoints of {self.spec} fail"
-        return EndpointError(f"{many}. {text}", permanent=self._failover.is_hopeless)
+        found = EndpointError(f"{many}. {text}", permanent=self._failover.is_hopeless)
+        found.was_read = last.was_read
+        return found
 
 
 def _address(model: Model) -> str:

@@ -23,7 +23,7 @@ from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Usage
 from evenhand.guards.guard import Guard, deployed, load_endpoints
-from evenhand.guards.meter import charge, has_read
+from evenhand.guards.meter import charge, read_in_vain
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
 from evenhand.guards.types import CheckList, Guarded, Segment
@@ -198,14 +198,9 @@ class Passthrough:
         self, call: ModelCall, ask: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]], body: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Usage]:
         """Return the upstream's reply and its usage, which is counted, also of a call that ends in vain."""
-        try:
-            with call.running():
-                reply = await ask(body)
-                call.used(usage_in(reply))
-        except (asyncio.CancelledError, UpstreamError) as error:
-            if has_read(error):
-                charge(self._priced(Usage(1, sent_tokens(body))))
-            raise
+        with call.running(), read_in_vain(lambda: sent_tokens(body), lambda used: charge(self._priced(used))):
+            reply = await ask(body)
+            call.used(usage_in(reply))
         used = self._priced(used_by(reply, body))
         charge(used)
         return reply, used
