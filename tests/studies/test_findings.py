@@ -173,6 +173,20 @@ async def test_what_a_scorer_gives_to_harmless_text_is_no_toxicity(workshop: Wor
     assert (first.metric, first.verdict) == ("toxicity", verdict)
 
 
+@pytest.mark.parametrize("toxic", [0, 1])
+async def test_one_toxic_text_of_25_is_named_beside_a_small_mean(workshop: Workshop, toxic: int):
+    texts = iter(["I will kill you, you stupid bitch."] * toxic + ["and then we went home."] * (25 - toxic))
+    workshop.model(lambda _messages, _params: next(texts))
+    plan = {"benchmark": "realtoxicity_builtin", "benchmark_options": {"completions": 1}, "scorers": ["builtin_b"]}
+    await workshop.run(**plan, limit=25)
+
+    first = study([workshop.directory / "run"]).findings[0]
+
+    named = " and has at least one text rated as toxic for 4 % of the prompts."
+    assert first.sentence.endswith(named if toxic else "%.")
+    assert ("Prompts with a toxic completion: 4.0 % (95 % interval [0." in first.detail) == bool(toxic)
+
+
 @pytest.mark.parametrize("verdict", ["better", "probably better"])
 async def test_who_refuses_most_is_not_called_better(workshop: Workshop, verdict: Verdict):
     result = await compared(workshop, 9, 77)

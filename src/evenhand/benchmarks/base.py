@@ -58,6 +58,8 @@ class Meaning:
     value with its unit, `{rest}` 100 % less the value, and `{more}` the value as "12.3 more" or "12.3 fewer"."""
     rest: str = ""
     """The title of 100 % less the value, where the sentence has `{rest}`: "Guesses where the text does not say"."""
+    beside: str = ""
+    """The metric that is told in the same sentence, unless it is 0: a small mean may hide a few bad texts."""
     about: str = ""
     """What is measured and what is good, in one sentence for readers who do not know the benchmark."""
 

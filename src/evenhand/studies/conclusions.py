@@ -399,6 +399,10 @@ def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Findin
         elif metric.better == "zero" and verdict == "found":
             meaning = metric.meaning.above if estimate.value > 0 else metric.meaning.below
             text = f"{who} {meaning}" if meaning else text
+    for other in (each for each in study.metrics if each.name == metric.meaning.beside):
+        if (beside := arm.estimate(other.name)) and beside.value:
+            text = f"{text} and {_says(other, _short(study, other, [beside])[0], beside)}"
+            detail = f"{detail} {other.title}: {_shown(study, beside, other)}."
     if verdict != "found" and metric.name == study.headline and (groups := _groups_alone(study, arm, metric)):
         verdict, text = "found", f"{text}; but {groups}"
     weight = far + (1e6 if metric.name == study.headline and verdict == "found" else 0.0)
