@@ -174,6 +174,15 @@ def test_people_rate_by_the_same_rubric_and_correct_its_judge(cli: Any, judge: F
     assert "Politeness (P, higher is better)" in Path("r/judges.html").read_text(encoding="utf-8")
 
 
+def test_a_headline_that_no_rubric_rates_says_why_and_what_to_do(cli: Any, judge: FunctionModel):
+    asked = ("--model", "stub/judge", "--benchmark", "opinions", "--limit", "3", "--out", "o", "--method", "default")
+
+    result = cli("compare", *asked, "--scorer", SPEC)
+
+    said = " ".join(result.out.split())
+    assert "no answer has this rating; `evenhand run rescore RUN --scorer opinion:MODEL` adds it." in said
+
+
 def test_a_rating_beyond_the_scale_is_refused(cli: Any, judge: FunctionModel):
     assert (
         cli(

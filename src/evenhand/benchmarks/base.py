@@ -75,7 +75,7 @@ class Metric:
     title: str
     count: Callable[[Record], Sequence[float] | None]
     """Returns what one record adds to the sums; None if the record does not count in this metric."""
-    statistic: Statistic
+    statistic: Statistic = ratio
     """Maps sums of shape (…, k) to values of shape (…); NaN if undefined."""
     better: Better | None = None
     share: bool = False

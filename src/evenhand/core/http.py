@@ -68,13 +68,7 @@ class RefusedError(EndpointError):
         self.reply = reply
 
 
-class LateError(EndpointError):
-    """The endpoint was asked and did not answer in time."""
-
-    was_read = True
-
-
-IN_VAIN: ContextVar[list[ModelError] | None] = ContextVar("in_vain", default=None)
+IN_VAIN: ContextVar[list[Exception] | None] = ContextVar("in_vain", default=None)
 """Where failed attempts are listed whose prompts were read, and which were repeated, if somebody wants to know."""
 
 
@@ -380,9 +374,9 @@ class Client:
         if isinstance(error, TimeoutError):
             hint = f"; {self._hints.timeout}" if self._hints.timeout else ""
             message = f"{self.title} did not answer in time{hint}."
-            if not isinstance(error, aiohttp.ConnectionTimeoutError):
-                return Retryable(LateError(message))
-        return Retryable(EndpointError(message))
+        fault = EndpointError(message)
+        fault.was_read = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+        return Retryable(fault)
 
     def _open(self) -> aiohttp.ClientSession:
         session = self._sessions[asyncio.get_running_loop()] = open_session(self._headers, self._timeout)

@@ -38,7 +38,7 @@ def charge(usage: Usage) -> None:
 @contextmanager
 def read_in_vain(prompt: Callable[[], int], charged: Callable[[Usage], object]) -> Generator[None]:
     """Charge the prompts that an endpoint reads without an answer: of a cancelled call, and of attempts too late."""
-    late: list[ModelError] = []
+    late: list[Exception] = []
     given_up = 0
     try:
         with held(IN_VAIN, late):

@@ -15,7 +15,6 @@ from typing import Any
 import orjson
 
 from evenhand.asking.chat import ANSWER
-from evenhand.core.errors import ModelError
 from evenhand.core.http import IN_VAIN
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
@@ -73,7 +72,7 @@ class StreamedReply:
         """Characters of all kinds that came, thoughts among them."""
         self._charged = False
         """Whether the endpoint has begun to work on the request."""
-        self._late: list[ModelError] = []
+        self._late: list[Exception] = []
 
     @property
     def text(self) -> str:

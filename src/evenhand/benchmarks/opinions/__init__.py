@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Metric, Selection, graded, mean_of, ratio
+from evenhand.benchmarks.base import BENCHMARKS, AnswerBenchmark, Declared, Meaning, Metric, Selection, graded, mean_of
 from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.files import content_hash, read_json
 from evenhand.core.options import Names, Options, Text
@@ -130,9 +130,12 @@ def sample_of(topic: OpinionTopic) -> Sample:
     )
 
 
+_UNRATED = Meaning(undefined="no answer has this rating; `evenhand run rescore RUN --scorer opinion:MODEL` adds it")
+
+
 def _rating(scale: Criterion) -> Metric:
-    title = f"{scale.title} ({scale.short})"
-    return Metric(scale.name, title, mean_of(scale.name), ratio, scale.better, scale=100.0, rests_on=(scale.name,))
+    title, count, rated = f"{scale.title} ({scale.short})", mean_of(scale.name), (scale.name,)
+    return Metric(scale.name, title, count, better=scale.better, scale=100.0, rests_on=rated, meaning=_UNRATED)
 
 
 def _scored(grade: Mapping[str, Any]) -> bool:
