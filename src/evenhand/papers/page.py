@@ -39,7 +39,7 @@ from evenhand.show.chart import (
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import Page, Part, details, footnote, opening, section, sentences
 from evenhand.show.sections.panels import shade
-from evenhand.show.sections.process import cost, failures, how_made
+from evenhand.show.sections.process import process_parts
 from evenhand.show.table import Cell, Column, Content, Table, columns, csv_text, html_of
 from evenhand.show.view import estimate_cell, view_of
 from evenhand.studies.results import Estimate, estimate_text, with_dates
@@ -64,20 +64,10 @@ def paper_page(shown: PaperPage) -> Page:
         parts.append(Part("itself", "The published tables", _itself(shown)))
     if shown.elements:
         parts.append(Part("presets", "Presets", _presets(shown)))
-    parts += [Part("compare", "What to compare", _comparable(shown)), *_process(shown)]
+    parts.append(Part("compare", "What to compare", _comparable(shown)))
+    if shown.process:
+        parts += process_parts(view_of(shown.process))
     return Page(title, parts, ("paper.css",))
-
-
-def _process(shown: PaperPage) -> list[Part]:
-    if shown.process is None:
-        return []
-    view = view_of(shown.process)
-    parts = (
-        ("cost", "Cost", cost(view)),
-        ("failures", "Failures", failures(view)),
-        ("made", "How it was made", how_made(view)),
-    )
-    return [Part(name, title, html) for name, title, html in parts if html is not None]
 
 
 def _overview(shown: PaperPage, title: str) -> Part:

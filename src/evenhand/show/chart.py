@@ -181,14 +181,8 @@ def stacked(segments: Sequence[Segment], label: str) -> Html:
     for segment in segments:
         width = 100 * segment.count / total if total else 0.0
         if width:
-            box = tag(
-                "rect",
-                x=_percent(start),
-                y=2,
-                width=_percent(width),
-                height=16,
-                class_=f"part-{segment.kind}",
-            )
+            css = f"part-{segment.kind}"
+            box = tag("rect", x=_percent(start), y=2, width=_percent(width), height=16, class_=css)
             boxes.append(tag("g", tag("title", segment.text), box))
         start += width
     return _svg(20, label, boxes, class_="stack")
@@ -325,11 +319,17 @@ class _Frame:
     def up(self, fraction: float) -> float:
         return self.bottom - (self.bottom - self.top) * fraction
 
+    def x(self, fraction: float) -> str:
+        return f"{self.across(fraction):.2f}%"
+
+    def y(self, fraction: float) -> str:
+        return f"{self.up(fraction):.1f}"
+
     def rules(self, axis: Axis) -> list[Node]:
         """Horizontal lines over the whole width at the ticks of a vertical axis, with their numbers."""
         parts: list[Node] = []
         for tick in axis.ticks:
-            y = f"{self.up(axis.fraction(tick)):.1f}"
+            y = self.y(axis.fraction(tick))
             parts.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid"))
             parts.append(tag("text", number(tick, axis.digits), x=0, y=y, dy=-4, class_="tick"))
         return parts
@@ -358,22 +358,12 @@ def scatter(x_axis: Axis, y_axis: Axis, points: Sequence[Point], zero_note: str 
     bottom = _SCATTER.bottom
     ticks: list[Node] = []
     for tick in x_axis.ticks:
-        x = f"{_SCATTER.across(x_axis.fraction(tick)):.2f}%"
+        x = _SCATTER.x(x_axis.fraction(tick))
         ticks.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 5, class_="notch"))
         ticks.append(tag("text", number(tick, x_axis.digits), x=x, y=bottom + 20, class_="tick middle"))
-    return tag(
-        "svg",
-        _SCATTER.rules(y_axis),
-        ticks,
-        _zero_line(x_axis, zero_note) if zero_note else None,
-        _chance_line(y_axis),
-        [_cross(x_axis, y_axis, point) for point in points],
-        class_="scatter",
-        width="100%",
-        height=400,
-        role="img",
-        aria_label=label,
-    )
+    zero = _zero_line(x_axis, zero_note) if zero_note else None
+    crosses = [_cross(x_axis, y_axis, point) for point in points]
+    return _svg(400, label, _SCATTER.rules(y_axis), ticks, zero, _chance_line(y_axis), crosses, class_="scatter")
 
 
 def _zero_line(axis: Axis, note: str) -> list[Node]:
@@ -391,23 +381,23 @@ def _zero_line(axis: Axis, note: str) -> list[Node]:
 def _chance_line(axis: Axis) -> list[Node]:
     if axis.reference is None:
         return []
-    y = f"{_SCATTER.up(axis.fraction(axis.reference)):.1f}"
+    y = _SCATTER.y(axis.fraction(axis.reference))
     return [tag("line", x1="0", x2="100%", y1=y, y2=y, class_="chance")]
 
 
 def _cross(x_axis: Axis, y_axis: Axis, point: Point) -> Html:
     """Draw the mark with a bar along each axis."""
-    x, y = _SCATTER.across(x_axis.fraction(point.x.value or 0.0)), _SCATTER.up(y_axis.fraction(point.y.value or 0.0))
-    at_x, at_y = f"{x:.2f}%", f"{y:.1f}"
+    across, up = x_axis.fraction(point.x.value or 0.0), y_axis.fraction(point.y.value or 0.0)
+    at_x, at_y = _SCATTER.x(across), _SCATTER.y(up)
     parts: list[Node] = [tag("title", point.text)]
     low, high = finite(point.x.low), finite(point.x.high)
     if low is not None and high is not None and not point.is_small:
-        x1, x2 = (f"{_SCATTER.across(x_axis.fraction(end)):.2f}%" for end in (low, high))
+        x1, x2 = (_SCATTER.x(x_axis.fraction(end)) for end in (low, high))
         parts.append(tag("line", x1=x1, x2=x2, y1=at_y, y2=at_y, class_="whisker"))
     if not point.is_small:
         parts.append(_upright(_SCATTER, y_axis, at_x, point.y))
     parts.append(tag("circle", cx=at_x, cy=at_y, r=14, class_="target"))
-    parts.append(mark(point.arm, at_x, y, hollow=point.is_small))
+    parts.append(mark(point.arm, at_x, _SCATTER.up(up), hollow=point.is_small))
     return tag("g", parts, class_=f"lane {arm_class(point.arm)}")
 
 
@@ -416,7 +406,7 @@ def _upright(frame: _Frame, axis: Axis, x: str, estimate: Estimate) -> Html | No
     low, high = finite(estimate.low), finite(estimate.high)
     if low is None or high is None:
         return None
-    y1, y2 = (f"{frame.up(axis.fraction(end)):.1f}" for end in (low, high))
+    y1, y2 = (frame.y(axis.fraction(end)) for end in (low, high))
     return tag("line", x1=x, x2=x, y1=y1, y2=y2, class_="whisker")
 
 
@@ -432,25 +422,13 @@ def column_points(axis: Axis, names: Sequence[str], series: Sequence[Series], fi
         # Offset sideways, so that the whiskers of two series do not overlap.
         aside = (place - (len(series) - 1) / 2) * min(0.16, 0.8 / len(series))
         for column, (estimate, text) in enumerate(each):
-            x = _COLUMNS.across((column + 0.5 + aside) / len(names))
-            marks.append(_column_mark(axis, f"{x:.2f}%", estimate, first_colour + place, text))
+            x = _COLUMNS.x((column + 0.5 + aside) / len(names))
+            marks.append(_column_mark(axis, x, estimate, first_colour + place, text))
     ticks = [
-        tag(
-            "text", name, x=f"{_COLUMNS.across((place + 0.5) / len(names)):.2f}%", y=_below(place), class_="tick middle"
-        )
+        tag("text", name, x=_COLUMNS.x((place + 0.5) / len(names)), y=_below(place), class_="tick middle")
         for place, name in enumerate(names)
     ]
-    return tag(
-        "svg",
-        _COLUMNS.rules(axis),
-        ticks,
-        marks,
-        class_="scatter",
-        width="100%",
-        height=214,
-        role="img",
-        aria_label=label,
-    )
+    return _svg(214, label, _COLUMNS.rules(axis), ticks, marks, class_="scatter")
 
 
 def _below(place: int) -> int:
@@ -536,26 +514,8 @@ def cell_chart(cells: Sequence[tuple[int, int, int]], grid: int, label: str) -> 
     most = max((n for _, _, n in cells), default=1)
     # Large discs first, so that they do not hide smaller ones.
     discs = [_disc(cell, grid, most) for cell in sorted(cells, key=lambda cell: -cell[2])]
-    corners = {"x1": _unit_x(0), "y1": _unit_y(0), "x2": _unit_x(1), "y2": _unit_y(1)}
-    return tag(
-        "svg",
-        _unit_lines(),
-        tag("line", **corners, class_="diagonal"),
-        discs,
-        class_="cells arm-0",
-        width="100%",
-        height=380,
-        role="img",
-        aria_label=label,
-    )
-
-
-def _unit_x(value: float) -> str:
-    return f"{_UNIT.across(value):.2f}%"
-
-
-def _unit_y(value: float) -> str:
-    return f"{_UNIT.up(value):.1f}"
+    diagonal = tag("line", x1=_UNIT.x(0), y1=_UNIT.y(0), x2=_UNIT.x(1), y2=_UNIT.y(1), class_="diagonal")
+    return _svg(380, label, _unit_lines(), diagonal, discs, class_="cells arm-0")
 
 
 def _disc(cell: tuple[int, int, int], grid: int, most: int) -> Html:
@@ -563,16 +523,16 @@ def _disc(cell: tuple[int, int, int], grid: int, most: int) -> Html:
     x, y = (column + 0.5) / grid, (row + 0.5) / grid
     radius = max(_SMALLEST, _LARGEST * math.sqrt(n / most))
     text = f"{plural(n, 'answer')} near ({number(x, 2)}, {number(y, 2)})"
-    return tag("circle", tag("title", text), cx=_unit_x(x), cy=_unit_y(y), r=f"{radius:.1f}", class_="disc")
+    return tag("circle", tag("title", text), cx=_UNIT.x(x), cy=_UNIT.y(y), r=f"{radius:.1f}", class_="disc")
 
 
 def _unit_lines() -> list[Node]:
     parts: list[Node] = []
     for tick in _UNIT_TICKS:
-        x, y = _unit_x(tick), _unit_y(tick)
+        x, y = _UNIT.x(tick), _UNIT.y(tick)
         css = "middle-line" if tick == 0.5 else "grid"
-        parts.append(tag("line", x1=_unit_x(0), x2=_unit_x(1), y1=y, y2=y, class_=css))
-        parts.append(tag("line", x1=x, x2=x, y1=_unit_y(0), y2=_unit_y(1), class_=css))
+        parts.append(tag("line", x1=_UNIT.x(0), x2=_UNIT.x(1), y1=y, y2=y, class_=css))
+        parts.append(tag("line", x1=x, x2=x, y1=_UNIT.y(0), y2=_UNIT.y(1), class_=css))
         parts.append(tag("text", number(tick, 2), x=0, y=y, dy=4, class_="tick"))
         parts.append(tag("text", number(tick, 2), x=x, y=_UNIT.bottom + 20, class_="tick middle"))
     return parts
@@ -591,16 +551,8 @@ def histogram(bins: Sequence[tuple[str, float, str]], highest: float, colour: in
     """Draw a column for each bin (name, value, tooltip); `highest` is the value of full height."""
     columns = [_bin(place, len(bins), each, highest) for place, each in enumerate(bins)]
     ground = _ABOVE + _HISTOGRAM
-    return tag(
-        "svg",
-        columns,
-        tag("line", x1="0%", x2="100%", y1=ground, y2=ground, class_="notch"),
-        class_=f"histogram {arm_class(colour)}",
-        width="100%",
-        height=ground + _BELOW,
-        role="img",
-        aria_label=label,
-    )
+    line = tag("line", x1="0%", x2="100%", y1=ground, y2=ground, class_="notch")
+    return _svg(ground + _BELOW, label, columns, line, class_=f"histogram {arm_class(colour)}")
 
 
 def _bin(place: int, of: int, each: tuple[str, float, str], highest: float) -> Html:

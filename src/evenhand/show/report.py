@@ -13,7 +13,7 @@ from evenhand.show.sections import sections_of
 from evenhand.show.sections.answers import agreement, confusion, position
 from evenhand.show.sections.comparison import by_group, calls_curve, changes, iterations, trade_off
 from evenhand.show.sections.overview import overview
-from evenhand.show.sections.process import cost, failures, how_made
+from evenhand.show.sections.process import process_parts
 from evenhand.show.view import View, view_of
 from evenhand.studies.results import ShownSample, StudyResult
 
@@ -46,13 +46,9 @@ def report_page(study: StudyResult, samples: Iterable[ShownSample]) -> Page:
 def report_parts(view: View) -> list[Part]:
     """Return the parts of the report that have something to show, without the samples."""
     study = view.study
-    process = (
-        ("cost", "Cost", cost(view)),
-        ("failures", "Failures", failures(view)),
-        ("made", "How it was made", how_made(view)),
-    )
-    if study.nothing_measured:
-        return [overview(view), *_parts(*(process[place] for place in (1, 0, 2)))]
+    process = process_parts(view)
+    if study.nothing_measured:  # then the failures come first
+        return [overview(view), *sorted(process, key=lambda part: ("failures", "cost", "made").index(part.id))]
     always = (
         ("overview", "", None),
         ("trade-off", "Trade-off", trade_off(view)),
@@ -64,12 +60,11 @@ def report_parts(view: View) -> list[Part]:
         ("agreement", "Scorers", agreement(view) if study.agreements else None),
         ("answers", "Answers", confusion(view) if any(arm.confusion for arm in view.arms) else None),
         ("position", "Position", position(view) if any(arm.position for arm in view.arms) else None),
-        *process,
     )
     found, own = [overview(view)], sections_of(study)
     for part in always:
         found += _parts(part, *((each.name, each.title, each.html(view)) for each in own if each.after == part[0]))
-    return found
+    return [*found, *process]
 
 
 def _parts(*given: tuple[str, str, Html | None]) -> list[Part]:

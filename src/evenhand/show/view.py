@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from evenhand.benchmarks.base import Audit
 from evenhand.core.format import DASH, money, number
 from evenhand.core.types import Usage
 from evenhand.show.chart import Lane
-from evenhand.show.markup import Html, join, tag
+from evenhand.show.markup import Html, Node, join, tag
 from evenhand.show.table import Cell, cell_html, measured
+from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import (
     GOOD,
     SERIOUS,
@@ -177,11 +179,17 @@ def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
 
 
 A = TypeVar("A")
+AuditT = TypeVar("AuditT", bound=Audit)
 
 
 def audited(study: StudyResult, kind: type[A]) -> list[tuple[ArmResult, A]]:
     """The arms with an audit of this kind, and the audit."""
     return [(arm, arm.audit) for arm in study.arms if isinstance(arm.audit, kind)]
+
+
+def later_sentences(study: StudyResult, kind: type[AuditT]) -> list[str]:
+    """What these audits found that is not among the conclusions."""
+    return [f"{arm.label}: {said}" for arm, audit in audited(study, kind) for said in audit.sentences[MAIN_FINDINGS:]]
 
 
 def arm_cell(view: View, arm: ArmResult) -> Cell:
@@ -191,6 +199,11 @@ def arm_cell(view: View, arm: ArmResult) -> Cell:
 def arm_name(view: View, arm: ArmResult) -> Html:
     """The same outside tables."""
     return join(cell_html(arm_cell(view, arm)))
+
+
+def arm_block(view: View, arm: ArmResult, *content: Node) -> Html:
+    """What was found in one arm, below its name."""
+    return tag("div", tag("h3", arm_name(view, arm)), content, class_="findings")
 
 
 def legend(view: View) -> Html:

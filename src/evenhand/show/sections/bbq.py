@@ -11,7 +11,7 @@ from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Cell, Column, Content, Table, html_of
 from evenhand.show.view import ALL, View, arm_cell, estimate_cell, group_label
 from evenhand.stats import side_of
-from evenhand.studies.results import ArmResult, Estimate, StudyResult
+from evenhand.studies.results import ArmResult, Estimate
 
 _METRICS = ("reasoning_bias_before", "reasoning_bias", "relevancy_before", "relevancy", "joint_success")
 _LEGACY_METRICS = ("legacy_bias_before", "legacy_bias")
@@ -122,7 +122,7 @@ def votes(view: View) -> Html | None:
     )
     rows: list[list[Content]] = [[arm_cell(view, arm), *_cells(view, arm, list(_VOTES), ALL)] for arm in arms]
     table = Table("What the discussions did", [Column("Arm"), *_heads(_VOTES)], rows, look="costs iterations")
-    said = [f"{arm.label}: {each}" for arm in arms for each in (*vote_sentences(arm), *node_sentences(arm))]
+    said = _sentences(arms)
     return section(
         "votes",
         "Discussion",
@@ -131,6 +131,10 @@ def votes(view: View) -> Html | None:
         sentences(said) if said else None,
         *(html_of(each) for each in _node_tables(arms)),
     )
+
+
+def _sentences(arms: Sequence[ArmResult]) -> list[str]:
+    return [f"{arm.label}: {each}" for arm in arms for each in (*vote_sentences(arm), *node_sentences(arm))]
 
 
 _NODES: Columns = {
@@ -202,16 +206,14 @@ def _share(estimate: Estimate) -> str:
     return f"{number(estimate.value)} % {limits(estimate.low, estimate.high)}"
 
 
-def _tables(study: StudyResult) -> Iterator[Table]:
-    return _node_tables(study.arms)
-
-
-def _sentences(study: StudyResult) -> Iterator[str]:
-    return (
-        f"{arm.label}: {sentence}" for arm in study.arms for sentence in (*vote_sentences(arm), *node_sentences(arm))
-    )
-
-
 add_section(
-    Section("votes", "Discussion", votes, after="changes", metrics=tuple(_VOTES), tables=_tables, sentences=_sentences)
+    Section(
+        "votes",
+        "Discussion",
+        votes,
+        after="changes",
+        metrics=tuple(_VOTES),
+        tables=lambda study: _node_tables(study.arms),
+        sentences=lambda study: _sentences(study.arms),
+    )
 )

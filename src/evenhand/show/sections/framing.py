@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from evenhand.benchmarks.base import EstimateLike
 from evenhand.benchmarks.framing import FRAMINGS, MEASURES, PAIRS, Ordering, ordering
 from evenhand.core.format import count, difference, finite, interval
-from evenhand.show.markup import Html, tag
+from evenhand.show.markup import Html
 from evenhand.show.page import section, sentences
 from evenhand.show.sections import Section, add_section
-from evenhand.show.view import View, arm_name
+from evenhand.show.view import View, arm_block
 from evenhand.studies.results import ArmResult, StudyResult
 
 
@@ -20,7 +20,7 @@ def framings(view: View) -> Html | None:
     by_arm = [(arm, said) for arm in view.arms if (said := framing_sentences(arm))]
     if not by_arm:
         return None
-    blocks = [tag("div", tag("h3", arm_name(view, arm)), sentences(said), class_="findings") for arm, said in by_arm]
+    blocks = [arm_block(view, arm, sentences(said)) for arm, said in by_arm]
     return section("framing", "Framings", lead, blocks)
 
 

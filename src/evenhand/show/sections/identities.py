@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any, cast
 
 import orjson
@@ -17,8 +18,7 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, section, sentences
 from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Column, Content, Table, columns, html_of, interval_cell, measured
-from evenhand.show.view import View, arm_name, audited
-from evenhand.studies.audits import MAIN_FINDINGS
+from evenhand.show.view import View, arm_block, audited, later_sentences
 from evenhand.studies.results import ArmResult, StudyResult
 
 _COLUMNS = ("Attribute", "Group", "Measure", "Group's mean", "Others", "Difference", "p, adjusted")
@@ -42,14 +42,9 @@ def identities(view: View) -> Html | None:
 def _block(view: View, arm: ArmResult, audit: PromptsAudit) -> Html:
     unit = f"{audit.unit.capitalize()}s"
     every = differences_table(f"{arm.label}: comparisons", audit.differences, unit)
-    return tag(
-        "div",
-        tag("h3", arm_name(view, arm)),
-        sentences(audit.sentences),
-        html_of(differences_table(f"{arm.label}: differences found", audit.found, unit)) if audit.found else None,
-        details(f"All {count(len(audit.differences))} comparisons", html_of(every)),
-        class_="findings",
-    )
+    found = differences_table(f"{arm.label}: differences found", audit.found, unit)
+    folded = details(f"All {count(len(audit.differences))} comparisons", html_of(every))
+    return arm_block(view, arm, sentences(audit.sentences), html_of(found) if audit.found else None, folded)
 
 
 def differences_table(title: str, found: Sequence[GroupDifference], unit: str) -> Table:
@@ -80,10 +75,7 @@ def what_changed(view: View) -> Html | None:
     lead = "Answers to the same prompt for two groups: the clearest cases of the differences found, or, where none was "
     lead += "found, the answers that are least alike. They are the extremes and not typical. Words that only one side "
     lead += "has are marked."
-    blocks = [
-        tag("div", tag("h3", arm_name(view, arm)), [_pair(pair) for pair in audit.pairs], class_="findings")
-        for arm, audit in arms
-    ]
+    blocks = [arm_block(view, arm, [_pair(pair) for pair in audit.pairs]) for arm, audit in arms]
     return section("what_changed", "What changed", lead, blocks)
 
 
@@ -135,15 +127,8 @@ def _tables(study: StudyResult) -> Iterator[Table]:
         yield Table("Differences between identities that are larger than chance", heads, rows)
 
 
-def _sentences(study: StudyResult) -> Sequence[str]:
-    return [
-        f"{arm.label}: {said}"
-        for arm, audit in audited(study, PromptsAudit)
-        for said in audit.sentences[MAIN_FINDINGS:]
-    ]
-
-
-add_section(Section("identities", "Identities", identities, tables=_tables, sentences=_sentences))
+_later = partial(later_sentences, kind=PromptsAudit)
+add_section(Section("identities", "Identities", identities, tables=_tables, sentences=_later))
 add_section(Section("what_changed", "What changed", what_changed))
 
 
@@ -152,7 +137,7 @@ _WHO = {"user": "User", "model": "Model", "tool": "Result"}
 
 def situations(view: View) -> Html | None:
     """Return, for every arm, the comparisons by signal, tool and turn, and the pairs that part."""
-    arms = [(arm, arm.audit) for arm in view.study.arms if isinstance(arm.audit, SituationsAudit)]
+    arms = audited(view.study, SituationsAudit)
     if not arms:
         return None
     lead = (
@@ -167,13 +152,8 @@ def situations(view: View) -> Html | None:
 
 def _transcripts(view: View, arm: ArmResult, audit: SituationsAudit) -> Html:
     families = (("by signal and by area", audit.by_signal), ("in tools called", audit.tools), ("by turn", audit.turns))
-    return tag(
-        "div",
-        tag("h3", arm_name(view, arm)),
-        [_family(arm, *each) for each in families if each[1]],
-        [_transcript_pair(each) for each in audit.partings],
-        class_="findings",
-    )
+    tables = [_family(arm, *each) for each in families if each[1]]
+    return arm_block(view, arm, tables, [_transcript_pair(each) for each in audit.partings])
 
 
 def _family(arm: ArmResult, what: str, differences: Sequence[GroupDifference]) -> Html:
@@ -229,16 +209,7 @@ def selection(view: View) -> Html | None:
     lead = "Every group had every résumé equally often. The impact ratio is a group's selection rate divided by the "
     lead += "highest rate. Four fifths (0.8) is a rule of thumb of US agencies, no threshold of law. The p-value is of "
     lead += "“all groups are chosen equally often”, corrected by Holm."
-    blocks = [
-        tag(
-            "div",
-            tag("h3", arm_name(view, arm)),
-            sentences(audit.sentences),
-            html_of(_rates(arm, audit)),
-            class_="findings",
-        )
-        for arm, audit in arms
-    ]
+    blocks = [arm_block(view, arm, sentences(audit.sentences), html_of(_rates(arm, audit))) for arm, audit in arms]
     return section("selection", "Selection", lead, blocks)
 
 
@@ -262,10 +233,5 @@ def _rate_tables(study: StudyResult) -> Iterator[Table]:
     return (_rates(arm, audit) for arm, audit in audited(study, HiringAudit))
 
 
-def _rate_sentences(study: StudyResult) -> Sequence[str]:
-    return [
-        f"{arm.label}: {said}" for arm, audit in audited(study, HiringAudit) for said in audit.sentences[MAIN_FINDINGS:]
-    ]
-
-
-add_section(Section("selection", "Selection", selection, tables=_rate_tables, sentences=_rate_sentences))
+_later = partial(later_sentences, kind=HiringAudit)
+add_section(Section("selection", "Selection", selection, tables=_rate_tables, sentences=_later))

@@ -40,9 +40,19 @@ from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import details, footnote, section, sentences
 from evenhand.show.sections import Section, add_section
 from evenhand.show.table import Cell, Column, Content, Table, columns, heat, html_of, interval_cell
-from evenhand.show.view import View, arm_cell, arm_name, audited, estimate_cell, group_label, legend, view_of
+from evenhand.show.view import (
+    View,
+    arm_block,
+    arm_cell,
+    arm_name,
+    audited,
+    estimate_cell,
+    group_label,
+    later_sentences,
+    legend,
+    view_of,
+)
 from evenhand.stats import Interval
-from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import ArmResult, Correction, Estimate, StudyResult
 
 AuditedArm = tuple[ArmResult, PanelAudit]
@@ -117,17 +127,13 @@ def judges(view: View) -> Html | None:
         "judges",
         "Judges",
         lead,
-        [_findings(view, arm, audit) for arm, audit in arms],
+        [arm_block(view, arm, sentences(audit.sentences)) for arm, audit in arms],
         _part("Gaps between identities"),
         _gaps(view, arms),
         _wins(view, arms),
         _position(view, arms),
         [_part("Over-correction"), _over_corrections(view)] if view.study.corrections else None,
     )
-
-
-def _findings(view: View, arm: ArmResult, audit: PanelAudit) -> Html:
-    return tag("div", tag("h3", arm_name(view, arm)), sentences(audit.sentences), class_="findings")
 
 
 def _gaps(view: View, arms: Sequence[AuditedArm]) -> list[Node]:
@@ -589,9 +595,7 @@ def _coverage_table(view: View, arms: Sequence[AuditedArm]) -> Table:
 
 def audit_sentences(study: StudyResult) -> Iterator[str]:
     """Yield the findings that are not among the conclusions, then the gaps that mitigations reversed."""
-    for arm, audit in audited(study, PanelAudit):
-        for sentence in audit.sentences[MAIN_FINDINGS:]:
-            yield f"{arm.label}: {sentence}"
+    yield from later_sentences(study, PanelAudit)
     labels = {arm.id: arm.label for arm in study.arms}
     for each in study.corrections:
         for sentence in each.sentences:

@@ -10,7 +10,7 @@ from evenhand.core.format import DASH, count, duration, plural, share
 from evenhand.core.types import Status, Usage
 from evenhand.show.chart import Segment, arm_class, bar, stacked
 from evenhand.show.markup import Html, Node, plain, tag
-from evenhand.show.page import details, footnote, section
+from evenhand.show.page import Part, details, footnote, section
 from evenhand.show.table import Cell, Column, Content, Table, columns, html_of
 from evenhand.show.view import View, arm_cell, arm_name, finished, money_cell, requests_per_sample, total_usage
 from evenhand.studies.results import ArmResult
@@ -24,6 +24,16 @@ _MEANING = {
     "failed": "a call or a step failed",
     "pending": "not run",
 }
+
+
+def process_parts(view: View) -> list[Part]:
+    """Return the parts that say how something was measured, those that have something to show."""
+    parts = (
+        ("cost", "Cost", cost(view)),
+        ("failures", "Failures", failures(view)),
+        ("made", "How it was made", how_made(view)),
+    )
+    return [Part(name, title, html) for name, title, html in parts if html is not None]
 
 
 def cost(view: View) -> Html | None:
