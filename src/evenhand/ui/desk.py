@@ -296,7 +296,7 @@ class Desk:
         return row
 
     def posted(self, form: Any) -> RunRow:
-        row = self.index.get(str(form.get("id", "")))
+        row = self.index.rows.get(str(form.get("id", "")))
         if row is None:
             raise RequestError(404, "There is no such run.")
         return row

@@ -145,9 +145,6 @@ class Index:
         """All known runs, newest first."""
         return sorted(self.rows.values(), key=lambda row: (row.created, row.id), reverse=True)
 
-    def get(self, run_id: str) -> RunRow | None:
-        return self.rows.get(run_id)
-
     def path(self, row: RunRow) -> Path:
         return self.folder / row.id
 
@@ -206,16 +203,6 @@ class Index:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("DELETE FROM rows WHERE id = ?", (run_id,))
                 self._db.execute("DELETE FROM found WHERE id = ?", (run_id,))
-
-    def found(self, what: str, run_id: str, stamp: str) -> Any:
-        """Return what was computed of a run in this very state; None for nothing."""
-        if self._db is None:
-            return None
-        query = "SELECT body FROM found WHERE what = ? AND id = ? AND stamp = ?"
-        with contextlib.suppress(sqlite3.Error):
-            kept = self._db.execute(query, (what, run_id, stamp)).fetchone()
-            return None if kept is None else orjson.loads(kept[0])
-        return None
 
     def all_found(self, what: str) -> dict[str, Any]:
         """Return what was computed of all runs in their present state, by run."""

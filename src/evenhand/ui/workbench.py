@@ -41,10 +41,12 @@ MOST_RANKED = 20
 """Arms on one leaderboard; further ones have worse values."""
 
 
-class RunPages:
+class _Pages:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
+
+class RunPages(_Pages):
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/", self._get_runs),
@@ -114,10 +116,7 @@ class RunPages:
         return None
 
 
-class SamplePages:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
+class SamplePages(_Pages):
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/samples", self._get_samples),
@@ -159,11 +158,8 @@ class SamplePages:
     async def _get_sample(self, request: web.Request) -> web.Response:
         row = await self._desk.row(request, "run")
         path, wanted = self._desk.index.path(row), request.query.get("id", "")
-
-        def read() -> ShownSample:
-            return find_sample(path, wanted, skip_damaged=True)
-
-        return json_response(plain(sample_payload(await asyncio.to_thread(read))))
+        found = await asyncio.to_thread(find_sample, path, wanted, skip_damaged=True)
+        return json_response(plain(sample_payload(found)))
 
     async def _get_answers(self, request: web.Request) -> web.StreamResponse:
         chosen = await self._desk.chosen(request)
@@ -219,10 +215,7 @@ def _query(request: web.Request) -> samples.Query:
     )
 
 
-class ComparingPages:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
+class ComparingPages(_Pages):
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/compare", self._get_compare),
@@ -342,10 +335,7 @@ def _badness(arm: Measured) -> float:
     return {"higher": -value, "zero": abs(value)}.get(arm.headline.better or "", value)
 
 
-class StartPages:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
+class StartPages(_Pages):
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/start", self._get_start),
@@ -390,11 +380,8 @@ class StartPages:
         raise web.HTTPSeeOther(link("/run", id=row.id))
 
 
-class ActionPages:
+class ActionPages(_Pages):
     """What is done with a run that is there, each by the command of the same name; no model is called."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
 
     def routes(self) -> list[web.RouteDef]:
         return [

@@ -21,8 +21,8 @@ LONGEST_RETRY = 86_400.0
 """Seconds; the longest Retry-After."""
 
 
-def json_response(content: object) -> web.Response:
-    return web.Response(body=orjson.dumps(content), content_type="application/json")
+def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=orjson.dumps(content), status=status, headers=headers, content_type="application/json")
 
 
 class RequestError(Exception):
@@ -69,6 +69,4 @@ class RequestError(Exception):
         return {"Retry-After": str(math.ceil(min(max(1.0, self.retry_after), LONGEST_RETRY)))}
 
     def response(self) -> web.Response:
-        return web.Response(
-            body=orjson.dumps(self.body), status=self.status, headers=self.headers, content_type="application/json"
-        )
+        return json_response(self.body, self.status, self.headers)

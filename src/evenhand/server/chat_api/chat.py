@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from evenhand.core import aio
@@ -36,7 +35,7 @@ from evenhand.server.chat_api.wire import (
 from evenhand.server.limits import limits_of
 from evenhand.server.routes import Answerer, Route, Routes
 from evenhand.server.ticket import Ticket, ticket_of
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 from evenhand.web.keys import allowed
 
 METHOD_HEADER = "X-Evenhand-Method"
@@ -46,20 +45,13 @@ _OURS = frozenset({"prompt", "echo", "n", *_REFUSED})
 
 
 async def answer_chat(request: web.Request, routes: Routes) -> web.StreamResponse:
-    body = await body_of(request)
-    most = limits_of(request)
-    check_chat(body, most)
-    n = answers_wanted(body, most)
-    ticket = ticket_of(request)
-    with routes.find(body["model"]) as route:
-        ticket.route = route.name
-        ticket.prompt = last_user_text(body["messages"])
-        guard = chosen_guard(request, body, route)
-        bodies = single_bodies(body, n)
-        if is_set(body, "stream"):
-            return await stream_answers(request, guard, bodies, chunk_format(ticket, body, chat_chunks))
-        ticket.answers = await all_answers(guard, bodies)
-    return send(chat_completion(ticket.answers, ticket.stamp), ticket)
+    return await answer_as_chat(
+        request,
+        routes,
+        lambda body: body,
+        partial(chunk_format, chunks=chat_chunks),
+        lambda stamp, _, answers: chat_completion(answers, stamp),
+    )
 
 
 async def body_of(request: web.Request) -> Json:
@@ -67,41 +59,34 @@ async def body_of(request: web.Request) -> Json:
     return await parsed(partial(read_body, route=request.match_info.get("route")), await request.read())
 
 
-async def stream_answers(
-    request: web.Request, guard: Answerer, bodies: Sequence[Json], form: StreamFormat
-) -> web.StreamResponse:
-    ticket = ticket_of(request)
-    ticket.stream = True
-    return await stream(request, ticket, [guard.stream(each) for each in bodies], form)
-
-
-async def answer_translated(
+async def answer_as_chat(
     request: web.Request,
     routes: Routes,
     translate: Callable[[Json], Json],
     events: Callable[[Stamp, Json], StreamFormat],
-    finished: Callable[[Stamp, Json, Guarded], Json],
+    finished: Callable[[Stamp, Json, Sequence[Guarded]], Json],
 ) -> web.StreamResponse:
-    """Answer a request of another API: it becomes a chat completions request, and the answer takes its format again."""
+    """Answer a request of any API: it becomes a chat completions request, and the answer takes its format again."""
     body = await body_of(request)
     chat = translate(body)
     most = limits_of(request)
     check_chat(chat, most)
-    answers_wanted(chat, most)
+    n = answers_wanted(chat, most)
     ticket = ticket_of(request)
     with routes.find(body["model"]) as route:
         ticket.route = route.name
         ticket.prompt = last_user_text(chat["messages"])
         guard = chosen_guard(request, chat, route)
+        bodies = single_bodies(chat, n)
         if is_set(chat, "stream"):
-            return await stream_answers(request, guard, [chat], events(ticket.stamp, body))
-        ticket.answers = await all_answers(guard, [chat])
-    return send(finished(ticket.stamp, body, ticket.answers[0]), ticket)
+            return await stream(request, ticket, [guard.stream(each) for each in bodies], events(ticket.stamp, body))
+        ticket.answers = await all_answers(guard, bodies)
+    return send(finished(ticket.stamp, body, ticket.answers), ticket)
 
 
-def chunk_format(ticket: Ticket, body: Json, chunks: Chunk) -> ChunkFormat:
+def chunk_format(stamp: Stamp, body: Json, chunks: Chunk) -> ChunkFormat:
     options = as_object(body.get("stream_options"))
-    return ChunkFormat(ticket.stamp, chunks, usage=bool(options and options.get("include_usage")))
+    return ChunkFormat(stamp, chunks, usage=bool(options and options.get("include_usage")))
 
 
 async def all_answers(guard: Answerer, bodies: Sequence[Json]) -> list[Guarded]:
@@ -115,7 +100,7 @@ def send(body: Json, ticket: Ticket) -> web.Response:
     """Return a finished answer, with a summary of the guard's record in the headers."""
     summary = headers(ticket.answers, ticket.route)
     summary["X-Request-Id"] = ticket.id
-    return web.Response(body=orjson.dumps(body), headers=summary, content_type="application/json")
+    return json_response(body, headers=summary)
 
 
 def chosen_guard(request: web.Request, body: Json, route: Route) -> Answerer:
@@ -159,7 +144,8 @@ async def answer_completions(request: web.Request, routes: Routes) -> web.Stream
         guard = chosen_guard(request, body, route)
         bodies = [each for prompt in prompts for each in single_bodies(_as_chat(body, prompt), n)]
         if streams:
-            return await stream_answers(request, guard, bodies, chunk_format(ticket, body, text_chunks))
+            form = chunk_format(ticket.stamp, body, text_chunks)
+            return await stream(request, ticket, [guard.stream(each) for each in bodies], form)
         ticket.answers = await all_answers(guard, bodies)
     echoed = [prompt for prompt in prompts for _ in range(n)] if echoes else ()
     return send(text_completion(ticket.answers, ticket.stamp, echoed), ticket)

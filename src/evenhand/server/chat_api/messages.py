@@ -16,11 +16,11 @@ from aiohttp import web
 from evenhand.core.types import token_count
 from evenhand.guards.fields import allowed_message, as_mapping, text_of
 from evenhand.guards.types import Guarded, Segment
-from evenhand.server.chat_api.chat import answer_translated
+from evenhand.server.chat_api.chat import answer_as_chat
 from evenhand.server.chat_api.streaming import named_event
 from evenhand.server.chat_api.wire import Json, Stamp, as_list, as_object, record, usage_of
 from evenhand.server.routes import Routes
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 
 PATH = "/v1/messages"
 _SAME = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream", "evenhand")
@@ -153,10 +153,10 @@ def _input(called: Mapping[str, Any]) -> Any:
         return {}
 
 
-def finished_message(stamp: Stamp, _body: Json, answer: Guarded) -> Json:
-    blocks, stopped = _content(stamp, answer)
-    ends: Json = {"stop_reason": stopped, "stop_sequence": None, "usage": _usage([answer])}
-    return {**_head(stamp), "content": blocks, **ends, "evenhand": record([answer])}
+def finished_message(stamp: Stamp, _body: Json, answers: Sequence[Guarded]) -> Json:
+    blocks, stopped = _content(stamp, answers[0])
+    ends: Json = {"stop_reason": stopped, "stop_sequence": None, "usage": _usage(answers)}
+    return {**_head(stamp), "content": blocks, **ends, "evenhand": record(answers)}
 
 
 class MessageEvents:
@@ -209,9 +209,8 @@ def _whole(place: int, block: Json) -> Iterator[bytes]:
 
 
 def error_response(fault: RequestError) -> web.Response:
-    body = orjson.dumps({"type": "error", **fault.body})
-    return web.Response(body=body, status=fault.status, headers=fault.headers, content_type="application/json")
+    return json_response({"type": "error", **fault.body}, fault.status, fault.headers)
 
 
 async def answer_messages(request: web.Request, routes: Routes) -> web.StreamResponse:
-    return await answer_translated(request, routes, as_chat, MessageEvents, finished_message)
+    return await answer_as_chat(request, routes, as_chat, MessageEvents, finished_message)

@@ -18,7 +18,7 @@ from aiohttp import web
 from evenhand.core.types import token_count
 from evenhand.guards.fields import allowed_message, as_mapping, text_of
 from evenhand.guards.types import Guarded, Segment
-from evenhand.server.chat_api.chat import answer_translated
+from evenhand.server.chat_api.chat import answer_as_chat
 from evenhand.server.chat_api.streaming import named_event
 from evenhand.server.chat_api.wire import (
     Json,
@@ -268,8 +268,9 @@ def _error(message: str, param: str) -> RequestError:
     return RequestError(400, message, param=param)
 
 
-def finished_response(stamp: Stamp, body: Json, answer: Guarded, output: list[Json] | None = None) -> Json:
+def finished_response(stamp: Stamp, body: Json, answers: Sequence[Guarded], output: list[Json] | None = None) -> Json:
     """Return the response for a whole answer; its items may be given as they were streamed."""
+    answer = answers[0]
     reason = _INCOMPLETE.get(answer.finish)
     return {
         **unfinished_response(stamp, body, "incomplete" if reason else "completed"),
@@ -382,7 +383,7 @@ class ResponseEvents:
                 yield from self._message(item) if item["type"] == "message" else self._call(place, item)
 
     def end(self, answers: Sequence[Guarded]) -> Iterator[bytes]:
-        response = finished_response(self._stamp, self._body, answers[0], self._output)
+        response = finished_response(self._stamp, self._body, answers, self._output)
         yield self._event(f"response.{response['status']}", response=response)
 
     def failure(self, fault: RequestError) -> Iterator[bytes]:
@@ -431,4 +432,4 @@ class ResponseEvents:
 
 
 async def answer_responses(request: web.Request, routes: Routes) -> web.StreamResponse:
-    return await answer_translated(request, routes, as_chat, ResponseEvents, finished_response)
+    return await answer_as_chat(request, routes, as_chat, ResponseEvents, finished_response)

@@ -67,6 +67,7 @@ async def stream(
     request: web.Request, ticket: Ticket, streams: Sequence[AsyncGenerator[Segment]], form: StreamFormat
 ) -> web.StreamResponse:
     """Send all segments as they are released; a failure before the first segment gets its own HTTP status."""
+    ticket.stream = True
     finished: dict[int, Guarded] = {}
     end = b""
     async with contextlib.aclosing(_merged(streams)) as segments:

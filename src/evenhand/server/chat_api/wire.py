@@ -40,8 +40,7 @@ class Stamp:
 
 def read_body(data: bytes, route: str | None = None) -> Json:
     """Parse the request's body and check the fields that every endpoint needs; `route` replaces the model."""
-    if (fields := as_object(parse_body(data))) is None:
-        raise RequestError(400, "The request body must be a JSON object.")
+    fields = parse_object(data)
     if route is not None:
         fields["model"] = route
     if not isinstance(fields.get("model"), str):
@@ -49,14 +48,17 @@ def read_body(data: bytes, route: str | None = None) -> Json:
     return fields
 
 
-def parse_body(data: bytes) -> Any:
-    """Return the value of a request's body; one with too many values is refused before they are built."""
+def parse_object(data: bytes) -> Json:
+    """Return a request's body, which must be an object; one with too many values is refused before they are built."""
     try:
-        return parse_json(data, MOST_VALUES)
+        fields = as_object(parse_json(data, MOST_VALUES))
     except TooManyValuesError as error:
         raise RequestError(400, f"The request has {error}, which are more than this server accepts.") from error
     except ValueError as error:
         raise RequestError(400, f"The request body is not valid JSON: {error}.") from error
+    if fields is None:
+        raise RequestError(400, "The request body must be a JSON object.")
+    return fields
 
 
 def as_object(value: Any) -> Json | None:

@@ -7,6 +7,7 @@ and are open; the data needs a key.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -26,11 +27,10 @@ from evenhand.core.types import Usage
 from evenhand.guards.types import Check, CheckList, InputRecord
 from evenhand.guards.upstreams import Tried
 from evenhand.server.state.state import State
-from evenhand.server.state.state import State as SharedState
 from evenhand.server.state.types import SILENT_SECONDS, SharedStoreError
 from evenhand.server.telemetry.events import KEPT, LONGEST, Event, Events, OtherAnswer, shortened
 from evenhand.show.markup import clean, plain
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 
 BARS = 60
 """Time steps per window."""
@@ -316,11 +316,9 @@ class Feed:
         while True:
             self._send(state)
             await asyncio.sleep(PUBLISH_SECONDS)
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SILENT_SECONDS / 3):
                     await self._has_news.wait()
-            except TimeoutError:
-                pass
 
     def _send(self, state: State) -> None:
         if not state.down:
@@ -380,19 +378,9 @@ OPEN_PATHS = frozenset({"/", *(f"/page/{name}" for name in ("style.css", "theme.
 
 
 def totals(board: Board) -> Mapping[str, Any]:
-    return {
-        "requests": board.requests,
-        "answered": board.answered,
-        "actions": dict(board.actions),
-        "late": board.late,
-        "errors": board.errors,
-        "upstream_errors": board.upstream_errors,
-        "tokens": board.tokens,
-        "cost": board.cost,
-        "unpriced": board.unpriced,
-        "p50": board.percentile(0.5),
-        "p95": board.percentile(0.95),
-    }
+    counts = {name: getattr(board, name) for name in (*_COUNTS, "answered")}
+    actions = dict(board.actions)
+    return {**counts, "actions": actions, "p50": board.percentile(0.5), "p95": board.percentile(0.95)}
 
 
 def row(number: int, event: Event) -> Mapping[str, Any]:
@@ -447,17 +435,7 @@ def action(event: Event) -> str:
 
 
 def _checks(checks: Iterable[Check]) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "name": check.name,
-            "score": finite(check.score),
-            "limit": finite(check.limit),
-            "passed": check.passed,
-            "words": check.words,
-            "problem": check.problem,
-        }
-        for check in checks
-    ]
+    return [{**asdict(check), "score": finite(check.score), "limit": finite(check.limit)} for check in checks]
 
 
 class LivePage:
@@ -472,7 +450,7 @@ class LivePage:
         events: Events,
         checks: Callable[[], Mapping[str, CheckList]] = dict,
         worker: int = 0,
-        state: SharedState | None = None,
+        state: State | None = None,
         watched: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._feed = Feed(events, state)
@@ -522,7 +500,7 @@ class LivePage:
 
     async def _get_state(self, _: web.Request) -> web.Response:
         await self._feed.refresh()
-        return _json(self.state())
+        return json_response(self.state(), headers=_HEADERS)
 
     async def _get_request(self, request: web.Request) -> web.Response:
         await self._feed.refresh()
@@ -535,7 +513,7 @@ class LivePage:
         place = number - view.oldest
         if not 0 <= place < len(view.recent):
             return _refusal(404, "This request is no longer kept in memory. The audit file may have it.")
-        return _json(detail(number, next(islice(view.recent, place, None))))
+        return json_response(detail(number, next(islice(view.recent, place, None))), headers=_HEADERS)
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:
@@ -545,9 +523,8 @@ class LivePage:
         await response.prepare(request)
         self._watchers += 1
         try:
-            await self._send_updates(response)
-        except ConnectionError:  # the page was closed
-            pass
+            with contextlib.suppress(ConnectionError):  # the page was closed
+                await self._send_updates(response)
         finally:
             self._watchers -= 1
         return response
@@ -563,22 +540,13 @@ class LivePage:
                 sent, quiet = (view.start, view.count), 0.0
                 await response.write(b"data: " + orjson.dumps(state) + b"\n\n")
             quiet += TICK
-            await self._pause()
-
-    async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(TICK):
-                await self._closed.wait()
-        except TimeoutError:
-            pass
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self._closed.wait()
 
 
 def _by_clean_name(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {clean(name): value for name, value in values.items()}
-
-
-def _json(content: Mapping[str, Any]) -> web.Response:
-    return web.Response(body=orjson.dumps(content), content_type="application/json", headers=_HEADERS)
 
 
 def _refusal(status: int, message: str) -> web.Response:

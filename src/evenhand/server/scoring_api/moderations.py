@@ -19,7 +19,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import orjson
 from aiohttp import web
 
 from evenhand.core.errors import ModelError
@@ -27,10 +26,10 @@ from evenhand.core.language import REASON
 from evenhand.core.types import Unscored
 from evenhand.guards.fields import parsed
 from evenhand.scorers.base import Scorer, Scores
-from evenhand.server.chat_api.wire import parse_body
+from evenhand.server.chat_api.wire import parse_object
 from evenhand.server.limits import limits_of
 from evenhand.server.ticket import ticket_of
-from evenhand.web.errors import RequestError
+from evenhand.web.errors import RequestError, json_response
 
 Fault = Literal["empty", "language", "words"]
 """Why a text itself cannot be scored."""
@@ -62,10 +61,7 @@ _CATEGORIES = (
 
 async def read_object(request: web.Request) -> dict[str, Any]:
     """Return the request's body, which must be a JSON object."""
-    body = await parsed(parse_body, await request.read())
-    if not isinstance(body, dict):
-        raise RequestError(400, "The request body must be a JSON object.")
-    return body  # pyright: ignore[reportUnknownVariableType]
+    return await parsed(parse_object, await request.read())
 
 
 async def scores_of(scorer: Scorer, texts: Sequence[str], context: str = "") -> list[Scores | Unscored]:
@@ -107,8 +103,7 @@ def moderation_routes(scorer: Scorer) -> list[web.RouteDef]:
         results = [
             moderation(_usable(scorer, result, place)) for place, result in enumerate(await scores_of(scorer, texts))
         ]
-        answer = {"id": f"modr-{secrets.token_hex(12)}", "model": scorer.id, "results": results}
-        return web.Response(body=orjson.dumps(answer), content_type="application/json")
+        return json_response({"id": f"modr-{secrets.token_hex(12)}", "model": scorer.id, "results": results})
 
     return [web.post(PATH, moderate)]
 

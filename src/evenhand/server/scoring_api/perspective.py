@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from evenhand.core.types import Unscored
@@ -91,9 +90,7 @@ def google_response(fault: RequestError) -> web.Response:
         reason = "API_KEY_INVALID" if fault.code else "API_KEY_MISSING"
         details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}]
     error = {"code": code, "message": message, "status": status, "details": details}
-    return web.Response(
-        body=orjson.dumps({"error": error}), status=code, headers=fault.headers, content_type="application/json"
-    )
+    return json_response({"error": error}, code, fault.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +264,7 @@ def _score(value: float) -> dict[str, Any]:
 
 def discovery_routes() -> list[web.RouteDef]:
     async def discover(request: web.Request) -> web.Response:
-        document = discovery_document(_origin(request))
-        return web.Response(body=orjson.dumps(document), content_type="application/json")
+        return json_response(discovery_document(_origin(request)))
 
     return [web.get(DISCOVERY_PATH, discover)]
 

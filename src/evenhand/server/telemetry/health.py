@@ -12,14 +12,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from typing import Any, Literal
 
-import orjson
 from aiohttp import web
 
 from evenhand.guards.types import CheckList
 from evenhand.server.state.state import State as SharedState
 from evenhand.server.telemetry.events import CLIENT_CLOSED, Event
+from evenhand.web.errors import json_response
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_HEADERS = {"Cache-Control": "no-store"}
 FAILURES = 3
 """Consecutive failures after which a route counts as failing."""
 
@@ -71,7 +72,8 @@ class Health:
         return [web.get("/healthz", self._alive), web.get("/readyz", self._ready)]
 
     async def _alive(self, _: web.Request) -> web.Response:
-        return _json({"status": "alive", "checks": [asdict(each) for each in dict.fromkeys(self._checks())]})
+        checks = [asdict(each) for each in dict.fromkeys(self._checks())]
+        return json_response({"status": "alive", "checks": checks}, headers=_HEADERS)
 
     async def _ready(self, _: web.Request) -> web.Response:
         is_open = self._open_upstreams()
@@ -86,13 +88,4 @@ class Health:
         if self._shared is not None and self._shared.is_shared:
             known["shared_state"] = "down" if self._shared.down else "up"
             ready = ready and not (self._shared.down and self._shared.required)
-        return _json(known, 200 if ready else 503)
-
-
-def _json(value: Any, status: int = 200) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(value),
-        status=status,
-        content_type="application/json",
-        headers={"Cache-Control": "no-store"},
-    )
+        return json_response(known, 200 if ready else 503, _HEADERS)

@@ -35,6 +35,24 @@ def select(name: str, label: str, options: Iterable[str | tuple[str, str]], chos
     return tag("label", label, tag("select", items, name=name))
 
 
+def hidden(name: str, value: str) -> Html:
+    return tag("input", type="hidden", name=name, value=value)
+
+
+def filters(path: str, *content: Node, label: str = "", role: str | None = None) -> Html:
+    """Return the form that limits what a page shows."""
+    return tag("form", content, class_="filters", role=role, aria_label=label or None, action=path, method="get")
+
+
+def buttons(*content: Node) -> Html:
+    return tag("div", content, class_="row-of-buttons")
+
+
+def note(*content: Node) -> Html:
+    """Return the sentence below a heading."""
+    return tag("p", content, class_="sentence")
+
+
 def field(name: str, label: str, value: str, kind: str = "search", **more: str | bool | int) -> Html:
     return tag("label", label, tag("input", type=kind, name=name, value=value, **more))
 
@@ -101,6 +119,5 @@ def problem(text: str) -> Html:
 
 
 def post_button(path: str, token: Html, text: str, **values: str) -> Html:
-    hidden = [tag("input", type="hidden", name=name, value=value) for name, value in values.items()]
-    button = tag("button", text, type="submit")
-    return tag("form", token, hidden, button, method="post", action=path)
+    given = [hidden(name, value) for name, value in values.items()]
+    return tag("form", token, given, tag("button", text, type="submit"), method="post", action=path)

@@ -9,11 +9,24 @@ from typing import Any
 from evenhand.core.format import count, number, plural
 from evenhand.show.chart import Axis, Lane, axis_for, reach, strip, tick_labels
 from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import footnote, nothing
 from evenhand.show.table import Cell, Table, bare_html, cell_html, columns
 from evenhand.show.view import estimate_cell, metric_hint, metric_title, money_cell
 from evenhand.studies.results import Estimate, MetricInfo, digits_for, estimate_text
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages import arm_mark, date, link, pager, problem, run_link, select
+from evenhand.ui.pages import (
+    arm_mark,
+    buttons,
+    date,
+    filters,
+    hidden,
+    link,
+    note,
+    pager,
+    problem,
+    run_link,
+    select,
+)
 
 PAGE = 50
 MOST = 12
@@ -93,11 +106,9 @@ def _info(value: Mapping[str, Any]) -> MetricInfo:
 
 
 def pending_note(pending: int) -> Html | None:
-    return (
-        tag("p", f"{plural(pending, 'run')} still to be computed.", class_="footnote", data_pending=str(pending))
-        if pending
-        else None
-    )
+    if not pending:
+        return None
+    return tag("p", f"{plural(pending, 'run')} still to be computed.", class_="footnote", data_pending=str(pending))
 
 
 # --- leaderboards ---
@@ -113,9 +124,9 @@ def boards(benchmarks: Sequence[tuple[str, int, int]], pending: int) -> Html:
     return tag(
         "section",
         tag("h1", "Leaderboards"),
-        tag("p", "One for each benchmark; arms are ranked together if they had the same samples.", class_="sentence"),
+        note("One for each benchmark; arms are ranked together if they had the same samples."),
         pending_note(pending),
-        bare_html(table) if rows else tag("p", "Nothing was measured yet.", class_="nothing"),
+        bare_html(table) if rows else nothing("Nothing was measured yet."),
         id="boards",
     )
 
@@ -130,28 +141,19 @@ def board_head(benchmark: str, sets: Sequence[Sequence[Measured]], chosen: str, 
         )
         for each in sets
     ]
-    form = tag(
-        "form",
-        tag("input", type="hidden", name="benchmark", value=benchmark),
-        select("samples", "Samples", options, chosen, every=""),
-        tag("button", "Show", type="submit"),
-        class_="filters",
-        action="/board",
-        method="get",
-    )
+    choice = select("samples", "Samples", options, chosen, every="")
+    form = filters("/board", hidden("benchmark", benchmark), choice, tag("button", "Show", type="submit"))
     return tag(
         "section",
         tag("p", tag("a", "Leaderboards", href="/boards"), class_="eyebrow"),
         tag("h1", benchmark),
-        tag(
-            "p",
+        note(
             "The newest run of every model and method. Arms share a rank if no paired test decides between them "
-            "(Holm-corrected over all pairs): the rank is one more than the number of arms that are decidedly better.",
-            class_="sentence",
+            "(Holm-corrected over all pairs): the rank is one more than the number of arms that are decidedly better."
         ),
         pending_note(pending),
         form if len(sets) > 1 else None,
-        tag("p", "Nothing was measured yet.", class_="nothing") if not sets else None,
+        nothing("Nothing was measured yet.") if not sets else None,
         id="board",
     )
 
@@ -179,10 +181,8 @@ def board_table(arms: Sequence[Measured], ranks: Mapping[str, tuple[int | None, 
     return tag(
         "section",
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows), class_="board"),
-        tag("p", f"{plural(cut, 'arm')} with worse values are not shown.", class_="footnote") if cut else None,
-        tag(
-            "div", tag("a", "Compare these", href=link("/compare", arm=keys), class_="button"), class_="row-of-buttons"
-        ),
+        footnote(f"{plural(cut, 'arm')} with worse values are not shown.") if cut else None,
+        buttons(tag("a", "Compare these", href=link("/compare", arm=keys), class_="button")),
         id="ranks",
     )
 
@@ -230,22 +230,19 @@ def history(
     page: int,
 ) -> Html:
     """Return a model's estimates on one benchmark by date, newest first."""
-    form = tag(
-        "form",
+    form = filters(
+        "/history",
         select("model", "Model", models, model, every="choose"),
         select("benchmark", "Benchmark", benchmarks, benchmark, every="choose"),
         tag("button", "Show", type="submit"),
-        class_="filters",
-        action="/history",
-        method="get",
     )
-    shown: Node = tag("p", "Choose a model and a benchmark.", class_="nothing")
+    shown: Node = nothing("Choose a model and a benchmark.")
     if model and benchmark:
-        shown = _timeline(model, benchmark, arms, page) if arms else tag("p", "Nothing was measured.", class_="nothing")
+        shown = _timeline(model, benchmark, arms, page) if arms else nothing("Nothing was measured.")
     return tag(
         "section",
         tag("h1", "One model over time"),
-        tag("p", "The headline of its runs on one benchmark, by method.", class_="sentence"),
+        note("The headline of its runs on one benchmark, by method."),
         form,
         pending_note(pending),
         shown,
@@ -263,24 +260,17 @@ def _timeline(model: str, benchmark: str, arms: Sequence[Measured], page: int) -
         by_run.setdefault(arm.row.id, []).append(arm)
     runs_by_date = list(by_run.values())
     runs = runs_by_date[PAGE * (page - 1) : PAGE * page]
-    sizes = {arm.samples for arm in arms}
     legend = tag("ul", [tag("li", arm_mark(i, each)) for i, each in enumerate(methods)], class_="legend")
     ends = [run[0].key for run in (runs_by_date[-1], runs_by_date[0])]
+    compare = tag("a", "Compare the first with the last", href=link("/compare", arm=ends), class_="button")
+    unlike = footnote("The runs did not all have the same samples: compare only those that did.")
     return [
         tag("p", tag("strong", metric_title(info)), f" – {metric_hint(info)}", class_="axis-title"),
         legend,
         tag("div", tag("div", tag("span", class_="row-name"), tick_labels(axis), class_="row axis"), class_="plot"),
         tag("div", [_time_row(run, methods, axis, digits) for run in runs], class_="plot"),
-        tag("p", "The runs did not all have the same samples: compare only those that did.", class_="footnote")
-        if len(sizes) > 1
-        else None,
-        tag(
-            "div",
-            tag("a", "Compare the first with the last", href=link("/compare", arm=ends), class_="button"),
-            class_="row-of-buttons",
-        )
-        if len(by_run) > 1
-        else None,
+        unlike if len({arm.samples for arm in arms}) > 1 else None,
+        buttons(compare) if len(by_run) > 1 else None,
         pager("/history", {"model": model, "benchmark": benchmark}, page, len(by_run), PAGE),
     ]
 
@@ -316,38 +306,28 @@ def comparison_head(chosen: Sequence[Chosen], others: Sequence[Chosen], baseline
         )
         for i, each in enumerate(chosen)
     ]
-    hidden = [tag("input", type="hidden", name="arm", value=key) for key in keys]
-    options = [(each.key, each.label) for each in chosen]
-    form: Node = (
-        tag(
-            "form",
-            hidden,
-            select("arm", "Add an arm", [(each.key, each.label) for each in others], "", every="–") if others else None,
-            select("baseline", "Compare with", options, baseline, every="the first default"),
-            tag("button", "Compare", type="submit", class_="primary"),
-            class_="filters",
-            action="/compare",
-            method="get",
-            aria_label="Change the comparison",
-        )
-        if chosen
-        else None
+    options, more = ([(each.key, each.label) for each in arms] for arms in (chosen, others))
+    form = filters(
+        "/compare",
+        [hidden("arm", key) for key in keys],
+        select("arm", "Add an arm", more, "", every="–") if more else None,
+        select("baseline", "Compare with", options, baseline, every="the first default"),
+        tag("button", "Compare", type="submit", class_="primary"),
+        label="Change the comparison",
     )
     answers = tag("a", "Answers side by side", href=link("/answers", arm=keys[:2]), class_="button")
     return tag(
         "section",
         tag("h1", "Comparison"),
-        tag(
-            "p",
+        note(
             f"{plural(len(chosen), 'arm')}, paired on the samples that they share, as by ",
             tag("code", "evenhand compare"),
             ".",
-            class_="sentence",
         ),
         tag("ul", items, class_="plain chosen-arms"),
         problem(fault) if fault else None,
-        form,
-        tag("div", answers, class_="row-of-buttons") if len(chosen) > 1 and not fault else None,
+        form if chosen else None,
+        buttons(answers) if len(chosen) > 1 and not fault else None,
         id="compare",
     )
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from evenhand.core.format import plural, share
 from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import nothing
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages import cost, date, facts, field, link, pager, problem, run_link, select, state
+from evenhand.ui.pages import buttons, cost, date, facts, field, filters, link, pager, problem, run_link, select, state
 
 PAGE = 100
 STATES = ("complete", "running", "stopped", "failed", "damaged")
@@ -47,30 +48,23 @@ class Filters:
         )
 
 
-def content(folder: str, rows: Sequence[RunRow], filters: Filters, headlines: Mapping[str, str], unread: int) -> Html:
+def content(folder: str, rows: Sequence[RunRow], asked: Filters, headlines: Mapping[str, str], unread: int) -> Html:
     """Return the page's main part; `headlines` are those that were computed here, with intervals and n."""
-    matching = [row for row in rows if filters.accepts(row)]
-    start = PAGE * (filters.page - 1)
+    matching = [row for row in rows if asked.accepts(row)]
+    start = PAGE * (asked.page - 1)
     shown = matching[start : start + PAGE]
     counted = plural(len(matching), "run") if len(matching) == len(rows) else f"{len(matching):,} of {len(rows):,} runs"
     still = tag("p", f"{plural(unread, 'run')} still to be read.", class_="footnote", data_unread=str(unread))
-    table = _table(shown, headlines) if shown else tag("p", _nothing(rows, unread), class_="nothing")
+    table = _table(shown, headlines) if shown else nothing(_nothing(rows, unread))
+    compare = tag("div", tag("button", "Compare the chosen arms", type="submit", class_="primary"), class_="tools")
     return tag(
         "section",
         tag("h1", "Runs"),
         tag("p", "In ", tag("code", folder), ". Choose arms and compare them on the samples that they share."),
-        _filters(rows, filters, counted),
+        _filters(rows, asked, counted),
         still if unread else None,
-        tag(
-            "form",
-            tag("div", tag("button", "Compare the chosen arms", type="submit", class_="primary"), class_="tools")
-            if shown
-            else None,
-            table,
-            action="/compare",
-            method="get",
-        ),
-        pager("/", filters.values(), filters.page, len(matching), PAGE),
+        tag("form", compare if shown else None, table, action="/compare", method="get"),
+        pager("/", asked.values(), asked.page, len(matching), PAGE),
         id="runs",
     )
 
@@ -81,29 +75,26 @@ def _nothing(rows: Sequence[RunRow], unread: int) -> str:
     return "The runs are being read." if unread else "There are no runs in this folder yet. The page Start makes one."
 
 
-def _filters(rows: Sequence[RunRow], filters: Filters, counted: str) -> Html:
+def _filters(rows: Sequence[RunRow], asked: Filters, counted: str) -> Html:
     def values(all_of: list[str]) -> list[str]:
         return sorted(set(all_of) - {""})
 
     folders = values([row.group for row in rows])
-    return tag(
-        "form",
-        field("text", "Search", filters.text, placeholder="run, model, method"),
-        select("model", "Model", values([each for row in rows for each in row.answering]), filters.model),
-        select("benchmark", "Benchmark", values([row.benchmark for row in rows]), filters.benchmark),
-        select("method", "Method", values([each for row in rows for each in row.methods]), filters.method),
-        select("state", "State", STATES, filters.state),
-        select("folder", "Folder", folders, filters.folder) if folders else None,
-        field("since", "From", filters.since, "date"),
-        field("until", "To", filters.until, "date"),
+    return filters(
+        "/",
+        field("text", "Search", asked.text, placeholder="run, model, method"),
+        select("model", "Model", values([each for row in rows for each in row.answering]), asked.model),
+        select("benchmark", "Benchmark", values([row.benchmark for row in rows]), asked.benchmark),
+        select("method", "Method", values([each for row in rows for each in row.methods]), asked.method),
+        select("state", "State", STATES, asked.state),
+        select("folder", "Folder", folders, asked.folder) if folders else None,
+        field("since", "From", asked.since, "date"),
+        field("until", "To", asked.until, "date"),
         tag("button", "Filter", type="submit"),
-        tag("a", "Clear", href="/", class_="button") if filters.values() else None,
+        tag("a", "Clear", href="/", class_="button") if asked.values() else None,
         tag("output", counted, role="status"),
-        class_="filters",
+        label="Filter runs",
         role="search",
-        aria_label="Filter runs",
-        action="/",
-        method="get",
     )
 
 
@@ -164,7 +155,7 @@ def head(row: RunRow, actions: Node = None) -> Html:
         )
         if not row.fault
         else problem(row.fault),
-        tag("div", links if not row.fault else None, actions, class_="row-of-buttons"),
+        buttons(links if not row.fault else None, actions),
         id="run",
     )
 

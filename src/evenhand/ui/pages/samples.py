@@ -11,9 +11,10 @@ from evenhand.judging.judge import FAR_APART
 from evenhand.show.browser import DATA_ID, panes
 from evenhand.show.chart import PALETTE_SIZE
 from evenhand.show.markup import Html, Node, embedded_json, escape, join, tag
+from evenhand.show.page import nothing
 from evenhand.studies.results import ShownOutcome, ShownSample
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages import arm_mark, field, link, pager, run_link, select
+from evenhand.ui.pages import arm_mark, buttons, field, filters, hidden, link, note, pager, run_link, select
 from evenhand.ui.samples import PAGE, SORTS, Listing, Query, SampleEntry
 
 STATUSES = ("graded", "refused", "unscored", "cut", "failed")
@@ -27,18 +28,14 @@ def content(row: RunRow, listing: Listing, query: Query, opened: str, reading: b
     data = {"arms": arms, "samples": [_item(each) for each in listing.entries]}
     values = _values(row, query)
     found = plural(listing.found, "sample")
-    note = (
-        tag("p", "The samples are being read for the search; judges that disagree come first then.", data_reading="1")
-        if reading
-        else None
-    )
+    still = "The samples are being read for the search; judges that disagree come first then."
     box = tag(
         "div",
         _filters(row, listing, query, found),
-        note,
+        tag("p", still, data_reading="1") if reading else None,
         panes(link("/sample.json", run=row.id), opened)
         if listing.entries
-        else tag("p", "No sample matches. Remove a filter to see more.", class_="nothing"),
+        else nothing("No sample matches. Remove a filter to see more."),
         pager("/samples", values, query.page, listing.found, PAGE),
         class_="browser",
     )
@@ -46,7 +43,7 @@ def content(row: RunRow, listing: Listing, query: Query, opened: str, reading: b
         tag("p", tag("a", "Runs", href="/"), " › ", run_link(row), class_="eyebrow"),
         tag("h1", "Samples"),
         tag("p", "Use the arrow keys to move through the list.", class_="soft"),
-        tag("noscript", tag("p", "The sample browser needs JavaScript.", class_="nothing")),
+        tag("noscript", nothing("The sample browser needs JavaScript.")),
     ]
     section = tag("section", head, box, id="samples")
     return [section, tag("script", embedded_json(data), type="application/json", id=DATA_ID)]
@@ -67,29 +64,20 @@ def _values(row: RunRow, query: Query) -> Mapping[str, str]:
 def _filters(row: RunRow, listing: Listing, query: Query, found: str) -> Html:
     arms = [(str(arm.number), arm.label) for arm in row.arms]
     groups = sorted({*listing.groups, query.group} - {""})
-    return tag(
-        "form",
-        tag("input", type="hidden", name="run", value=row.id),
+    differ = tag("input", type="checkbox", name="differs", value="1", checked=query.differs)
+    return filters(
+        "/samples",
+        hidden("run", row.id),
         field("text", "Search", query.text, placeholder="words, ids, answers"),
         select("group", "Group", groups, query.group) if groups else None,
         select("status", "Status", STATUSES, query.status),
         select("arm", "Arm", arms, query.arm) if len(arms) > 1 else None,
         select("sort", "Order", SORTS.items(), query.sort, every=""),
-        tag(
-            "label",
-            tag("input", type="checkbox", name="differs", value="1", checked=query.differs),
-            "arms differ",
-            class_="check",
-        )
-        if len(arms) > 1
-        else None,
+        tag("label", differ, "arms differ", class_="check") if len(arms) > 1 else None,
         tag("button", "Search", type="submit"),
         tag("output", found, role="status"),
-        class_="filters",
+        label="Filter samples",
         role="search",
-        aria_label="Filter samples",
-        action="/samples",
-        method="get",
     )
 
 
@@ -122,19 +110,16 @@ def side_by_side(
     """Return the answers of two arms with the words marked that only one of them has."""
     keys = [each.key for each in chosen]
     values = {"arm": keys, "all": "1" if every else ""}
-    switch = (
-        tag("a", "only those that differ", href=link("/answers", arm=keys), class_="button")
-        if every
-        else tag("a", f"all {shared:,}", href=link("/answers", arm=keys, all="1"), class_="button")
-    )
+    other = link("/answers", arm=keys, all="" if every else "1")
+    switch = tag("a", "only those that differ" if every else f"all {shared:,}", href=other, class_="button")
     swap = tag("a", "swap sides", href=link("/answers", arm=keys[::-1], all=values["all"]), class_="button")
     counted = f"{plural(differing, 'answer')} of {shared:,} differ." if shared else "They share no sample."
     head = tag(
         "section",
         tag("p", tag("a", "Runs", href="/"), " › ", run_link(chosen[0].row), class_="eyebrow"),
         tag("h1", "Answers side by side"),
-        tag("p", counted, " Marked words are in one of the two answers only.", class_="sentence"),
-        tag("div", switch, swap, class_="row-of-buttons"),
+        note(counted, " Marked words are in one of the two answers only."),
+        buttons(switch, swap),
         tag("div", [tag("strong", arm_mark(i, each.label)) for i, each in enumerate(chosen)], class_="sides"),
         [_pair(chosen, *each) for each in pairs],
         pager("/answers", values, page, shared if every else differing, size),

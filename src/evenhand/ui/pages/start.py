@@ -17,10 +17,11 @@ from evenhand.core.errors import UsageError
 from evenhand.core.format import NO_PRICE, count, doc_line, money
 from evenhand.methods.base import METHODS, Method
 from evenhand.show.markup import Html, Node, tag
+from evenhand.show.page import footnote
 from evenhand.show.table import Table, columns, html_of
 from evenhand.ui import offers
 from evenhand.ui.index import RunRow
-from evenhand.ui.pages import field, link, problem, select
+from evenhand.ui.pages import buttons, field, hidden, link, note, problem, select
 
 _LARGEST = 1_000_000
 OWN = "prompts"
@@ -84,7 +85,7 @@ class StartForm:
         names = ("model", "judge", "benchmark", "limit", "budget", "prompts", "groups")
         pairs = [(name, getattr(self, name)) for name in names]
         pairs += [("method", each) for each in self.methods]
-        return [tag("input", type="hidden", name=name, value=value) for name, value in pairs]
+        return [hidden(name, value) for name, value in pairs]
 
 
 def form(token: Html, asked: StartForm, fault: str = "") -> Html:
@@ -97,11 +98,9 @@ def form(token: Html, asked: StartForm, fault: str = "") -> Html:
     return tag(
         "section",
         tag("h1", "Start a run"),
-        tag(
-            "p",
+        note(
             "Models, benchmarks and methods are those that are configured where this server was started. "
-            "Nothing is called before you have seen what it would take.",
-            class_="sentence",
+            "Nothing is called before you have seen what it would take."
         ),
         problem(fault) if fault else None,
         tag(
@@ -145,7 +144,7 @@ def _own_prompts(asked: StartForm) -> Html:
         tag("legend", "Or prompts of your own"),
         tag("label", "File", tag("input", type="file", name="file", accept=".csv,.jsonl,.txt,.xlsx,.parquet")),
         _small(f"A prompt on each line, with a slot such as {{person}} or a name; at most 1 MB.{known}"),
-        tag("input", type="hidden", name="prompts", value=asked.prompts),
+        hidden("prompts", asked.prompts),
         tag(
             "label",
             "Groups in your own words",
@@ -193,42 +192,28 @@ def confirm(token: Html, asked: StartForm, found: Mapping[str, Any]) -> Html:
     rows = [
         [str(each["arm"]), *(count(each[name]) for name in amounts), money(each["cost"], NO_PRICE)] for each in forecast
     ]
+    asking = [[each["version"], each["asked"]] for each in examples]
     heads = columns("Arm", "Samples", "Calls ≤", "Prompt tokens ≈", "Reply tokens ≤", "Money ≤")
     judge = f" The judge is {asked.judge}." if asked.judge else ""
+    begin = tag("button", "Start the run", type="submit", class_="primary")
     return tag(
         "section",
         tag("h1", "What it would take"),
-        tag("p", f"{asked.model} on {asked.benchmark}, within {asked.budget}.{judge}", class_="sentence"),
+        note(f"{asked.model} on {asked.benchmark}, within {asked.budget}.{judge}"),
         html_of(Table("The dry run, by arm", heads, rows)),
-        html_of(Table("How prompts are asked (the first ones)", columns("For", "Prompt", words=2), _asked(examples)))
+        html_of(Table("How prompts are asked (the first ones)", columns("For", "Prompt", words=2), asking))
         if examples
         else None,
         [problem(f"{each}.") for each in found.get("left_out", ())],
-        tag(
-            "p",
-            "Nothing was called yet. Retries of failed calls come on top; the budget stops the run whatever happens.",
-            class_="footnote",
+        footnote(
+            "Nothing was called yet. Retries of failed calls come on top; the budget stops the run whatever happens."
         ),
-        tag(
-            "div",
-            tag(
-                "form",
-                token,
-                asked.hidden(),
-                tag("input", type="hidden", name="step", value="start"),
-                tag("button", "Start the run", type="submit", class_="primary"),
-                method="post",
-                action="/start",
-            ),
+        buttons(
+            tag("form", token, asked.hidden(), hidden("step", "start"), begin, method="post", action="/start"),
             tag("a", "Change it", href="/start", class_="button"),
-            class_="row-of-buttons",
         ),
         id="confirm",
     )
-
-
-def _asked(examples: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    return [[each["version"], each["asked"]] for each in examples]
 
 
 def actions(token: Html, row: RunRow, metric: str) -> Html:
@@ -236,10 +221,10 @@ def actions(token: Html, row: RunRow, metric: str) -> Html:
     known = row.benchmark in BENCHMARKS.names() and BENCHMARKS.get(row.benchmark).kind != "choice"
     limit = f"{metric or 'coverage'} > 10"
     more: dict[str, Any] = {"method": "post", "class_": "form"}
-    hidden = [token, tag("input", type="hidden", name="id", value=row.id)]
+    whose = [token, hidden("id", row.id)]
     gate = tag(
         "form",
-        hidden,
+        whose,
         field("fail_if", "Fails if", "", "text", required=True, placeholder=limit, autocomplete="off"),
         _small(f"A limit on a metric, e.g. {limit} or |{metric or 'coverage'}| > 10; several are separated by commas."),
         tag("button", "Hold it to limits", type="submit"),
@@ -248,7 +233,7 @@ def actions(token: Html, row: RunRow, metric: str) -> Html:
     )
     rate = tag(
         "form",
-        hidden,
+        whose,
         field("raters", "Raters", "2", "text", required=True),
         _small("How many, or their names: ann,ben."),
         tag("label", "Scales", tag("input", type="file", name="rubric", accept=".yaml,.yml")),
@@ -260,7 +245,7 @@ def actions(token: Html, row: RunRow, metric: str) -> Html:
     )
     pack = tag(
         "form",
-        hidden,
+        whose,
         _small("A folder for auditors: page, numbers, hashes, limits, and how to repeat it."),
         tag("button", "Pack it as evidence", type="submit"),
         action="/evidence",
@@ -277,8 +262,7 @@ def done(row: RunRow, title: str, output: str, *more: Node) -> Html:
         before, http, address = line.partition("http://")
         lines += [before, tag("a", http + address, href=http + address, target="_blank") if http else "", "\n"]
     back = tag("a", "Back to the run", href=link("/run", id=row.id), class_="button")
-    buttons = tag("div", more, back, class_="row-of-buttons")
-    return tag("section", tag("h1", title), tag("pre", lines, class_="scroll"), buttons, id="done")
+    return tag("section", tag("h1", title), tag("pre", lines, class_="scroll"), buttons(more, back), id="done")
 
 
 def resume_form(token: Html, row: RunRow) -> Html:
@@ -286,7 +270,7 @@ def resume_form(token: Html, row: RunRow) -> Html:
     return tag(
         "form",
         token,
-        tag("input", type="hidden", name="id", value=row.id),
+        hidden("id", row.id),
         tag(
             "input", type="text", name="budget", required=True, placeholder="$1", aria_label="Budget to go on", size=10
         ),
