@@ -259,14 +259,10 @@ def _verdict(questions: int, agreement: Interval, shift: Interval) -> str:
             (agreement, "agrees less than at first", "agrees more than at first"),
             (shift, "rates lower than at first", "rates higher than at first"),
         )
-        for words in [_direction(change, less, more)]
+        for words in [{-1: less, 0: "", 1: more}[change.side]]
         if words
     ]
     return ", ".join(found) or "no drift seen"
-
-
-def _direction(change: Interval, less: str, more: str) -> str:
-    return {-1: less, 0: "", 1: more}[change.side]
 
 
 def _precisions(

@@ -87,7 +87,7 @@ class Breaker:
         self._trial = False
         if not self._rests and (self._failures < self._most or now - self._since < self._seconds):
             return False
-        self.until = max(self.until, now + self._rest())
+        self.until = max(self.until, now + min(LONGEST_REST, SHORTEST_REST * 2 ** min(self._rests, 16)))
         self._epoch += 1
         self._rests += 1
         self._failures = 0
@@ -100,9 +100,6 @@ class Breaker:
         was_open = self.is_open
         self.error, self._failures, self._rests, self._trial = None, 0, 0, False
         return was_open
-
-    def _rest(self) -> float:
-        return min(LONGEST_REST, SHORTEST_REST * 2 ** min(self._rests, 16))
 
 
 class RetryBudget:

@@ -279,17 +279,6 @@ def matrix(judged: Judged, estimator: Estimator) -> tuple[Difference, ...]:
     return tuple(each for each in found if each.interval.estimate is not None)
 
 
-def primary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
-    """Tests every pair on every measure."""
-    return _family(
-        [
-            _gap(estimator, judged.differences(pair, measure), (measure, COMBINED), pair, primary=True)
-            for measure in MEASURES
-            for pair in judged.pairs
-        ]
-    )
-
-
 def secondary_gaps(judged: Judged, estimator: Estimator) -> tuple[Gap, ...]:
     """Tests every pair by metric, and every identity against the control."""
     measures: tuple[Measure, ...] = ("score_1", "score_2")
@@ -612,7 +601,13 @@ def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95)
     tests = _tests(values)
     flips = max(_FLIPS, _FLIPS_PER_TEST * tests)
     estimator = Estimator(values.base_of, values.bases, flips, confidence, seed)
-    gaps = primary_gaps(values, estimator)
+    gaps = _family(
+        [
+            _gap(estimator, values.differences(pair, measure), (measure, COMBINED), pair, primary=True)
+            for measure in MEASURES
+            for pair in values.pairs
+        ]
+    )
     found = PanelAudit(
         categories=values.categories,
         authors=values.authors,
@@ -644,14 +639,10 @@ def over_correction(before: PanelAudit, after: PanelAudit) -> tuple[OverCorrecti
     found: list[OverCorrection] = []
     for gap in after.found:
         was = earlier.get((gap.measure, gap.x, gap.y))
-        if was is not None and _turned(was, gap):
+        if was is not None and was.favours is not None and was.favours != gap.favours:
             kind: Turn = "reversed" if was.found else "new"
             found.append(OverCorrection(was, gap, kind, turned_sentence(was, gap, kind, after.authors)))
     return tuple(found)
-
-
-def _turned(before: Gap, after: Gap) -> bool:
-    return before.favours is not None and before.favours != after.favours
 
 
 def _tests(values: Judged) -> int:

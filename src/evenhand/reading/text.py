@@ -121,7 +121,7 @@ def read_letter(text: str, options: Sequence[str]) -> int | None:
     value = _json_answer(text)
     if value is not None:
         return read_letter(value, options) if "{" not in value else None
-    repeats_options = _begins_a_list(text)
+    repeats_options = [match.group(1) for match in _LISTED.finditer(text)][:2] == ["A", "B"]
     if whole := _WHOLE.fullmatch(text) or (None if repeats_options else _FIRST_LINE.match(text)):
         return _index(whole.group(1).upper(), letters)
     stated = _stated(text)
@@ -183,11 +183,6 @@ def _marked(text: str) -> dict[str, int]:
 def _denied(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - 30) : start]
     return _DENIED_BEFORE.search(before) is not None or _DENIED_AFTER.match(text, end) is not None
-
-
-def _begins_a_list(text: str) -> bool:
-    """Whether the text repeats the options, A first and B next, before it says anything."""
-    return [match.group(1) for match in _LISTED.finditer(text)][:2] == ["A", "B"]
 
 
 def _read_option_text(text: str, options: Sequence[str]) -> int | None:

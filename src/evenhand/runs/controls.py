@@ -190,11 +190,6 @@ class Due:
     """The method's."""
 
 
-def resting(benchmark: Benchmark) -> list[str]:
-    """Return the ratings that the benchmark's metrics rest on."""
-    return list(dict.fromkeys(each for metric in benchmark.metrics() for each in metric.rests_on))
-
-
 def judge_checks(scorers: Sequence[Scorer], controls: str) -> list[Due]:
     """Return the checks of the judges among scorers that rate texts outside of a run; none if the controls are off."""
     return _scorer_checks([each for each in scorers if each.asks_model]) if controls == ON else []
@@ -219,7 +214,7 @@ def _scorer_checks(scorers: Sequence[Scorer], wanted: Sequence[str] | None = Non
 
 def due_checks(benchmark: Benchmark, scorers: Sequence[Scorer], arms: Sequence[LoadedArm] = ()) -> list[Due]:
     """Return the checks that a run needs: of its scorers, and of the judges that rate inside its methods."""
-    wanted = resting(benchmark)
+    wanted = list(dict.fromkeys(each for metric in benchmark.metrics() for each in metric.rests_on))
     found = {(due.source, ""): due for due in _scorer_checks(scorers, wanted)}
     for each in arms:
         test = each.method.calibration

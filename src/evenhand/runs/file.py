@@ -83,11 +83,6 @@ STEPS: tuple[str, ...] = (
 TABLES = frozenset({"facts", "samples", "turns", "outcomes", "scores"})
 
 
-def is_older(db: sqlite3.Connection) -> bool:
-    """Whether migrations are missing."""
-    return sqlite.version_of(db) < len(STEPS)
-
-
 def migrate(db: sqlite3.Connection) -> None:
     """Apply the migrations that are missing; refuse a store of a newer version, or one that has lost tables."""
     try:
@@ -183,7 +178,7 @@ class RunFile:
         try:
             if exists and sqlite.version_of(self._read) == 0:
                 raise PlanError(no_plan(directory))
-            if not self._writable and is_older(self._read):
+            if not self._writable and sqlite.version_of(self._read) < len(STEPS):
                 self._read.close()
                 self._copy()
                 self._read = self._connect()

@@ -424,16 +424,12 @@ def column_points(axis: Axis, names: Sequence[str], series: Sequence[Series], fi
         for column, (estimate, text) in enumerate(each):
             x = _COLUMNS.x((column + 0.5 + aside) / len(names))
             marks.append(_column_mark(axis, x, estimate, first_colour + place, text))
+    # Names stand in two lines in turn, so that long ones do not overlap on a narrow screen.
     ticks = [
-        tag("text", name, x=_COLUMNS.x((place + 0.5) / len(names)), y=_below(place), class_="tick middle")
+        tag("text", name, x=_COLUMNS.x((place + 0.5) / len(names)), y=206 if place % 2 else 192, class_="tick middle")
         for place, name in enumerate(names)
     ]
     return _svg(214, label, _COLUMNS.rules(axis), ticks, marks, class_="scatter")
-
-
-def _below(place: int) -> int:
-    """Names of columns stand in two lines in turn, so that long ones do not overlap on a narrow screen."""
-    return 206 if place % 2 else 192
 
 
 def _column_mark(axis: Axis, x: str, estimate: Estimate | None, colour: int, text: str) -> Html | None:

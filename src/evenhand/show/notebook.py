@@ -70,7 +70,7 @@ class Study(StudyResult, Tabular):
         """The main metrics of each arm (`metrics`) or the paired differences (`effects`) as a table for a paper."""
         if table not in LATEX_TABLES:
             raise UsageError(f"LaTeX is written of {' and '.join(LATEX_TABLES)}, not of {table}.")
-        return study_latex(self, table, label)
+        return latex(_arms(view_of(self)) if table == "metrics" else effect_table(self), label)
 
     def save(self, path: str | Path, *, samples: int = 300) -> Path:
         """Write the HTML report, with up to `samples` samples in it."""
@@ -109,11 +109,6 @@ class Figure:
 
 
 LATEX_TABLES = ("metrics", "effects")
-
-
-def study_latex(study: StudyResult, table: str, label: str = "") -> str:
-    """The main metrics of each arm, or the paired differences, in LaTeX."""
-    return latex(_arms(view_of(study)) if table == "metrics" else effect_table(study), label)
 
 
 _EVERY_SECONDS = 0.5

@@ -102,10 +102,6 @@ def _plain(table: Table) -> Table:
     return replace(table, title=clean(table.title), columns=named, rows=rows)
 
 
-def _cells(table: Table, place: int) -> list[str]:
-    return [text_of(row[place]) for row in table.rows]
-
-
 def _length(text: str) -> int:
     from rich.cells import cell_len
 
@@ -116,7 +112,7 @@ def _least(table: Table, place: int) -> int:
     """Return the smallest width: that of the longest line of numbers, or of the longest word of other text."""
     column = table.columns[place]
     head = max(map(_length, column.title.split()), default=0)
-    lines = [line for cell in _cells(table, place) for line in cell.splitlines()]
+    lines = [line for cell in [text_of(row[place]) for row in table.rows] for line in cell.splitlines()]
     if column.numeric:
         return max([head, *map(_length, lines)])
     words = [word for line in lines for word in line.split()]

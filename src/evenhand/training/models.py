@@ -168,11 +168,6 @@ def check_there(name: str) -> None:
         raise UsageError(f"There is no model {source} here, and the hub did not find it: {reason}") from None
 
 
-def load_config(name: str) -> Any:
-    """Load the config of a language model."""
-    return _from_pretrained("AutoConfig", name)
-
-
 def load_causal(name: str, at: Machine, *, trained: bool) -> Any:
     """Load a language model, with its adapter merged; in float32 if all its weights will be trained."""
     dtype = torch.float32 if trained else getattr(torch, at.dtype)
@@ -384,7 +379,7 @@ def write_gguf_lora(adapter: Path, out: Path) -> None:
         raise UsageError(f"{adapter} holds no adapter; train one with `evenhand train verifiable`.")
     gguf: Any = importlib.import_module("gguf")
     settings, tensors = adapter_settings(adapter), _tensors(adapter / _WEIGHTS)
-    config = load_config(settings["base_model_name_or_path"])
+    config = _from_pretrained("AutoConfig", settings["base_model_name_or_path"])
     architecture = _ARCHITECTURES.get(config.model_type)
     if architecture is None:
         raise UsageError(

@@ -474,11 +474,6 @@ def sides(preset: str) -> dict[str, Setting]:
 DEFAULT, COT = Setting("Default", "default"), Setting("Chain of thought", "cot")
 
 
-def choice_settings(presets: Sequence[str]) -> list[Setting]:
-    """Returns the rows of BBQ."""
-    return [DEFAULT, COT, *(setting for preset in presets for setting in sides(preset).values())]
-
-
 def presets_in(arms: Sequence[PooledArm], method: str = NAME) -> list[str]:
     """Returns the presets of a method that were run."""
     found = {preset_of(arm.key) for arm in arms if arm.key.method == method}
@@ -493,11 +488,6 @@ def searched(preset: str) -> Setting:
     """Returns the arm of SQuAD that searches, with a preset; as released, it has the passage as well."""
     beside = " and passage" if preset == RELEASED else ""
     return Setting(f"Search{beside}, {preset}", SEARCH, preset=preset)
-
-
-def answer_settings(arms: Sequence[PooledArm]) -> list[Setting]:
-    """Returns the rows of SQuAD."""
-    return [CLOSED, *map(searched, presets_in(arms, SEARCH)), OPEN]
 
 
 def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Sequence[PaperColumn]) -> list[PaperRow]:
@@ -645,7 +635,7 @@ ACCURACIES = (
 
 
 def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
-    settings = choice_settings(presets_in(arms))
+    settings = [DEFAULT, COT, *(setting for preset in presets_in(arms) for setting in sides(preset).values())]
     rows = [
         *our_rows(arms, settings, _TABLE_THREE),
         *published(NAME).rows("table3", [each.name for each in _TABLE_THREE]),
@@ -657,7 +647,7 @@ def table_three(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTab
 
 def table_four(arms: Sequence[PooledArm], sentences: Sequence[str]) -> PaperTable:
     rows = [
-        *our_rows(arms, answer_settings(arms), _TABLE_FOUR),
+        *our_rows(arms, [CLOSED, *map(searched, presets_in(arms, SEARCH)), OPEN], _TABLE_FOUR),
         *published(NAME).rows("table4", [each.name for each in _TABLE_FOUR]),
     ]
     return published(NAME).table("table4", [Grid("SQuAD v2", _TABLE_FOUR, rows, "Model", lanes=("f1",))], sentences)

@@ -329,7 +329,7 @@ _THIS = "This model"
 
 def people_tables(ratings: Ratings) -> list[PaperTable]:
     """Returns all tables that people's ratings fill."""
-    paper, methods = published(NAME), _methods(ratings)
+    paper, methods = published(NAME), {**TITLES, own_arm({arm for arm, _ in ratings}): NAME.upper()}
     ours = {short: ("figure5", "") if short == "CE" else ("", "") for short in METRICS}
     return [
         paper.table("table2", [_means(short, ratings, MODES, "table2", f", {short}") for short in METRICS]),
@@ -337,11 +337,6 @@ def people_tables(ratings: Ratings) -> list[PaperTable]:
         paper.table("table8", [_kappas(ratings, MODES, "table8")]),
         paper.table("table9", [_kappas(ratings, methods, "table9")]),
     ]
-
-
-def _methods(ratings: Ratings) -> dict[str, str]:
-    """Arm → title, of the paper's rows."""
-    return {**TITLES, own_arm({arm for arm, _ in ratings}): NAME.upper()}
 
 
 def _means(short: str, ratings: Ratings, arms: dict[str, str], table: str, ending: str) -> Grid:

@@ -158,7 +158,7 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     leaks: list[dict[str, object]] = []
     candidates = _without_leaks(_scored(debates, counts, personas=options.personas), check, counts, leaks)
     candidates = _cleaned(_without_echoes(candidates, counts), counts)
-    threshold = _threshold(options, candidates)
+    threshold = _middle(candidates) if isinstance(options.threshold, str) else options.threshold
     topics = {topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)}
     sides = {topic: _sides(group, threshold, options) for topic, group in topics.items()}
     surplus: Surplus = Counter()
@@ -173,10 +173,6 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
         counts[_topic_count(lower, higher, has_pairs=topic in paired)] += 1
     _check_classes(pairs, options, threshold, counts)
     return PairSet(pairs, low, _held_out(pairs, low, options), threshold, counts, leaks)
-
-
-def _threshold(options: PairOptions, candidates: Sequence[PairCandidate]) -> float:
-    return _middle(candidates) if isinstance(options.threshold, str) else options.threshold
 
 
 def _sides(

@@ -147,7 +147,7 @@ _Match = re.Match[str]
 
 def without_persona(text: str, role: str) -> tuple[str, int]:
     """Return the statement of `role` without its persona phrases, and how many were removed."""
-    words = role_words(role)
+    words = frozenset(_words(role)) - _COMMON
 
     def is_role(match: _Match) -> bool:
         who = _words(match["who"])
@@ -178,11 +178,6 @@ def without_persona(text: str, role: str) -> tuple[str, int]:
         text, removed = _without(pattern, text, is_persona)
         count += removed
     return text, count
-
-
-def role_words(role: str) -> frozenset[str]:
-    """Return the words that identify a role, in lower case."""
-    return frozenset(_words(role)) - _COMMON
 
 
 def names_role(text: str, role: str) -> bool:

@@ -54,14 +54,26 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
         debates += run_debates
         made.append(provenance)
     chosen = make_pairs(debates, options, check)
-    files = {name: _json_lines(rows) for name, rows in _rows(chosen).items()}
+    files = {name: b"".join(orjson.dumps(row) + b"\n" for row in rows) for name, rows in _rows(chosen).items()}
     about = {
         "format": PAIRS_FORMAT,
         "options": {name: getattr(options, name) for name in PairOptions.model_fields},
         "counts": _counts(chosen),
         "threshold": chosen.threshold,
         "rounds": rounds_of(debates, chosen.threshold),
-        "pairs": _about_pairs(chosen.pairs),
+        # A reward model could learn a difference in length or round instead of bias.
+        "pairs": {
+            "chosen_score": fmean(pair.chosen.score for pair in chosen.pairs),
+            "rejected_score": fmean(pair.rejected.score for pair in chosen.pairs),
+            "margin": fmean(pair.margin for pair in chosen.pairs),
+            "chosen_words": fmean(pair.chosen.words for pair in chosen.pairs),
+            "rejected_words": fmean(pair.rejected.words for pair in chosen.pairs),
+            "shorter_chosen": fmean(_shorter(pair) for pair in chosen.pairs),
+            "chosen_round": fmean(pair.chosen.round for pair in chosen.pairs),
+            "rejected_round": fmean(pair.rejected.round for pair in chosen.pairs),
+            "same_round": fmean(pair.chosen.round == pair.rejected.round for pair in chosen.pairs),
+            "same_role": fmean(pair.chosen.role == pair.rejected.role for pair in chosen.pairs),
+        },
         "leaks": {**check.note(), "dropped": chosen.leaks},
         "held_out": _held_out(chosen),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
@@ -178,22 +190,6 @@ def _counts(chosen: PairSet) -> dict[str, int]:
     return {name: chosen.counts.get(name, 0) for name in names} | sizes
 
 
-def _about_pairs(pairs: Sequence[AnswerPair]) -> dict[str, float]:
-    """Return means of both sides. A reward model could learn a difference in length or round instead of bias."""
-    return {
-        "chosen_score": fmean(pair.chosen.score for pair in pairs),
-        "rejected_score": fmean(pair.rejected.score for pair in pairs),
-        "margin": fmean(pair.margin for pair in pairs),
-        "chosen_words": fmean(pair.chosen.words for pair in pairs),
-        "rejected_words": fmean(pair.rejected.words for pair in pairs),
-        "shorter_chosen": fmean(_shorter(pair) for pair in pairs),
-        "chosen_round": fmean(pair.chosen.round for pair in pairs),
-        "rejected_round": fmean(pair.rejected.round for pair in pairs),
-        "same_round": fmean(pair.chosen.round == pair.rejected.round for pair in pairs),
-        "same_role": fmean(pair.chosen.role == pair.rejected.role for pair in pairs),
-    }
-
-
 def _shorter(pair: AnswerPair) -> float:
     """Return 1 if the chosen answer is shorter, 0 if it is longer and 0.5 if they are equally long."""
     return 0.5 + 0.5 * (pair.chosen.words < pair.rejected.words) - 0.5 * (pair.chosen.words > pair.rejected.words)
@@ -204,10 +200,6 @@ def _held_out(chosen: PairSet) -> list[dict[str, str]]:
     debates = [each.debate for each in (*chosen.low, *(pair.chosen for pair in chosen.pairs))]
     by_topic = {each.topic: each for each in debates if each.topic in chosen.test}
     return [{"id": each.id, "bias": each.bias, "question": each.question} for _, each in sorted(by_topic.items())]
-
-
-def _json_lines(rows: Iterable[Mapping[str, object]]) -> bytes:
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
 def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
