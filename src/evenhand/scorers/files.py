@@ -38,13 +38,8 @@ _DECIMALS = 6
 _HIGH = 0.5
 
 
-def load_scorers(
-    specs: Sequence[str], cache: ResponseCache | None = None, fields: Collection[str] = ()
-) -> list[Scorer]:
-    """Load the scorers; each scores identical texts once, and the replies of models are kept in the cache.
-
-    `fields` are those that the scores may not overwrite.
-    """
+def load_scorers(specs: Sequence[str], cache: ResponseCache | None = None, own: Collection[str] = ()) -> list[Scorer]:
+    """Load the scorers, whose scores may not overwrite the fields `own`; each rates equal texts once."""
 
     def load(spec: str) -> Model:
         model = load_model(spec)
@@ -52,10 +47,9 @@ def load_scorers(
 
     scorers: list[Scorer] = [PooledScorer(load_scorer(spec, load)) for spec in specs]
     names = [scorer.spec for scorer in scorers]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"The scorer {name} is given twice.")
-    if taken := [name for name in names_of(scorers) if name in fields]:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"The scorer {twice[0]} is given twice.")
+    if taken := [name for name in names_of(scorers) if name in own]:
         raise UsageError(f"The file has a field {taken[0]!r}, which the scores would overwrite; rename it.")
     return scorers
 

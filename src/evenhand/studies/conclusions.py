@@ -77,10 +77,7 @@ def _in_order(study: StudyResult, found: Iterable[Finding]) -> list[Finding]:
 
 
 def _foremost(study: StudyResult, found: Sequence[Finding]) -> list[Finding]:
-    """Return the first finding of each verdict, which names what else is worse; the tables have all.
-
-    What stayed open is told only where nothing was decided.
-    """
+    """Return the first finding of each verdict, naming what else is worse; what is open only if nothing is decided."""
     titles = {metric.name: metric.title for metric in study.metrics}
     kept: dict[Verdict, Finding] = {}
     also: dict[Verdict, list[str]] = {}
@@ -90,10 +87,9 @@ def _foremost(study: StudyResult, found: Sequence[Finding]) -> list[Finding]:
             also.setdefault(each.verdict, []).append(f"“{titles[each.metric]}”{where}")
         elif each.verdict not in _OPEN or not kept:
             kept.setdefault(each.verdict, each)
-    return [
-        replace(each, text=f"{each.text}; also {verdict}: {_listed(also[verdict])}") if verdict in also else each
-        for verdict, each in kept.items()
-    ]
+    for verdict, others in also.items():
+        kept[verdict] = replace(kept[verdict], text=f"{kept[verdict].text}; also {verdict}: {_listed(others)}")
+    return [*kept.values()]
 
 
 def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[Finding]:

@@ -200,14 +200,13 @@ def check_against(
     arm: ArmResult,
     baseline: Baseline,
     tolerances: Mapping[str, float],
-    detect: Mapping[str, float] | None = None,
+    detect: Mapping[str, float],
 ) -> list[Check]:
     """Whether an arm is worse than the baseline's by more than the tolerance of each metric.
 
     A tolerance without a metric is for the headline and its guardrails. With `detect`, an arm that is not decidedly
     worse passes only if a worsening of this size would have been seen with 80 % power.
     """
-    detect = detect or {}
     old = arm_before(baseline, arm.label, alone=len(whole_arms(result)) == 1)
     infos = {metric.name: metric for metric in result.metrics}
     most = {name: tolerance for name, tolerance in tolerances.items() if name}
