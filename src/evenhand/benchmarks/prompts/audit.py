@@ -316,7 +316,7 @@ def _unlike(records: Sequence[Record]) -> list[tuple[float, AnsweredPair]]:
         if record.grade is not None:
             first.setdefault((record.metadata["attribute"], record.metadata["group"]), record)
     found: list[tuple[float, AnsweredPair]] = []
-    for attribute in {name for name, _ in first}:
+    for attribute in dict.fromkeys(name for name, _ in first):
         own = [record for (name, _), record in first.items() if name == attribute]
         alike = [
             (value, AnsweredPair(attribute, "Least alike", _shown(one), _shown(two)))
