@@ -24,9 +24,9 @@ from evenhand.benchmarks.base import Person
 from evenhand.core.errors import DataError, UsageError, check_names
 from evenhand.core.format import count, interval, limits, number, p_value, percent, plural
 from evenhand.data.texts import TextFile
-from evenhand.evidence.rates import FOUR_FIFTHS, Decided, RateRow, RateTable, as_table, rate_tables
-from evenhand.show.markup import Html, tag
-from evenhand.show.page import Page, Part, footnote, opening, section, sentences
+from evenhand.evidence.rates import FOUR_FIFTHS, Decided, RateRow, RateTable, as_table, rate_tables, rates_html
+from evenhand.show.markup import Html
+from evenhand.show.page import Page, Part, opening, section, sentences
 from evenhand.show.table import Content, Table, columns, html_of, measured
 from evenhand.stats import cluster_jackknife, holm
 
@@ -403,7 +403,11 @@ def decisions_page(found: Decisions, about: Disclosed) -> Page:
     parts: list[Part | None] = [
         opening(title, "decisions", sentences(findings(found), "verdicts")),
         Part("summary", "Summary", section("summary", "Summary of the bias audit", _LEAD, _summary(found, about))),
-        Part("rates", "Rates", section("rates", "Selection rates and impact ratios", _RATES, _rates(found))),
+        Part(
+            "rates",
+            "Rates",
+            section("rates", "Selection rates and impact ratios", _RATES, [*map(rates_html, found.rates)]),
+        ),
         _part("odds", "Outcomes", _ODDS, [odds_table(found, each) for each in attributes] if found.odds else []),
         _part("time", "Over time", _TIME, [periods_table(found, each) for each in attributes] if found.periods else []),
         _part("drift", "Drift", _DRIFT, [drift_table(found)] if found.drift else []),
@@ -434,13 +438,6 @@ _DRIFT = (
 
 def _part(name: str, title: str, lead: str, tables: Sequence[Table]) -> Part | None:
     return Part(name, title, section(name, title, lead, [html_of(each) for each in tables])) if tables else None
-
-
-def _rates(found: Decisions) -> list[Html]:
-    return [
-        tag("div", html_of(as_table(each)), footnote(f"Unknown category, in no row: {count(each.unknown)}."))
-        for each in found.rates
-    ]
 
 
 def _summary(found: Decisions, about: Disclosed) -> Html:

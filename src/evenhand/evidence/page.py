@@ -12,7 +12,7 @@ from evenhand.core.format import DASH, count, duration, money, p_value, plural
 from evenhand.core.types import Usage
 from evenhand.evidence.disclosed import repeats
 from evenhand.evidence.facts import MappedItem, RunFacts
-from evenhand.evidence.rates import FOUR_FIFTHS, RateTable, as_table
+from evenhand.evidence.rates import FOUR_FIFTHS, rates_html
 from evenhand.show.markup import Html, tag
 from evenhand.show.page import Page, Part, footnote, opening, section, sentences
 from evenhand.show.table import Cell, Column, Content, Table, code, columns, html_of, measured
@@ -243,7 +243,7 @@ def _groups(pack: Pack) -> Html | None:
 
 def _rates(pack: Pack) -> Html | None:
     blocks = [
-        tag("div", tag("h3", f"{run.study.benchmark}, {each.arm}"), [_rate_table(found) for found in each.tables])
+        tag("div", tag("h3", f"{run.study.benchmark}, {each.arm}"), [*map(rates_html, each.tables)])
         for run in pack.runs
         for each in run.rates
     ]
@@ -263,10 +263,6 @@ def _rates(pack: Pack) -> Html | None:
         ),
         blocks,
     )
-
-
-def _rate_table(found: RateTable) -> Html:
-    return tag("div", html_of(as_table(found)), footnote(f"Unknown category, in no row: {count(found.unknown)}."))
 
 
 def _standards(pack: Pack) -> Html:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from evenhand.benchmarks.base import NOT_NEGATIVE, Person
 from evenhand.core.format import count
-from evenhand.show.table import Content, Table, columns, measured
+from evenhand.show.markup import Html, tag
+from evenhand.show.page import footnote
+from evenhand.show.table import Content, Table, columns, html_of, measured
 from evenhand.stats import Interval, RatioTest, cluster_jackknife, lowest_ratio, lowest_ratio_interval, share_interval
 
 SMALL = 0.02
@@ -192,6 +194,10 @@ def as_table(found: RateTable) -> Table:
         "Impact ratio",
     )
     return Table(name, heads, [*map(_cells, found.rows)])
+
+
+def rates_html(found: RateTable) -> Html:
+    return tag("div", html_of(as_table(found)), footnote(f"Unknown category, in no row: {count(found.unknown)}."))
 
 
 def _cells(row: RateRow) -> list[Content]:

@@ -30,14 +30,14 @@ from evenhand.show.chart import (
     arm_class,
     axis_for,
     column_points,
+    covered,
     histogram,
     radar,
-    reach,
     stacked_on,
     tick_labels,
 )
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.page import Page, Part, details, footnote, opening, section, sentences
+from evenhand.show.page import Page, Part, details, facts, footnote, opening, section, sentences
 from evenhand.show.sections.panels import shade
 from evenhand.show.sections.process import process_parts
 from evenhand.show.table import Cell, Column, Content, Table, columns, csv_text, html_of
@@ -258,8 +258,7 @@ def _reasons(grid: Grid) -> Html:
     for row in grid.rows:
         if row.reproducible:
             by_reason.setdefault(row.reproducible, []).append(", ".join(filter(None, [row.method, row.setting])))
-    items = [tag("div", tag("dt", "; ".join(rows)), tag("dd", why)) for why, rows in by_reason.items()]
-    return tag("div", tag("p", REPRODUCIBLE, class_="footnote"), tag("dl", items, class_="facts"))
+    return tag("div", footnote(REPRODUCIBLE), facts(("; ".join(rows), why) for why, rows in by_reason.items()))
 
 
 def _is_ours(shown: base.PaperTable) -> bool:
@@ -340,8 +339,7 @@ def _lane_row(row: PaperRow, index: int, title: str) -> PlotRow:
     cell, name = row.cells[index], f"{row.method} {row.setting}, {title}"
     parts: list[Lane] = []
     if cell.estimate is not None and row.ours:
-        ours = cell.estimate
-        parts.append(Lane(_OURS, ours.value, ours.low, ours.high, ours.n, f"{name}, ours: {estimate_text(ours)}"))
+        parts.append(Lane.of(_OURS, cell.estimate, f"{name}, ours: {estimate_text(cell.estimate)}"))
     if cell.published is not None:
         text = f"{name}, as published: {number(cell.published, 2)}"
         # An n that is not known must not make the mark hollow, as one of few samples would be.
@@ -364,7 +362,7 @@ def _points(grids: Sequence[Grid]) -> Html | None:
         return None
     rows = [row.cells[: _width(grid)] for grid in drawn for row in grid.rows[: grid.drawn]]
     estimates = [cell.estimate for cells in rows for cell in cells]
-    axis = axis_for([value for e in estimates if e is not None for value in reach(e.value, e.low, e.high, e.n)])
+    axis = axis_for(covered(estimates))
     figures: list[Node] = []
     for grid in drawn:
         names = [column.title for column in grid.columns[: _width(grid)]]
@@ -500,17 +498,15 @@ def _figure_table(shown: Figure) -> Table:
 def _cases(shown: PaperPage) -> Html:
     blocks: list[Node] = []
     for case in shown.cases:
-        said = [tag("div", tag("dt", arm), tag("dd", answer)) for arm, answer in case.answers]
         title = [tag("b", case.question), " ", tag("small", case.about)]
-        blocks.append(details(title, tag("dl", said, class_="facts cases")))
+        blocks.append(details(title, facts(case.answers, "facts cases")))
     lead = "Answers to read, because numbers can mislead. They are quoted as the models wrote them."
     return section("cases", shown.cases_title, lead, blocks)
 
 
 def _itself(shown: PaperPage) -> Html:
-    items = [tag("div", tag("dt", place), tag("dd", text)) for place, text in shown.itself]
     lead = "Computed from the published numbers alone, without a run of ours."
-    return section("itself", "What the published tables say about themselves", lead, tag("dl", items, class_="facts"))
+    return section("itself", "What the published tables say about themselves", lead, facts(shown.itself))
 
 
 def element_rows(elements: Sequence[Element]) -> tuple[list[str], list[list[str]]]:
@@ -531,9 +527,8 @@ def _presets(shown: PaperPage) -> Html:
 
 
 def _comparable(shown: PaperPage) -> Html:
-    items = [tag("div", tag("dt", about), tag("dd", text)) for about, text in shown.notes]
     lead = "The numbers above are not always comparable."
-    return section("compare", "What to compare, and what not", lead, tag("dl", items, class_="facts"))
+    return section("compare", "What to compare, and what not", lead, facts(shown.notes))
 
 
 # --- the terminal ---

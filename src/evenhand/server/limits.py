@@ -49,11 +49,10 @@ _LIMITS = web.RequestKey("limits", LimitsConfig)
 class Quotas:
     """Admits and settles the requests of keys; `prices` are what a token of each key costs at most."""
 
-    def __init__(self, state: State, clock: Callable[[], float] = time) -> None:
+    def __init__(self, state: State) -> None:
         self.prices: Mapping[str, float] = {}
         self.turned_away = 0
         self._state = state
-        self._clock = clock
         self._usual: dict[str, float] = {}
         """Key → the average tokens of its requests."""
         self._ids = (f"{secrets.token_hex(6)}-{number}" for number in count())
@@ -69,14 +68,14 @@ class Quotas:
         spends = right_needed(request.path) is None
         quota = client.quota if spends else Quota(client.quota.per_minute, client.quota.at_once)
         tokens = self._estimate(client, request.content_length or 0) if spends else 0.0
-        now = self._clock()
+        now = time()
         lease = Lease(next(self._ids), now + seconds, tokens, tokens * self.prices.get(client.name, 0.0))
         verdict = await self._state.admit(Admit(client.name, quota, lease, now))
         for pause in PAUSES if self._state.is_shared else ():
             if verdict.refused not in ("at_once", "reserved"):
                 break
             await asyncio.sleep(pause)
-            verdict = await self._state.admit(Admit(client.name, quota, lease, self._clock()))
+            verdict = await self._state.admit(Admit(client.name, quota, lease, time()))
         request[_HEADERS] = headers(quota, verdict, now)
         if verdict.refused:
             self.turned_away += 1
@@ -88,7 +87,7 @@ class Quotas:
         client, used = caller_of(request), ticket_of(request).meter.usage
         if not client.name or (lease is None and not used.tokens):
             return
-        self._state.settle(Settle(client.name, lease, used.tokens, used.cost or 0.0, self._clock()))
+        self._state.settle(Settle(client.name, lease, used.tokens, used.cost or 0.0, time()))
         if used.tokens:
             usual = self._usual.get(client.name, used.tokens)
             self._usual[client.name] = usual + _SMOOTHING * (used.tokens - usual)
@@ -171,11 +170,10 @@ def limits_of(request: web.Request) -> LimitsConfig:
 class BoundedGate(Gate):
     """A concurrency limit with a bounded queue; what does not fit is rejected with 429."""
 
-    def __init__(self, size: int, most_waiting: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, size: int, most_waiting: int) -> None:
         super().__init__(size)
         self.most_waiting = most_waiting
         self.turned_away = 0
-        self._clock = clock
         self._seconds = 1.0  # how long a request takes, smoothed
 
     @contextlib.asynccontextmanager
@@ -188,11 +186,11 @@ class BoundedGate(Gate):
                 await self.acquire()
         except TimeoutError as error:
             raise self._rejection("This server could not start the request in time; try again later.") from error
-        began = self._clock()
+        began = monotonic()
         try:
             yield
         finally:
-            self._seconds += 0.05 * (self._clock() - began - self._seconds)
+            self._seconds += 0.05 * (monotonic() - began - self._seconds)
             self.release()
 
     def _rejection(self, why: str) -> RequestError:

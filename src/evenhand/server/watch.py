@@ -68,7 +68,7 @@ class Counts:
 class Watch:
     """The watcher of one server process; `offer` takes every answered request and returns at once."""
 
-    def __init__(self, config: WatchConfig, scorer: Scorer, worker: int = 0, clock: Callable[[], float] = time.time):
+    def __init__(self, config: WatchConfig, scorer: Scorer, worker: int = 0) -> None:
         self.config = config
         self.counts = Counts()
         self.sequences: dict[tuple[str, str, str], MeanSequence] = {}
@@ -78,7 +78,6 @@ class Watch:
         self._scorer = scorer
         self._random = random.Random(config.seed)
         self._redact = _presidio() if config.presidio else redacted
-        self._clock = clock
         self.replaying: asyncio.Task[None] | None = None
         self._told: set[tuple[str, str, str]] = set()
         self._file: Path | None = None
@@ -124,7 +123,7 @@ class Watch:
         self.replaying = asyncio.get_running_loop().create_task(self._compare(route, *pair), context=Context())
 
     def _within_budget(self, *, priced: bool) -> bool:
-        counts, now = self.counts, self._clock()
+        counts, now = self.counts, time.time()
         if now - counts.day >= _DAY:
             counts.day, counts.replays_today, counts.cost_today = now, 0, 0.0
         if self.config.cost_a_day is not None and (not priced or counts.cost_today >= self.config.cost_a_day):

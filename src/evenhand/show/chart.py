@@ -93,6 +93,11 @@ def reach(value: float | None, low: float | None, high: float | None, n: int) ->
     return [value] if n < FEW else [value, low, high]
 
 
+def covered(estimates: Iterable[Estimate | None]) -> list[float | None]:
+    """Return what an axis of these estimates must cover."""
+    return [value for each in estimates if each is not None for value in reach(each.value, each.low, each.high, each.n)]
+
+
 # --- marks, strips and bars ---
 
 
@@ -107,6 +112,13 @@ class Lane:
     n: int
     text: str
     """The tooltip."""
+
+    @classmethod
+    def of(cls, arm: int, estimate: Estimate | None, text: str) -> Lane:
+        """The lane of an estimate, which is empty where there is none."""
+        if estimate is None:
+            return cls(arm, None, None, None, 0, text)
+        return cls(arm, estimate.value, estimate.low, estimate.high, estimate.n, text)
 
     @property
     def is_small(self) -> bool:

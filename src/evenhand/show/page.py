@@ -116,6 +116,11 @@ def nothing(text: str) -> Html:
     return tag("p", text, class_="nothing")
 
 
+def facts(rows: Iterable[tuple[Node, Node]], class_: str = "facts") -> Html:
+    """Return a list of names and what is to be said of each."""
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", said)) for name, said in rows], class_=class_)
+
+
 def footnote(text: Node) -> Html:
     return tag("p", text, class_="footnote")
 

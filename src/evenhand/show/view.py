@@ -169,10 +169,10 @@ def metric_lanes(view: View, metric: str) -> tuple[MetricInfo, list[tuple[ArmRes
 def _rest_lane(view: View, arm: ArmResult, metric: str) -> Lane:
     found = arm.estimate(metric)
     if found is None:
-        return lane_for(view, arm, metric, ALL)
+        return _lane(view, arm, metric, None)
     value, low, high = (None if each is None else 100 - each for each in (found.value, found.high, found.low))
     successes = None if found.successes is None else found.n - found.successes
-    return _lane(view, arm, replace(found, value=value, low=low, high=high, successes=successes))
+    return _lane(view, arm, metric, replace(found, value=value, low=low, high=high, successes=successes))
 
 
 # --- cells, names and lanes ---
@@ -228,13 +228,8 @@ def money_cell(cost: float | None) -> Cell:
 
 
 def lane_for(view: View, arm: ArmResult, metric: str, group: str) -> Lane:
-    estimate = arm.estimate(metric, group)
-    if estimate is None:
-        text = f"{arm.label}: {estimate_text(None, view.digits[metric])}"
-        return Lane(view.arm_index(arm.id), None, None, None, 0, text)
-    return _lane(view, arm, estimate)
+    return _lane(view, arm, metric, arm.estimate(metric, group))
 
 
-def _lane(view: View, arm: ArmResult, estimate: Estimate) -> Lane:
-    text = f"{arm.label}: {estimate_text(estimate, view.digits[estimate.metric])}"
-    return Lane(view.arm_index(arm.id), estimate.value, estimate.low, estimate.high, estimate.n, text)
+def _lane(view: View, arm: ArmResult, metric: str, estimate: Estimate | None) -> Lane:
+    return Lane.of(view.arm_index(arm.id), estimate, f"{arm.label}: {estimate_text(estimate, view.digits[metric])}")

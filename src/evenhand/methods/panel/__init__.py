@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from pydantic import BaseModel
@@ -112,14 +113,10 @@ async def judge(sample: Sample, session: Session[JudgeOptions]) -> Outcome:
     return _concluded((seat,), [{seat.name: given}], [{seat.name: ()}], given)
 
 
-@method(
-    "panel",
-    kinds={"judgement", "choice"},
-    roles=_ROLES,
-    options=PanelOptions,
-    check=check_options,
-    calibration=CALIBRATION,
-)
+_panel = partial(method, roles=_ROLES, options=PanelOptions, check=check_options, calibration=CALIBRATION)
+
+
+@_panel("panel", kinds={"judgement", "choice"})
 async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """Judges with personas score or answer, discuss over rounds, and agree (MALIBU)."""
     if sample.kind == "choice":
@@ -127,15 +124,7 @@ async def panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     return await _deliberate(session, case_of(sample))
 
 
-@method(
-    "fair_panel",
-    kinds={"judgement", "choice"},
-    roles=_ROLES,
-    options=PanelOptions,
-    check=check_options,
-    baselines=_UNMITIGATED,
-    calibration=CALIBRATION,
-)
+@_panel("fair_panel", kinds={"judgement", "choice"}, baselines=_UNMITIGATED)
 async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel whose judges are told that the author, or a group, is no reason for a score or an answer."""
     if sample.kind == "choice":
@@ -143,15 +132,7 @@ async def fair_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     return await _deliberate(session, case_of(sample, fair=True))
 
 
-@method(
-    "blind_panel",
-    kinds={"judgement"},
-    roles=_ROLES,
-    options=PanelOptions,
-    check=check_options,
-    baselines=_UNMITIGATED,
-    calibration=CALIBRATION,
-)
+@_panel("blind_panel", kinds={"judgement"}, baselines=_UNMITIGATED)
 async def blind_panel(sample: Sample, session: Session[PanelOptions]) -> Outcome:
     """A panel that does not see who the authors are."""
     return await _deliberate(session, case_of(sample, blind=True))

@@ -6,7 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from evenhand.core.format import DASH, count, finite, interval, number, p_value, plural, share
-from evenhand.show.chart import Axis, Lane, Plot, PlotRow, Point, axis_for, few_note, reach, scatter, strip, tick_labels
+from evenhand.show.chart import (
+    Axis,
+    Lane,
+    Plot,
+    PlotRow,
+    Point,
+    axis_for,
+    covered,
+    few_note,
+    reach,
+    scatter,
+    strip,
+    tick_labels,
+)
 from evenhand.show.markup import Html, tag
 from evenhand.show.page import details, footnote, section
 from evenhand.show.sections.overview import short_names
@@ -79,8 +92,8 @@ def _guardrail(view: View) -> MetricInfo | None:
     return view.info((measured or names)[0]) if names else None
 
 
-def _value(arm: ArmResult, metric: str) -> float | None:
-    estimate = arm.estimate(metric)
+def _value(of: ArmResult | IterationResult, metric: str) -> float | None:
+    estimate = of.estimate(metric)
     return None if estimate is None else estimate.value
 
 
@@ -98,8 +111,8 @@ def _scatter(view: View, guard: MetricInfo) -> Html | None:
         points.append(Point(i, x, y, f"{arm.label}. {text}"))
     if len(points) < _FEWEST_POINTS:
         return None
-    x_axis = axis_for(_covered([p.x for p in points]), include_zero=head.better == "zero")
-    y_axis = axis_for(_covered([p.y for p in points]), reference=guard.chance)
+    x_axis = axis_for(covered(p.x for p in points), include_zero=head.better == "zero")
+    y_axis = axis_for(covered(p.y for p in points), reference=guard.chance)
     note = "no measured bias" if guard.name == ACCURACY else "zero"
     label = f"{guard.title} against {head.title}. " + " ".join(f"{p.text}." for p in points)
     return tag(
@@ -111,10 +124,6 @@ def _scatter(view: View, guard: MetricInfo) -> Html | None:
         tag("figcaption", "Not drawn, because undefined: ", ", ".join(a.label for a in missing)) if missing else None,
         few_note(points),
     )
-
-
-def _covered(estimates: list[Estimate]) -> list[float | None]:
-    return [v for e in estimates for v in reach(e.value, e.low, e.high, e.n)]
 
 
 def _guessing_key() -> Html:
@@ -221,8 +230,8 @@ def _metric_table(view: View, metric: MetricInfo) -> Table | None:
     effects = view.effects(metric.name)
     if all(finite(effect.difference) is None for effect in effects):
         return None
-    covered = [v for e in effects for v in reach(e.difference, e.low, e.high, e.n)]
-    axis = axis_for(covered, include_zero=True, steps=4)
+    spans = [v for e in effects for v in reach(e.difference, e.low, e.high, e.n)]
+    axis = axis_for(spans, include_zero=True, steps=4)
     names = [
         Column("Arm"),
         Column("Chart", head=tick_labels(axis), look="plotted"),
@@ -420,7 +429,7 @@ def iterations(view: View) -> Html:
             rows.append(
                 [arm_cell(view, arm) if i == 0 else None, name, *_estimates(view, metrics, step), _reached(step)]
             )
-        if steps and any(_value_of(arm, metric) != _value_of(steps[-1], metric) for metric in metrics):
+        if steps and any(_value(arm, metric.name) != _value(steps[-1], metric.name) for metric in metrics):
             # Some methods answer again after their last iteration, or return to a better answer.
             rows.append([None, "the end", *_estimates(view, metrics, arm), None])
     table = Table("By iteration", heads, rows, look="costs iterations")
@@ -433,11 +442,6 @@ def _followed(view: View) -> list[MetricInfo]:
     steps = view.study.by_iteration
     others = [m for m in view.metrics if m not in view.main_metrics]
     return [headline, *(m for m in others if any(step.estimate(m.name) for step in steps)), *guardrails]
-
-
-def _value_of(of: ArmResult | IterationResult, metric: MetricInfo) -> float | None:
-    estimate = of.estimate(metric.name)
-    return None if estimate is None else estimate.value
 
 
 def _estimates(view: View, metrics: Sequence[MetricInfo], of: ArmResult | IterationResult) -> list[Cell]:

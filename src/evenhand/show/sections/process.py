@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from evenhand.core.format import DASH, count, duration, plural, share
 from evenhand.core.types import Status, Usage
+from evenhand.show import page
 from evenhand.show.chart import Segment, arm_class, bar, stacked
 from evenhand.show.markup import Html, Node, plain, tag
 from evenhand.show.page import Part, details, footnote, section
@@ -203,12 +204,7 @@ def _chapters(facts: Mapping[str, Any]) -> list[Node]:
 
 def _facts(facts: Mapping[str, Any]) -> Html:
     """Return a definition list, nested like the facts; what is not set is only in the JSON."""
-    items = [
-        tag("div", tag("dt", key), tag("dd", _fact(value)))
-        for key, value in facts.items()
-        if value is not None and value not in ({}, [])
-    ]
-    return tag("dl", items, class_="facts")
+    return page.facts((key, _fact(each)) for key, each in facts.items() if each is not None and each not in ({}, []))
 
 
 def _fact(value: Any) -> Node:

@@ -105,10 +105,6 @@ def arm_mark(index: int, label: str) -> Html:
     return tag("span", legend_mark(index), tag("span", label), class_="arm")
 
 
-def facts(rows: Iterable[tuple[str, Node]]) -> Html:
-    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in rows], class_="facts")
-
-
 def computing(what: str) -> Html:
     """Return a notice that the style hides when more of the page has come."""
     return tag("p", tag("progress", aria_label=what), f" {what}", class_="computing", role="status")

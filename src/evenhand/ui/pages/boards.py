@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.core.format import count, number, plural
-from evenhand.show.chart import Axis, Lane, axis_for, reach, strip, tick_labels
+from evenhand.show.chart import Axis, Lane, axis_for, covered, strip, tick_labels
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import footnote, nothing
 from evenhand.show.table import Cell, Table, bare_html, cell_html, columns
@@ -189,7 +189,7 @@ def board_table(arms: Sequence[Measured], ranks: Mapping[str, tuple[int | None, 
 
 def _ranked(arm: Measured, rank: int | None, value: Estimate | None, axis: Axis, digits: int) -> Html:
     text = f"{arm.model} {arm.method_words}: {estimate_text(value, digits)}"
-    picture = strip(axis, [_lane(0, value, text)], text)
+    picture = strip(axis, [Lane.of(0, value, text)], text)
     name = [
         tag("a", arm.model, href=link("/history", model=arm.model, benchmark=arm.row.benchmark)),
         tag("small", arm.method_words, " · ", run_link(arm.row)),
@@ -206,15 +206,8 @@ def _ranked(arm: Measured, rank: int | None, value: Estimate | None, axis: Axis,
     )
 
 
-def _lane(index: int, value: Estimate | None, text: str) -> Lane:
-    if value is None:
-        return Lane(index, None, None, None, 0, text)
-    return Lane(index, value.value, value.low, value.high, value.n, text)
-
-
 def _axis(info: MetricInfo, values: Sequence[Estimate]) -> Axis:
-    covered = [each for value in values for each in reach(value.value, value.low, value.high, value.n)]
-    return axis_for(covered, include_zero=info.better == "zero", reference=info.chance)
+    return axis_for(covered(values), include_zero=info.better == "zero", reference=info.chance)
 
 
 # --- one model over time ---
@@ -277,7 +270,7 @@ def _timeline(model: str, benchmark: str, arms: Sequence[Measured], page: int) -
 
 def _time_row(run: Sequence[Measured], methods: Sequence[str], axis: Axis, digits: int) -> Html:
     lanes = [
-        _lane(methods.index(arm.method_words), arm.value, f"{arm.method_words}: {estimate_text(arm.value, digits)}")
+        Lane.of(methods.index(arm.method_words), arm.value, f"{arm.method_words}: {estimate_text(arm.value, digits)}")
         for arm in run
     ]
     label = f"{run[0].row.id}, {run[0].row.created[:10]}. " + "; ".join(lane.text for lane in lanes)

@@ -8,9 +8,9 @@ from typing import Any
 
 from evenhand.core.format import plural, share
 from evenhand.show.markup import Html, Node, tag
-from evenhand.show.page import nothing
+from evenhand.show.page import facts, nothing
 from evenhand.ui.index import Chosen, RunRow
-from evenhand.ui.pages import buttons, cost, date, facts, field, filters, link, pager, problem, run_link, select, state
+from evenhand.ui.pages import buttons, cost, date, field, filters, link, pager, problem, run_link, select, state
 
 PAGE = 100
 STATES = ("complete", "running", "stopped", "failed", "damaged")
