@@ -361,3 +361,71 @@ def test_the_model_of_an_imported_run_cannot_be_asked(cli):
 
     assert result.code == 2
     assert "were imported, so it cannot be asked" in result.err
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "right"),
+    [
+        ("No", "I do not know.", False),
+        ("4", "It is 14, or 4.5.", False),
+        ("4", "It is 4.", True),
+        (" Straße", "In der STRASSE!", True),
+        ("巴黎", "首都是巴黎市", True),
+    ],
+)
+def test_a_text_is_right_if_it_says_the_target_not_a_word_around_it(
+    tmp_path: Path, target: str, answer: str, right: bool
+):
+    table(tmp_path / "t.csv", [{"id": 1, "prompt": "Q?", "target": target, "answer": answer}])
+
+    import_run(tmp_path / "t.csv", out=tmp_path / "r")
+
+    assert values(tmp_path / "r")["accuracy, all"] == (100.0 if right else 0.0)
+
+
+def test_a_target_that_is_no_choice_is_refused_and_not_left_out(cli, tmp_path: Path):
+    rows = [{"prompt": f"{n}?", "choices": "a|b", "target": n, "answer": "a"} for n in ("a", "both")]
+    table(tmp_path / "t.csv", rows)
+
+    result = cli("runs", "import", "t.csv", "--out", "r")
+
+    assert result.code == 2
+    assert "t.csv, line 3: the target 'both' is none of the choices." in result.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_no_number_is_no_answer(cli, tmp_path: Path):
+    row = lm_eval_row(SAMPLES[0], 0, 0)
+    for part in (row["resps"], row["filtered_resps"]):
+        part[0] = [float("nan"), False]
+    (tmp_path / "samples_bbq_x.jsonl").write_text(json.dumps(row) + "\n")
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"prompt": ["a", "b"], "answer": [1.0, float("nan")]}), tmp_path / "t.parquet")
+
+    done = import_run(tmp_path / "samples_bbq_x.jsonl", out=tmp_path / "lm", benchmark="imported")
+
+    assert done.statuses == {"unscored": 1}
+    assert import_run(tmp_path / "t.parquet", out=tmp_path / "t").statuses == {"graded": 1, "unscored": 1}
+
+
+def test_without_right_answers_the_reason_is_given(cli, tmp_path: Path):
+    table(tmp_path / "t.csv", [{"prompt": "Q?", "choices": "a|b", "answer": "a"}])
+    cli("runs", "import", "t.csv", "--out", "r")
+
+    assert "the file names no right answer" in " ".join(cli("report", "r").out.split())
+
+
+def test_an_import_goes_into_a_folder_of_its_own(cli, tmp_path: Path):
+    table(tmp_path / "t.csv", [{"prompt": "Q?", "answer": "a"}])
+    cli("runs", "import", "t.csv", "--out", "r")
+
+    assert cli("runs", "import", "t.csv", "--out", "r").err == (
+        "evenhand: r holds a run already; choose another --out.\n"
+    )

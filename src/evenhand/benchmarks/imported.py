@@ -6,6 +6,7 @@ benchmark instead, with its scores.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -13,12 +14,15 @@ from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, 
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
+_LETTER = "[0-9A-Za-zÀ-ԯ]"
+"""Of scripts with spaces between words, where 4 is not in 14, nor No in know."""
+
 
 @BENCHMARKS.register("imported")
 class Imported(Benchmark):
     """Texts that another tool has collected; made by `evenhand runs import`."""
 
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     kind: ClassVar[SampleKind] = "chat"
     headline: ClassVar[str] = "coverage"
     guardrails: ClassVar[tuple[str, ...]] = ("accuracy", "refusals")
@@ -28,7 +32,7 @@ class Imported(Benchmark):
         raise UsageError("Imported answers cannot be asked for again; import a file: `evenhand runs import FILE`.")
 
     def grade(self, sample: Sample, outcome: Outcome) -> Grade | Unscored:
-        """A choice is right if it is the target, a text if it contains it; without a target nothing is right."""
+        """A choice is right if it is the target, a text if it contains it; without a target nothing counts."""
         answer = outcome.result
         if not isinstance(answer, Answer) or (sample.choices and answer.choice is None):
             return Unscored("the answer names no option", getattr(answer, "text", ""))
@@ -36,7 +40,9 @@ class Imported(Benchmark):
             return Grade({"correct": None})
         if sample.choices:
             return Grade({"correct": answer.choice == sample.target})
-        return Grade({"correct": str(sample.target).casefold() in answer.text.casefold()})
+        target = re.escape(str(sample.target).casefold().strip())
+        whole = rf"(?<!{_LETTER})(?<!\d[.,]){target}(?!{_LETTER}|[.,]\d)"
+        return Grade({"correct": re.search(whole, answer.text.casefold()) is not None})
 
     def metrics(self) -> Sequence[Metric]:
         return (Declared("imported")("accuracy", graded("correct")), COVERAGE, REFUSALS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import re
 import zipfile
 from collections import Counter
@@ -46,6 +47,7 @@ from evenhand.reading.text import LETTERS, abstains, read_letter
 from evenhand.runs.parts import LoadedArm, Settings
 from evenhand.runs.plan import make_plan
 from evenhand.runs.runner import Runner
+from evenhand.runs.store import FILE_NAME
 from evenhand.session import Session
 
 FIELDS = ("id", "prompt", "context", "choices", "target", "answer", "model", "group", "tokens")
@@ -154,8 +156,8 @@ def _several(found: Any) -> list[Any]:
 
 
 def _text(found: Any) -> str | None:
-    """A value as text; None where there is none."""
-    return None if found in (None, "") else str(found)
+    """A value as text; None where there is none, which tables of numbers write as NaN."""
+    return None if found in (None, "") or found != found else str(found)
 
 
 # --- Inspect ---
@@ -263,7 +265,8 @@ def _lm_eval(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
         likelihoods = [float(each[0]) for each in found]
         choices = tuple(str(each[1]).strip() for each in arguments[: len(likelihoods)])
         target = _position(row.get("target"), choices)
-        yield replace(common, answer=likelihoods.index(max(likelihoods)), choices=choices, target=target)
+        best = None if any(map(math.isnan, likelihoods)) else likelihoods.index(max(likelihoods))
+        yield replace(common, answer=best, choices=choices, target=target)
 
 
 # --- promptfoo ---
@@ -365,6 +368,9 @@ def _table(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
         several = [cells[each] for each in named["choices"]] if len(named["choices"]) > 1 else value["choices"]
         choices = _options(several)
         chosen = _position(value["answer"], choices)
+        right = target = _text(value["target"])
+        if choices and target and (right := _position(target, choices)) is None:
+            raise DataError(f"the target {target[:80]!r} is none of the choices.", file=path, line=line)
         question = (value["context"], value["prompt"] or number, choices)
         yield Row(
             id=_text(value["id"]) or questions.setdefault(question, str(number)),
@@ -372,7 +378,7 @@ def _table(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
             prompt=str(value["prompt"] or ""),
             context=str(value["context"] or ""),
             choices=choices,
-            target=_position(value["target"], choices) if choices else _text(value["target"]),
+            target=right,
             model=str(value["model"] or ""),
             group=str(value["group"] or ""),
             tokens=token_count(float(value["tokens"] or 0)),
@@ -537,6 +543,8 @@ async def import_files(
     """Read files and store their answers as a run; each model is an arm."""
     if not files:
         raise UsageError("Name one file or more: evenhand runs import answers.eval")
+    if (out / FILE_NAME).exists():
+        raise UsageError(f"{out} holds a run already; choose another --out.")
     sources = {path: _read(path, columns or {}, model) for path in files}
     rows = [row for _, found in sources.values() for row in found]
     if len({(row.model, row.id) for row in rows}) < len(rows):
