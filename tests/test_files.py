@@ -106,6 +106,14 @@ def test_what_is_wrong_with_a_field_is_said(content: str, said: str) -> None:
         Menu.model_validate_json(content)
 
 
+def test_a_field_of_a_yaml_file_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^plan\.yaml, line 3: not valid YAML \(limit is there twice\)"):
+        files.parse_yaml(b"limit: 10\nseeds: [0]\nlimit: 9000\n", Path("plan.yaml"))
+
+    merged = files.parse_yaml(b"a: &a {x: 1}\nb: {<<: *a, x: 2}\n", Path("plan.yaml"))
+    assert merged["b"] == {"x": 2}
+
+
 def test_the_checksum_of_a_packed_file_is_that_of_its_content(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"content")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(b"content"))

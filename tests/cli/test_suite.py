@@ -140,3 +140,33 @@ def test_a_letter_that_is_preferred_is_said_beside_the_finding(cli, small: str, 
     areas = json.loads((tmp_path / "suite/suite.json").read_text())["areas"]
 
     assert "it prefers one letter" in areas[1]["how_sure"]
+
+
+AREA = "  - {area: '%s', asks: '?', runs: [{benchmark: bbq_builtin, limit: 11}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("areas: []\n", "areas: it needs at least 1"),
+        ("areas:\n" + AREA % "Hiring" + AREA % "hiring!", "a name of its own with letters, not 'hiring!'"),
+        ("areas:\n" + AREA % "???", "a name of its own with letters, not '???'"),
+    ],
+)
+def test_a_suite_whose_areas_have_no_folders_of_their_own_is_refused_before_a_call(
+    cli, tmp_path: Path, content: str, said: str
+):
+    (tmp_path / "own.yaml").write_text(content)
+
+    result = cli("suite", "own.yaml", "--model", "fake/A", "--out", "suite")
+
+    assert result.code == 2
+    assert said in result.err
+    assert not (tmp_path / "suite").exists()
+
+
+def test_areas_are_named_in_any_script(cli, tmp_path: Path):
+    (tmp_path / "own.yaml").write_text("areas:\n" + AREA % "偏見" + AREA % "就職", encoding="utf-8")
+
+    assert cli("suite", "own.yaml", "--model", "fake/A", "--out", "suite").code == 0
+    assert (tmp_path / "suite/偏見/report.html").is_file()

@@ -245,6 +245,7 @@ def test_the_chain_goes_on_over_rotated_files(file: Path, monkeypatch: pytest.Mo
 
     assert (state.problems, state.actions["revised"], state.files) == ([], 300, len(older) + 1)
     assert newest_file(older[0]) == file
+    assert newest_file(Path()) == Path()
 
 
 @pytest.mark.parametrize("place", [0, 1, -1])

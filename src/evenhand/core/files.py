@@ -239,9 +239,21 @@ def read_yaml(file: Traversable, hint: str = "") -> Any:
 def parse_yaml(content: bytes, file: Traversable, hint: str = "") -> Any:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):
+        """Refuses a key that is there twice, of which YAML keeps the last."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set[tuple[str, str]]()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+                seen.add((key.tag, str(key.value)))
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.load(content.decode("utf-8"), Loader=loader)  # noqa: S506 - one of the two safe loaders
+        return yaml.load(content.decode("utf-8"), Loader=Loader)  # noqa: S506 - a safe loader
     except UnicodeDecodeError as error:
         raise DataError(f"cannot be read: it is not UTF-8 ({error.reason}). {hint}".strip(), file=str(file)) from error
     except yaml.YAMLError as error:

@@ -157,7 +157,7 @@ def _several(found: Any) -> list[Any]:
 
 def _text(found: Any) -> str | None:
     """A value as text; None where there is none, which tables of numbers write as NaN."""
-    return None if found in (None, "") or found != found else str(found)
+    return None if found in (None, "") or (isinstance(found, float) and math.isnan(found)) else str(found)
 
 
 # --- Inspect ---

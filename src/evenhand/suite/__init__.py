@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenhand.benchmarks.base import BENCHMARKS, Selection, load_benchmark
 from evenhand.core import aio
@@ -65,7 +65,7 @@ class _Area(BaseModel):
 
 class _Suite(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-    areas: tuple[_Area, ...]
+    areas: tuple[_Area, ...] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ def plan_suite(
     for area in suite.areas:
         found = _plan_of(area, models, fields or {})
         if isinstance(found, Plan):
-            folder = re.sub(r"[^a-z0-9]+", "-", area.area.lower()).strip("-")
+            folder = re.sub(r"[\W_]+", "-", area.area.lower()).strip("-")
+            if folder in ("", *(part.run.folder for part in parts)):
+                raise UsageError(f"Each area of a suite needs a name of its own with letters, not {area.area!r}.")
             parts.append(AreaRun(area.area, area.asks, SeriesRun(folder, found)))
         else:
             missing.append(Missing(area.area, area.asks, found))

@@ -596,7 +596,7 @@ class _Row(NamedTuple):
 
 def newest_file(file: Path) -> Path:
     """Return the file that the server writes to, for a rotated file of its chain; otherwise the file itself."""
-    newest = file.with_stem(_ROTATED.sub("", file.stem))
+    newest = file.parent / f"{_ROTATED.sub('', file.stem)}{file.suffix}"
     return newest if newest.is_file() else file
 
 
