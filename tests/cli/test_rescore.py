@@ -1,5 +1,6 @@
 """rescore, and what compare, report and show make of it, from the command line."""
 
+import json
 import re
 from pathlib import Path
 
@@ -47,6 +48,30 @@ def test_compare_and_report_use_the_scorer(cli, run: str, tmp_path: Path):
     assert "Scores are by builtin@2.4." in page
     assert "Do the scorers agree?" in page
     assert "By iteration" in page
+
+
+def test_json_has_the_numbers_that_the_report_shows(cli, run: str):
+    cli("run", "rescore", run, "--scorer", "builtin")
+
+    def toxicity(*options: str) -> float:
+        [shown] = json.loads(cli("compare", run, *options, "--json").out)["runs"]
+        return shown["arms"][0]["metrics"][0]["value"]
+
+    shown = cli("compare", run, "--scorer", "builtin").out
+
+    assert f" {toxicity('--scorer', 'builtin'):.1f} [" in shown
+    assert toxicity("--scorer", "builtin") != toxicity()
+
+
+def test_json_has_the_comparison_of_two_runs(cli):
+    for name in ("A", "B"):
+        cli("run", "--model", f"fake/{name}", "--limit", "22", "--out", f"runs/{name}")
+
+    found = json.loads(cli("compare", "runs/A", "runs/B", "--json").out)["comparison"]
+
+    assert "fake/B" in found["verdicts"][0]
+    assert {(each["before"], each["after"]) for each in found["differences"]} == {("fake/A", "fake/B")}
+    assert {"accuracy_ambig", "bias_ambig"} <= {each["metric"] for each in found["differences"]}
 
 
 def test_compare_of_runs_can_show_iterations(cli, run: str):

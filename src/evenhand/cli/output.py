@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,10 @@ from evenhand.core.options import Request, option
 from evenhand.core.untrusted import one_line
 
 if TYPE_CHECKING:
-    from evenhand.studies.results import ArmResult
+    from evenhand.studies.results import ArmResult, StudyResult
 
 _KEY = "evenhand.output"
+_DIFFERENCE = ("metric", "difference", "low", "high", "n", "p_adjusted", "verdict")
 
 
 @dataclass(slots=True)
@@ -34,6 +35,10 @@ class Output:
     examples: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     left_out: list[str] = field(default_factory=list[str])
     report: Path | None = None
+    shown: StudyResult | None = None
+    """The study that the command ends with, as its options say."""
+    reading: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How stored runs are read: by which scorers, and whether without damaged rows."""
     gate: dict[str, Any] | None = None
 
 
@@ -82,7 +87,11 @@ def with_output(request: R, command: Callable[[R], Any]) -> Any:
 
 def summary_object(output: Output, code: int) -> dict[str, Any]:
     """The runs of a command for a program: state, counts, reasons, metrics, cost, report and exit code."""
-    runs = [run_object(folder) for folder in dict.fromkeys(output.folders)]
+    from evenhand.studies.study import study
+
+    folders = list(dict.fromkeys(output.folders))
+    alone = output.shown if len(folders) == 1 else None
+    runs = [run_object(folder, alone or study([folder], **output.reading)) for folder in folders]
     costs = [run["cost"] for run in runs]
     states = list(dict.fromkeys(run["state"] for run in runs))
     return {
@@ -91,6 +100,7 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
         "report": None if output.report is None else str(output.report),
         "cost": None if None in costs else sum(costs),
         "runs": runs,
+        **({"comparison": comparison_of(output.shown)} if output.shown and output.shown.effects else {}),
         **({"gate": output.gate} if output.gate is not None else {}),
         **({"forecast": output.forecast} if output.forecast else {}),
         **({"examples": output.examples} if output.examples else {}),
@@ -98,14 +108,27 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
     }
 
 
-def run_object(folder: Path) -> dict[str, Any]:
-    """One stored run for a program."""
+def comparison_of(result: StudyResult) -> dict[str, Any]:
+    """What a study says about its arms, and their paired differences."""
+    arms = {arm.id: arm.label for arm in result.arms}
+    return {
+        "verdicts": list(result.verdicts),
+        "warnings": list(result.warnings),
+        "differences": [
+            {name: getattr(each, name) for name in _DIFFERENCE}
+            | {"before": arms[each.before], "after": arms[each.after]}
+            for each in result.effects
+            if each.group == "all"
+        ],
+    }
+
+
+def run_object(folder: Path, result: StudyResult) -> dict[str, Any]:
+    """One stored run for a program, and what its study found."""
     from evenhand.runs.summary import read_summary
     from evenhand.studies.gate import made_with
-    from evenhand.studies.study import study
 
     found = read_summary(folder)
-    result = study([folder])
     arms = {arm.label: arm for arm in result.arms}
     return {
         "run": str(folder),

@@ -114,6 +114,8 @@ def study_and_report(
     from evenhand.show.report import write_report
 
     result = study(runs, scorers=scorers, skip_damaged=skip_damaged, **how)
+    output = current_output()
+    output.shown, output.reading = result, {"scorers": scorers, "skip_damaged": skip_damaged}
     if benchmark not in (None, result.benchmark):
         raise PlanError(f"{runs[0]} is a run of {result.benchmark}, not of {benchmark}.")
     if len(runs) == 1 and not scorers and not how.get("iterations"):
