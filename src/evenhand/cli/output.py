@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from evenhand.studies.results import ArmResult, StudyResult
 
 _KEY = "evenhand.output"
-_DIFFERENCE = ("metric", "difference", "low", "high", "n", "p_adjusted", "verdict")
 
 
 @dataclass(slots=True)
@@ -36,9 +35,8 @@ class Output:
     left_out: list[str] = field(default_factory=list[str])
     report: Path | None = None
     shown: StudyResult | None = None
-    """The study that the command ends with, as its options say."""
     reading: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How stored runs are read: by which scorers, and whether without damaged rows."""
+    """How the runs that are shown are read: by which scorers, and whether without damaged rows."""
     gate: dict[str, Any] | None = None
 
 
@@ -111,16 +109,9 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
 def comparison_of(result: StudyResult) -> dict[str, Any]:
     """What a study says about its arms, and their paired differences."""
     arms = {arm.id: arm.label for arm in result.arms}
-    return {
-        "verdicts": list(result.verdicts),
-        "warnings": list(result.warnings),
-        "differences": [
-            {name: getattr(each, name) for name in _DIFFERENCE}
-            | {"before": arms[each.before], "after": arms[each.after]}
-            for each in result.effects
-            if each.group == "all"
-        ],
-    }
+    told = (each for each in result.effects if each.group == "all")
+    differences = [asdict(each) | {"before": arms[each.before], "after": arms[each.after]} for each in told]
+    return {"verdicts": list(result.verdicts), "warnings": list(result.warnings), "differences": differences}
 
 
 def run_object(folder: Path, result: StudyResult) -> dict[str, Any]:
