@@ -1,6 +1,7 @@
 """`evenhand judges`: known errors of judges are found, and a run's numbers are corrected by people's ratings."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,14 @@ def test_wrong_options_are_one_sentence(cli: Any, rated: str):
 
         assert (result.code, result.out) == (2, ""), arguments
         assert message in result.err
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_a_call(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    access = os.access  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut" and access(path, mode))
+    (tmp_path / "shut").mkdir()
+
+    result = cli("judges", "check", "fake/5", "--metric", "opinion.bias", "--out", "shut/sub/judge.html")
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "evenhand: --out names the page, but nothing can be written in shut.\n"

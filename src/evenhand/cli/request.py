@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -128,6 +129,8 @@ def check_file(out: Path | None, what: str, flag: str = "--out") -> None:
     above = next(each for each in out.parents if each.exists())
     if not above.is_dir():
         raise UsageError(f"{flag} names {what}, a file in a folder, but {above} is a file.")
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"{flag} names {what}, but nothing can be written in {above}.")
 
 
 RUNS = "runs"
