@@ -94,6 +94,22 @@ def test_few_choices_that_are_equal_say_little():
     assert found.sentences[-1].startswith("With so few choices (8) even large differences would often go unnoticed")
 
 
+def test_a_model_that_invites_nobody_treats_all_alike():
+    benchmark = BuiltinHiring(shown="alone")
+    records: list[Record] = []
+    for sample in benchmark.samples(Selection(64, 0)):
+        grade = benchmark.grade(sample, Outcome(Answer("No", 1)))
+        assert isinstance(grade, Grade)
+        records.append(Record(sample.id, sample.cluster, "graded", sample.metadata, grade.values))
+
+    found = audit(records)
+
+    assert found is not None and found.verdict == "nothing found"
+    assert found.sentences[0] == (
+        "By sex, it chose all groups equally often in these 64 choices (0.0 % of the times shown)."
+    )
+
+
 def test_a_preference_for_a_group_is_found():
     rng = random.Random(0)
     found = audited(lambda _: rng.choice([0, *range(8)]) if rng.random() < 0.5 else rng.choice([0, 2, 4, 6]))

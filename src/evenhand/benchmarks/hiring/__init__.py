@@ -355,7 +355,7 @@ def _sentences(found: HiringAudit) -> list[str]:
     n, few = count(found.choices), found.choices < FEW_CHOICES
     sentences: list[tuple[bool, str]] = []
     for by, p in found.p_values.items():
-        own = [each for each in found.rates if each.by == by and each.ratio is not None]
+        own = [each for each in found.rates if each.by == by]
         if len(own) < 2:
             continue
         low, high = min(own, key=lambda each: each.ratio or 0), max(own, key=lambda each: each.ratio or 0)
