@@ -380,6 +380,18 @@ class PaperRow:
     reproducible: str = ""
     """Whether the published numbers can be reproduced, and why not."""
 
+    @classmethod
+    def of_paper(
+        cls, method: str, numbers: Iterable[float | None], setting: str = "", name: str = "", reason: str = ""
+    ) -> PaperRow:
+        """Returns a row of published numbers alone; `name` is its name in the paper, `reason` why it cannot be made."""
+        return cls(method, setting, [PaperCell(None, each) for each in numbers], False, "", name, reason)
+
+    @classmethod
+    def if_run(cls, method: str, setting: str, cells: Sequence[PaperCell], *, ran: bool) -> PaperRow:
+        """Returns a row of ours, which says so if it was not run."""
+        return cls(method, setting, cells, ran, "" if ran else NOT_RUN)
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -579,9 +591,8 @@ class Published:
         for name, numbers in self.tables[table].items():
             if name.endswith(ending):
                 model, _, setting = name.removesuffix(ending).partition(", ")
-                cells = [PaperCell(None, numbers.get(column)) for column in columns]
                 reason = reasons.get(name) or reasons.get(setting, "")
-                found.append(PaperRow(model, setting, cells, ours=False, published_as=name, reproducible=reason))
+                found.append(PaperRow.of_paper(model, map(numbers.get, columns), setting, name, reason))
         return found
 
     def row(self, table: str, name: str) -> Mapping[str, float]:

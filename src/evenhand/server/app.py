@@ -59,11 +59,7 @@ def make_app(server: Server, reload: Reload) -> web.Application:
     app.add_routes(
         [
             *_answer_routes(server),
-            web.get("/v1/models", _models(server)),
-            *(web.get(path, _models(server)) for path in ("/openai/models", "/openai/v1/models")),
-            web.get("/v1/models/{name:.+}", _model(server)),
-            web.post("/admin/reload", _reload(reload)),
-            web.get("/admin/spent", _spent(server)),
+            *_facts_routes(server, reload),
             *scoring_routes(server.scorer),
             *server.health.routes(),
             *metrics.routes(server.metrics),
@@ -157,35 +153,30 @@ async def _respond(request: web.Request, handler: Handler, ticket: Ticket) -> we
     return response
 
 
-def _models(server: Server) -> Handler:
+def _facts_routes(server: Server, reload: Reload) -> list[web.RouteDef]:
+    """Return the paths of the models that a client may use, and of the server's own affairs."""
+
     async def models(request: web.Request) -> web.Response:
         names = server.routes.only(caller_of(request).routes).names()
         return json_response({"object": "list", "data": [_model_object(name) for name in names]})
 
-    return models
-
-
-def _model(server: Server) -> Handler:
     async def model(request: web.Request) -> web.Response:
         routes = server.routes.only(caller_of(request).routes)
         return json_response(_model_object(routes.find(request.match_info["name"]).name))
 
-    return model
+    async def reloaded(_request: web.Request) -> web.Response:
+        return json_response({"reloaded": True, "needs_restart": await reload()})
+
+    async def spent(_request: web.Request) -> web.Response:
+        return json_response(await server.state.spent())
+
+    return [
+        *(web.get(path, models) for path in ("/v1/models", "/openai/models", "/openai/v1/models")),
+        web.get("/v1/models/{name:.+}", model),
+        web.post("/admin/reload", reloaded),
+        web.get("/admin/spent", spent),
+    ]
 
 
 def _model_object(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "evenhand"}
-
-
-def _reload(reload: Reload) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return json_response({"reloaded": True, "needs_restart": await reload()})
-
-    return handle
-
-
-def _spent(server: Server) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return json_response(await server.state.spent())
-
-    return handle

@@ -17,7 +17,6 @@ from evenhand.benchmarks.base import Metric, graded, share_metric
 from evenhand.core.types import Record, Sample
 from evenhand.data.bbq import CATEGORIES
 from evenhand.papers.base import (
-    NOT_RUN,
     PRESETS,
     RELEASED,
     Bar,
@@ -496,7 +495,7 @@ def our_rows(arms: Sequence[PooledArm], settings: Sequence[Setting], columns: Se
         for setting in settings:
             arm = find_arm(arms, model, setting.fits)
             cells = [PaperCell(arm.estimate(column.name) if arm else None) for column in columns]
-            rows.append(PaperRow(model, setting.title, cells, ours=arm is not None, note="" if arm else NOT_RUN))
+            rows.append(PaperRow.if_run(model, setting.title, cells, ran=arm is not None))
     return rows
 
 
@@ -679,9 +678,8 @@ def _published_by_category() -> list[Grid]:
     for name, numbers in paper.tables["table5"].items():
         model, _, category = name.partition(", ")
         reason = paper.reproducible["table5"].get(name) or _doubt(numbers)
-        cells = [PaperCell(None, numbers[column.name]) for column in columns]
-        row = PaperRow(_shown(category), "", cells, ours=False, published_as=name, reproducible=reason)
-        by_model.setdefault(model, []).append(row)
+        shares = [numbers[column.name] for column in columns]
+        by_model.setdefault(model, []).append(PaperRow.of_paper(_shown(category), shares, name=name, reason=reason))
     return [
         Grid(f"{model}: as published", columns, [_mean_row(rows), *rows], "Category")
         for model, rows in by_model.items()
@@ -691,9 +689,7 @@ def _published_by_category() -> list[Grid]:
 def _mean_row(rows: Sequence[PaperRow]) -> PaperRow:
     """Returns the mean of the paper's rows, to compare with our row over all categories."""
     columns = zip(*([cell.published or 0.0 for cell in row.cells] for row in rows), strict=True)
-    return PaperRow(
-        "All categories", "mean of the rows, by us", [PaperCell(None, fmean(each)) for each in columns], ours=False
-    )
+    return PaperRow.of_paper("All categories", map(fmean, columns), "mean of the rows, by us")
 
 
 def _doubt(numbers: Mapping[str, float]) -> str:
@@ -752,22 +748,12 @@ def _in_bin(index: int) -> Callable[[Record], bool | None]:
 def table_of_reasoning(arms: Sequence[PooledArm]) -> PaperTable:
     columns = both_sides(_REASONING)
     ours = [
-        PaperRow(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL), ours=True)
+        PaperRow(model, f"preset {preset}", side_cells(arms, model, preset, _REASONING, ALL))
         for model in models_in(arms)
         for preset in presets_in(arms)
     ]
-    return published(NAME).table(
-        "figure4_means",
-        [
-            Grid(
-                "BBQ",
-                columns,
-                [*ours, *published(NAME).rows("figure4", [each.name for each in columns])],
-                "Model",
-                digits=2,
-            )
-        ],
-    )
+    rows = [*ours, *published(NAME).rows("figure4", [each.name for each in columns])]
+    return published(NAME).table("figure4_means", [Grid("BBQ", columns, rows, "Model", digits=2)])
 
 
 def figure_four(arms: Sequence[PooledArm]) -> Figure:

@@ -334,6 +334,9 @@ class AuditedModel:
     def name(self) -> str:
         return f"{self.model}, {self.setting}"
 
+    def row(self, estimates: Iterable[Estimate | None]) -> PaperRow:
+        return PaperRow(self.model, self.setting, [PaperCell(each) for each in estimates])
+
 
 Arms = Sequence[AuditedModel]
 
@@ -362,16 +365,13 @@ def pairs_table(arms: Arms) -> PaperTable:
     grids: list[Grid] = []
     for category, pairs in _pairs(arms).items():
         columns = [PaperColumn(f"{x} − {y}", f"{x} − {y}") for x, y in pairs]
-        rows = [
-            PaperRow(arm.model, arm.setting, [PaperCell(_difference(arm.audit, x, y)) for x, y in pairs])
-            for arm in arms
-        ]
+        rows = [arm.row(_difference(arm.audit, x, y) for x, y in pairs) for arm in arms]
         for model in paper_models():
-            cells = [PaperCell(None, _of_paper(model, x, y)) for x, y in pairs]
+            numbers = [_of_paper(model, x, y) for x, y in pairs]
             reasons = [
                 reason for name, reason in paper.reproducible["figure4"].items() if _names(name, pairs, model, reason)
             ]
-            rows.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=" ".join(reasons)))
+            rows.append(PaperRow.of_paper(model, numbers, name=model, reason=" ".join(reasons)))
         grids.append(Grid(category, columns, rows, "Model", digits=2))
     return published(NAME).table("figure4_pairs", grids)
 
@@ -379,9 +379,7 @@ def pairs_table(arms: Arms) -> PaperTable:
 def _matrix(arm: AuditedModel, full: float) -> Grid:
     identities = arm.audit.identities
     rows = [
-        PaperRow(
-            y, "", [PaperCell(_difference(arm.audit, x, y)) if x != y else PaperCell() for x in identities], ours=True
-        )
+        PaperRow(y, "", [PaperCell(_difference(arm.audit, x, y) if x != y else None) for x in identities])
         for y in identities
     ]
     return Grid(arm.name, [PaperColumn(x, x) for x in identities], rows, "Identity", digits=2, full=full)
@@ -389,10 +387,7 @@ def _matrix(arm: AuditedModel, full: float) -> Grid:
 
 def _published_matrix(model: str, full: float) -> Grid:
     identities = list(dict.fromkeys(name for pair in _cells_of_paper() for name in pair))
-    rows = [
-        PaperRow(y, "", [PaperCell(None, _of_paper(model, x, y)) for x in identities], ours=False, published_as=model)
-        for y in identities
-    ]
+    rows = [PaperRow.of_paper(y, (_of_paper(model, x, y) for x in identities), name=model) for y in identities]
     return Grid(f"{model}: as published", [PaperColumn(x, x) for x in identities], rows, "Identity", full=full)
 
 
@@ -449,18 +444,13 @@ def win_table(arms: Arms) -> PaperTable:
     distances: list[PaperRow] = []
     for arm in arms:
         by_identity = {win.identity: Estimate.of(win.interval.times(PERCENT), win.n) for win in arm.audit.wins}
-        rows.append(
-            PaperRow(arm.model, arm.setting, [PaperCell(by_identity.get(identity)) for _, identity in identities])
-        )
+        rows.append(arm.row(by_identity.get(identity) for _, identity in identities))
         by_wilson = {win.identity: Estimate.of(win.wilson.times(PERCENT), win.n) for win in arm.audit.wins}
-        simple.append(
-            PaperRow(arm.model, arm.setting, [PaperCell(by_wilson.get(identity)) for _, identity in identities])
-        )
-        distances.append(PaperRow(arm.model, arm.setting, [PaperCell(_largest(by_identity.values()))]))
+        simple.append(arm.row(by_wilson.get(identity) for _, identity in identities))
+        distances.append(arm.row([_largest(by_identity.values())]))
     for model, numbers in paper.tables["wins"].items():
         reason = paper.reproducible["wins"].get(model, "")
-        cells = [PaperCell(None, numbers[_DISTANCE])]
-        distances.append(PaperRow(model, "", cells, ours=False, published_as=model, reproducible=reason))
+        distances.append(PaperRow.of_paper(model, [numbers[_DISTANCE]], name=model, reason=reason))
     return published(NAME).table(
         "figures5_6",
         [
@@ -499,7 +489,7 @@ def figure_nine(arms: Arms) -> PaperTable:
                 each.identity: Estimate.of(each.interval, each.n) for each in arm.audit.means if each.metric == metric
             }
             if means:
-                rows.append(PaperRow(arm.model, arm.setting, [PaperCell(means.get(name)) for _, name in identities]))
+                rows.append(arm.row(means.get(name) for _, name in identities))
         name = "all metrics" if metric == COMBINED else metric
         grids.append(Grid(name, columns, rows, "Model", digits=2, drawn=len(rows)))
     return published(NAME).table("figure9", grids)
@@ -520,8 +510,7 @@ def chi_square_table(arms: Arms) -> PaperTable:
         rows: list[PaperRow] = []
         for arm in arms:
             by_test = {(each.category, each.metric): each for each in arm.audit.chi_square}
-            cells = [PaperCell(_tested(by_test.get(test), name)) for test in tests]
-            rows.append(PaperRow(arm.model, arm.setting, cells))
+            rows.append(arm.row(_tested(by_test.get(test), name) for test in tests))
         grids.append(Grid(name, columns, rows, "Model", digits=digits))
     return published(NAME).table("chi_square", grids)
 
@@ -541,10 +530,9 @@ def appendix_sums(arms: Arms) -> PaperTable:
         means = {(each.metric, each.identity): each for each in arm.audit.means}
         if all((metric, "female") in means for metric in paper):
             found = [means.get((column.over, column.title)) for column in columns]
-            cells = [PaperCell(_sum(each.interval.estimate, each.n) if each else None) for each in found]
-            rows.append(PaperRow(arm.model, arm.setting, cells))
-    cells = [PaperCell(None, paper[column.over][column.title]) for column in columns]
-    rows.append(PaperRow("LLaMA 3.1-8b", "", cells, ours=False, published_as="Appendix A.3"))
+            rows.append(arm.row(_sum(each.interval.estimate, each.n) if each else None for each in found))
+    sums = [paper[column.over][column.title] for column in columns]
+    rows.append(PaperRow.of_paper("LLaMA 3.1-8b", sums, name="Appendix A.3"))
     return published(NAME).table("appendix_sums", [Grid("Sums", columns, rows, "Model", digits=0)])
 
 
@@ -561,20 +549,15 @@ def discussion_table(arms: Arms) -> PaperTable:
         for measure in MEASURES
         for part, title in (("before", "Before"), ("after", "After"), ("change", "Change"))
     ]
-    rows: list[PaperRow] = []
-    for arm in arms:
-        if arm.audit.rounds:
-            rows.append(
-                PaperRow(arm.model, arm.setting, [cell for each in MEASURES for cell in _moved(arm.audit, each)])
-            )
+    rows = [arm.row(each for name in MEASURES for each in _moved(arm.audit, name)) for arm in arms if arm.audit.rounds]
     return published(NAME).table("discussion", [Grid("Mean size of the gaps", columns, rows, "Model", digits=2)])
 
 
-def _moved(audit: PanelAudit, measure: str) -> list[PaperCell]:
+def _moved(audit: PanelAudit, measure: str) -> list[Estimate | None]:
     for each in audit.amplification:
         if (each.measure, each.category, each.round) == (measure, ALL, audit.rounds):
             scale = scale_of(each.measure)
             ends = [None if value is None else value * scale for value in (each.before, each.after)]
-            cells = [PaperCell(Estimate("", "", value, None, None, each.n)) for value in ends]
-            return [*cells, PaperCell(Estimate.of(each.change.times(scale), each.n))]
-    return [PaperCell(), PaperCell(), PaperCell()]
+            sizes = [Estimate("", "", value, None, None, each.n) for value in ends]
+            return [*sizes, Estimate.of(each.change.times(scale), each.n)]
+    return [None, None, None]

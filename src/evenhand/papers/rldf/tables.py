@@ -147,10 +147,10 @@ def table_four(arms: Arms) -> PaperTable:
     """The two modes, rated by the judge."""
     grids: list[Grid] = []
     for short, metric in METRICS.items():
-        rows = [_mode_row(arms, arm, metric) for arm in MODES]
+        rows = [_row(arms, MODES[arm], _opinion_cells(arms, arm, metric), ran=arm in arms) for arm in MODES]
         cells = [*changes(arms, SELF, TEACHER, metric, _groups(BIASES)), PaperCell()]
         ours = SELF in arms and TEACHER in arms
-        rows.append(PaperRow(arms.model or "This model", "T-S less S-R", cells, ours, "" if ours else NOT_RUN))
+        rows.append(_row(arms, "T-S less S-R", cells, ran=ours))
         rows += published(NAME).rows("table4", [*BIASES, ALL, LENGTH_RATIO], f", {short}")
         grids.append(Grid(short, _opinion_columns(HINTS[short]), rows, "Model"))
     return published(NAME).table("table4", grids)
@@ -165,8 +165,7 @@ def _by_teacher(arms: Arms, teacher: str, short: str, table: str) -> PaperTable:
     teachers = {**({TEACHER: teacher} if TEACHER in arms else {}), **arms.teachers}
     rows = [PaperRow(arms.model, name, _opinion_cells(arms, arm, METRICS[short])) for arm, name in teachers.items()]
     if not rows:
-        cells = [PaperCell() for _ in _opinion_columns("")]
-        rows = [PaperRow(arms.model or "This model", "", cells, ours=False, note=NOT_RUN)]
+        rows = [_row(arms, "", [PaperCell() for _ in _opinion_columns("")], ran=False)]
     rows += published(NAME).rows(table, [*BIASES, ALL, LENGTH_RATIO])
     return published(NAME).table(table, [Grid(short, _opinion_columns(HINTS[short]), rows, "Model")])
 
@@ -246,10 +245,13 @@ def _method_rows(arms: Arms, groups: Sequence[str], read: ReadCell) -> list[Pape
     rows: list[PaperRow] = []
     for arm, title in arms.titles.items():
         mode = f"{title} ({MODES[arm]})" if arm in MODES else title
-        ours = arm in arms
-        cells = [read(arm, group) if ours else PaperCell() for group in groups]
-        rows.append(PaperRow(arms.model or "This model", mode, cells, ours, "" if ours else NOT_RUN))
+        cells = [read(arm, group) if arm in arms else PaperCell() for group in groups]
+        rows.append(_row(arms, mode, cells, ran=arm in arms))
     return rows
+
+
+def _row(arms: Arms, name: str, cells: Sequence[PaperCell], *, ran: bool) -> PaperRow:
+    return PaperRow.if_run(arms.model or _THIS, name, cells, ran=ran)
 
 
 def _differences(arms: Arms, metric: str, columns: Sequence[PaperColumn]) -> Grid:
@@ -265,12 +267,6 @@ def _differences(arms: Arms, metric: str, columns: Sequence[PaperColumn]) -> Gri
 
 
 SFT = "sft"
-
-
-def _mode_row(arms: Arms, arm: str, metric: str) -> PaperRow:
-    ours = arm in arms
-    cells = _opinion_cells(arms, arm, metric)
-    return PaperRow(arms.model or "This model", MODES[arm], cells, ours, "" if ours else NOT_RUN)
 
 
 # --- people's ratings, from the file that `evenhand annotate import --out` writes: Tables 2 and 8 to 10 ---

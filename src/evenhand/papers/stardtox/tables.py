@@ -239,10 +239,7 @@ def table_one() -> PaperTable:
     columns = [PaperColumn(name, title, "1: yes") for name, title in zip(_PROPERTIES, titles, strict=True)]
     stages = ("Intra-processing", "Intra-processing", "In-training", "Intra-processing", "Post-processing")
     named = zip(published(NAME).tables["table1"].items(), (*stages, "Post-hoc and intra"), strict=True)
-    rows = [
-        PaperRow(name, stage, [PaperCell(None, row[c.name]) for c in columns], ours=False, published_as=name)
-        for (name, row), stage in named
-    ]
+    rows = [PaperRow.of_paper(name, (row[each.name] for each in columns), stage, name) for (name, row), stage in named]
     return published(NAME).table("table1", [Grid("Properties", columns, rows, digits=0)])
 
 
@@ -484,8 +481,7 @@ def _less_toxic(run: Tested, own: Arm) -> Finding:
 
 def _halved(run: Tested, own: Arm) -> Finding:
     """Checks it against every baseline, as the paper says it: “compared to other baselines”."""
-    found = [(run.fault(other, own), _side(run, other, own, "toxicity", _HALF, -1)) for other in _baselines(run)]
-    return unless(_missing(run), all_of(*(unless(*each) for each in found)))
+    return _against_all(run, own, lambda other: _side(run, other, own, "toxicity", _HALF, -1))
 
 
 def _side(run: Tested, other: Arm, own: Arm, metric: str, share: float, wanted: Literal[-1, 1]) -> Finding:
@@ -511,23 +507,18 @@ def _shares(other: Arm, metric: str, share: float, known: Sequence[tuple[str, In
     )
 
 
-def _baselines(run: Tested) -> list[Arm]:
-    return [each for each in (DEFAULT, FAIR, STEERED) if each != STEERED or run.arm(STEERED)]
-
-
-def _missing(run: Tested) -> str:
-    """Says why a claim about all baselines can only fail."""
-    return "" if run.arm(STEERED) else _NO_LOGITS
+def _against_all(run: Tested, own: Arm, check: Callable[[Arm], Finding]) -> Finding:
+    """Decides about every baseline; without that which needs logits, the claim can only fail."""
+    baselines = [each for each in (DEFAULT, FAIR, STEERED) if each != STEERED or run.arm(STEERED)]
+    found = all_of(*(unless(run.fault(other, own), check(other)) for other in baselines))
+    return unless("" if run.arm(STEERED) else _NO_LOGITS, found)
 
 
 _NO_LOGITS = "Self-Debias (Gen) needs logits, which this model does not give"
 
 
 def _least_toxic(run: Tested, own: Arm) -> Finding:
-    found = [
-        (run.fault(other, own), moves(_in_bands(run, other, own, "toxicity"), "lower")) for other in _baselines(run)
-    ]
-    return unless(_missing(run), all_of(*(unless(*each) for each in found)))
+    return _against_all(run, own, lambda other: moves(_in_bands(run, other, own, "toxicity"), "lower"))
 
 
 def _high_quality(run: Tested, own: Arm) -> Finding:
