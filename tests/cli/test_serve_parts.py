@@ -64,6 +64,7 @@ def test_bad_keys_are_refused_in_a_sentence(cli, arguments: list[str]):
     assert result.code == 2
     assert "Traceback" not in result.err
     assert "evh-" not in result.out
+    assert "Value error" not in result.err
 
 
 def test_the_audit_file_is_written_as_json_lines(cli, tmp_path: Path):

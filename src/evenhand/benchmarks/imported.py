@@ -14,9 +14,6 @@ from evenhand.benchmarks.base import BENCHMARKS, COVERAGE, REFUSALS, Benchmark, 
 from evenhand.core.errors import UsageError
 from evenhand.core.types import Answer, Grade, Outcome, Sample, SampleKind, Unscored
 
-_LETTER = "[0-9A-Za-zÀ-ԯ]"
-"""Of scripts with spaces between words, where 4 is not in 14, nor No in know."""
-
 
 @BENCHMARKS.register("imported")
 class Imported(Benchmark):
@@ -41,7 +38,8 @@ class Imported(Benchmark):
         if sample.choices:
             return Grade({"correct": answer.choice == sample.target})
         target = re.escape(str(sample.target).casefold().strip())
-        whole = rf"(?<!{_LETTER})(?<!\d[.,]){target}(?!{_LETTER}|[.,]\d)"
+        letter = "[0-9A-Za-zÀ-ԯ]"  # of scripts with spaces between words: 4 is not in 14, nor No in know
+        whole = rf"(?<!{letter})(?<!\d[.,]){target}(?!{letter}|[.,]\d)"
         return Grade({"correct": re.search(whole, answer.text.casefold()) is not None})
 
     def metrics(self) -> Sequence[Metric]:

@@ -87,7 +87,7 @@ def summary_object(output: Output, code: int) -> dict[str, Any]:
     """The runs of a command for a program: state, counts, reasons, metrics, cost, report and exit code."""
     from evenhand.studies.study import study
 
-    folders = list(dict.fromkeys(output.folders))
+    folders = dict.fromkeys(output.folders)
     alone = output.shown if len(folders) == 1 else None
     runs = [run_object(folder, alone or study([folder], **output.reading)) for folder in folders]
     costs = [run["cost"] for run in runs]

@@ -69,7 +69,8 @@ def keys(request: KeysCommand) -> None:
         try:
             TypeAdapter(Name).validate_python(each)
         except ValidationError as error:
-            raise UsageError(f"{each!r} is not a name for a {what}: {error.errors()[0]['msg']}.") from error
+            why = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise UsageError(f"{each!r} is not a name for a {what}: {why}.") from error
     key, digest = new_key()
     fields = [f'hash: "{digest}"']
     if request.may:
