@@ -162,6 +162,16 @@ def test_an_improvement_is_called_better_and_has_no_minus(cli, once, tmp_path: P
     assert re.search(r"fails if accuracy_disambig is worse than the baseline: better by \d+", said)
 
 
+def test_what_did_not_change_is_called_neither_better_nor_worse(cli, once, tmp_path: Path):
+    once(*RUN)
+    (tmp_path / "same.json").write_text(cli("compare", "p", "--json").out)
+
+    said = cli("gate", "p", "--against", "same.json").out
+
+    assert "is worse than the baseline: unchanged, 0 [" in said
+    assert "worse by" not in said
+
+
 def test_a_baseline_that_was_made_otherwise_is_refused_before_the_first_call(cli, once, tmp_path: Path):
     once(*RUN)
     (tmp_path / "b.json").write_text(cli("compare", "p", "--json").out)

@@ -271,11 +271,13 @@ def overall(checks: Sequence[Check]) -> State:
 def _judged(
     arm: ArmResult, on: Condition, ends: Ends, found: Estimate | None, text: str, *, change: bool = True
 ) -> Check:
-    """Holds an interval to a condition; the reason calls a `change` worse or better, so that neither needs a minus."""
+    """Holds an interval to a condition; the reason calls a `change` worse, better or none, without a minus."""
     value, low, high = ends
-    before, said = (
-        ("", ends) if not change else ("better by ", (-value, -high, -low)) if value < 0 else ("worse by ", ends)
-    )
+    before, said = "", ends
+    if change and value:
+        before, said = ("better by ", (-value, -high, -low)) if value < 0 else ("worse by ", ends)
+    elif change:
+        before = "unchanged, "
     n = 0 if found is None else found.n
     few = ", few clusters: the interval may be too narrow" if found is not None and found.few_clusters else ""
     reason = f"{before}{said[0]:.4g} [{said[1]:.4g}, {said[2]:.4g}], n = {n:,}{few}"
