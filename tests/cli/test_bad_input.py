@@ -112,10 +112,6 @@ CASES = {
         (*RUN, "--model", "fake/A", *TEXTS, "--scorer", "builtin", "--scorer", "builtin_b"),
         "builtin and builtin_b both score toxicity",
     ),
-    "scorers that leave out the headline, before anything is priced": (
-        (*RUN, "--model", "fake/A", "--benchmark", "opinions", "--scorer", "builtin", "--dry-run"),
-        "No scorer of this run rates bias",
-    ),
     "scorer of choices": ((*RUN, "--model", "fake/A", "--scorer", "builtin"), "remove --scorer"),
     "missing weights": ((*RUN, "--model", "local/nothing.gguf"), "nothing.gguf"),
     "no run there": (("report", "r"), "holds no run"),

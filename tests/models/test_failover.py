@@ -227,7 +227,8 @@ async def test_retries_are_a_share_of_the_calls_and_a_few_more():
         clock.now = 100.0  # all at once
         await asyncio.gather(group.call(calls), return_exceptions=True)
 
-    assert 100 < len(calls.places) <= 100 + RetryBudget.least + 0.2 * 100
+    # A few more still: what was spent before a pause is partly forgotten after it.
+    assert 100 < len(calls.places) <= 100 + 1.2 * (RetryBudget.least + 0.2 * 100)
 
 
 async def test_the_budget_comes_back():

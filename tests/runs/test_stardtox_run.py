@@ -270,11 +270,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"scorers": ["bultin"]}, UnknownNameError, "did you mean builtin"),
     (with_scorer("bultin"), UnknownNameError, "did you mean builtin"),
     ({"scorers": ["builtin", "builtin_b"]}, PlanError, "builtin and builtin_b both score toxicity"),
-    (
-        {"benchmark": "opinions", "benchmark_options": {}, "scorers": ["builtin"]},
-        PlanError,
-        "No scorer of this run rates bias, .* of opinions is undefined; add --scorer opinion",
-    ),
     ({"benchmark": "bbq_builtin", "benchmark_options": {}}, PlanError, "the answers of this benchmark are choices"),
 ]
 

@@ -84,7 +84,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
 
     pool = ScorerPool(plan, {}, load)
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
-    check_scorers(scorers, benchmark)
+    check_scorers(scorers, benchmark.kind)
     selection = Selection(plan.limit, plan.seeds[0])
     total = sum(1 for _ in numbered(benchmark.samples(selection), shard))
     # Spread evenly, because neighbours are often of the same kind.

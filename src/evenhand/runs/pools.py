@@ -221,9 +221,9 @@ class ScorerPool:
         await close_all(self._own)
 
 
-def check_scorers(scorers: Sequence[Scorer], benchmark: Benchmark) -> None:
-    """Refuse scorers that score the same attribute, that have no text to score, or that leave out the headline."""
-    if scorers and benchmark.kind == "choice":
+def check_scorers(scorers: Sequence[Scorer], kind: str) -> None:
+    """Refuse scorers that score the same attribute, or that have no text to score."""
+    if scorers and kind == "choice":
         raise PlanError("Scorers rate texts, but the answers of this benchmark are choices; remove --scorer.")
     given: dict[str, str] = {}
     for scorer in scorers:
@@ -234,12 +234,6 @@ def check_scorers(scorers: Sequence[Scorer], benchmark: Benchmark) -> None:
                     "scores later with `evenhand run rescore`."
                 )
             given[attribute] = scorer.spec
-    main = next(each for each in benchmark.metrics() if each.name == benchmark.headline)
-    if benchmark.scorers and not any(map(rubric_of, scorers)) and {*main.rests_on}.isdisjoint(given) and main.rests_on:
-        raise PlanError(
-            f"No scorer of this run rates {' or '.join(main.rests_on)}, without which “{main.title}” of "
-            f"{benchmark.name} is undefined; add --scorer {benchmark.scorers[0]}."
-        )
 
 
 def about_scorer(scorer: Scorer, *, planned: bool) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class Runner:
             )
             specs = self._benchmark.scorers if self.plan.scorers is None else self.plan.scorers
             self._scorers = [self._pool.get(spec) for spec in specs]
-            check_scorers(self._scorers, self._benchmark)
+            check_scorers(self._scorers, self._benchmark.kind)
             for _, _, options in arms:
                 self._pool.load_for(options)
                 self._searches.load_for(options)
