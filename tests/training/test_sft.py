@@ -1,6 +1,7 @@
 """Fine-tuning: what is learned, what carries loss, and that a resumed training is the same training."""
 
 import json
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,27 @@ def test_kept_answers_hold_the_model_to_its_untrained_self(tiny: str, tmp_path: 
     _, held = divergence_after(10.0)
     assert untrained == pytest.approx(0, abs=1e-5)
     assert held < 0.5 * moved
+
+
+def test_the_first_tokens_of_a_kept_answer_count_more_than_the_last(tiny: str, tmp_path: Path):
+    at = models.Machine("cpu", "float32")
+    model, reference = (models.load_policy(options(tiny, tmp_path, tmp_path / "out"), at) for _ in range(2))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(0.1 * torch.randn_like(weights))
+    chat = models.chat_of(options(tiny, tmp_path, tmp_path / "out"), model)
+    kept = chat.encode([Message("user", "tree w1")], "river moon cat")
+    ids, start = torch.tensor([[*kept.prompt, *kept.answer]]), len(kept.prompt) - 1
+    with torch.no_grad():
+        own, old = (each(ids).logits[0, start:-1].log_softmax(-1) for each in (model, reference))
+    each = (old.exp() * (old - own)).sum(-1).tolist()
+    early = [1 / (token + 1) for token in range(len(each))]
+    expected = sum(each) / len(each) + sum(map(mul, early, each)) / sum(early)
+
+    found = answer_losses(model, reference, chat, [], [kept], at)[1].item()
+
+    assert found == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("lora", [None, 4])

@@ -58,9 +58,10 @@ def answer_losses(
 ) -> tuple[Tensor, Tensor]:
     """Return minus the log probability of each row's answer, and the divergence from the reference over each kept one.
 
-    That is the KL divergence over the whole vocabulary, summed over tokens, which says more than the reference's own
-    answer as the target. The reference reads kept rows only, or any row if there is none, since all processes of a team
-    must take the same passes.
+    That is the KL divergence over the whole vocabulary, which says more than the reference's own answer as the target:
+    its mean over the tokens, plus a mean in which token t weighs 1/t. In the first alone the first tokens of a long
+    answer hardly count, and they decide its form. The reference reads kept rows only, or any row if there is none,
+    since all processes of a team must take the same passes.
     """
     gradients: Any = importlib.import_module("evenhand.training.gradients")  # it imports torch
     with torch.no_grad(), as_reference(model, reference) as untrained:
@@ -69,9 +70,18 @@ def answer_losses(
     here = sum(len(row.answer) - (not row.prompt) for row in rows)
     logits: Any = _answer_logits(model, packed, machine)
     learned, own = logits.split([here, len(packed.next) - here])
-    apart = gradients.Divergences.apply(own, target[: len(own)])
+    apart = gradients.Divergences.apply(own, target[: len(own)]) * _weights(kept, own)
     found = _row_sums(torch.cat([-token_logprobs(learned, packed.next[:here]), apart]), packed, len(rows) + len(kept))
     return found[: len(rows)], found[len(rows) :]
+
+
+def _weights(kept: Sequence[Encoded], like: Tensor) -> Tensor:
+    """The weights of the tokens of kept answers; those of an answer add up to 2."""
+    weights = [torch.empty(0)]
+    for row in kept:
+        early = 1 / torch.arange(1, len(row.answer) + 1)
+        weights.append(1 / len(row.answer) + early / early.sum())
+    return torch.cat(weights).to(like.device)
 
 
 def _row_sums(values: Tensor, packed: Packed, rows: int) -> Tensor:

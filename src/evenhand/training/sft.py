@@ -42,8 +42,9 @@ class SFTTrainer:
     """Minimizes the negative log likelihood of answer tokens, averaged over the answer tokens of a batch.
 
     With `equal_rows` it is averaged over the tokens of each answer first, so that long answers do not count more.
-    `kept` are answers of the untrained model: there, the loss is `keep` times the KL divergence from it, over the whole
-    vocabulary. `reference` is a frozen copy of the untrained model; None with adapters, which are switched off for it.
+    `kept` are answers of the untrained model, for `equal_rows` only: there, the loss is `keep` times the KL divergence
+    from it (`answer_losses`). `reference` is a frozen copy of the untrained model; None with adapters, which are
+    switched off for it.
     """
 
     def __init__(
@@ -95,14 +96,15 @@ class SFTTrainer:
     def _loss(self, drawn: Sequence[tuple[Encoded, bool]], rows: int, tokens: int) -> Any:
         """Return the part of a micro-batch in the loss of a step."""
         learned, kept = ([row for row, is_kept in drawn if is_kept is diverges] for diverges in (False, True))
+        held = 0.0
         if self._keep:
-            losses = answer_losses(self._model, self._reference, self._chat, learned, kept, self._machine)
-            total = torch.cat([losses[0], self._keep * losses[1]])
+            losses, apart = answer_losses(self._model, self._reference, self._chat, learned, kept, self._machine)
+            held = self._keep * apart.sum()
         else:
-            total = self._losses(learned)
+            losses = self._losses(learned)
         if not self._equal_rows:
-            return total.sum() / tokens
-        return (total / total.new_tensor([len(row.answer) for row in (*learned, *kept)])).sum() / rows
+            return losses.sum() / tokens
+        return ((losses / losses.new_tensor([len(row.answer) for row in learned])).sum() + held) / rows
 
     def _losses(self, rows: Sequence[Encoded]) -> Any:
         """Return the summed loss of each row."""
