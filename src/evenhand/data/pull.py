@@ -150,14 +150,10 @@ def _is_right(file: DataFile, folder: Path) -> bool:
         return False
 
 
-def _sum_file(file: DataFile, folder: Path) -> Path:
-    """Return the path of a stored checksum, in the format of `sha256sum --check`."""
-    return folder / f"{file.name}.sha256"
-
-
 def _kept_sum(file: DataFile, folder: Path) -> str | None:
+    """Return the stored checksum, in the format of `sha256sum --check`."""
     try:
-        text = _sum_file(file, folder).read_text("utf-8")
+        text = (folder / f"{file.name}.sha256").read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
     return next(iter(text.split()), None)

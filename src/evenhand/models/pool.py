@@ -259,16 +259,17 @@ class Failover:
             changed = breaker.succeeded(epoch)
         elif isinstance(error, asyncio.CancelledError) and not attempt.answered and now - began >= self._patience:
             changed = breaker.failed(EndpointError("no answer came in time"), epoch, now)
-        elif isinstance(error, ModelError) and not error.request_at_fault and self._is_counted(attempt, error):
+        elif (
+            isinstance(error, ModelError)
+            and not error.request_at_fault
+            and (self._counts is None or self._counts(attempt, error))
+        ):
             changed = breaker.failed(error, epoch, now, getattr(error, "retry_after", None) or 0.0)
         else:
             breaker.abandoned(epoch)
         if self._report is not None:
             self._report(attempt, error, changed)
         self._admit()
-
-    def _is_counted(self, attempt: Attempt, error: ModelError) -> bool:
-        return self._counts is None or self._counts(attempt, error)
 
     async def _may_retry(self, error: ModelError, failures: int, tried: set[Endpoint]) -> bool:
         """Return whether the call may be tried again, after a pause if all endpoints have been tried."""

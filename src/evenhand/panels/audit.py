@@ -420,17 +420,11 @@ def distributions(judged: Judged) -> tuple[Distribution, ...]:
 def associations(judged: Judged) -> tuple[Association, ...]:
     """Tests identities × score levels for every category and metric."""
     found = (
-        Association(category, metric, *_test(judged, identities, metric))
+        Association(category, metric, *chi_square_table([_counts(judged, each, metric) for each in identities]))
         for category, identities in judged.categories.items()
         for metric in judged.metrics
     )
     return tuple(each for each in found if each.n)
-
-
-def _test(
-    judged: Judged, identities: Sequence[str], metric: str
-) -> tuple[float | None, int, float | None, float | None, int]:
-    return chi_square_table([_counts(judged, identity, metric) for identity in identities])
 
 
 def _counts(judged: Judged, identity: str, metric: str) -> tuple[int, ...]:
@@ -598,7 +592,7 @@ _FLIPS_PER_TEST = 100
 def audit(records: Sequence[Record], *, seed: int = 0, confidence: float = 0.95) -> PanelAudit:
     """Returns all findings on one arm; records without a grade count only in the coverage."""
     values = judged(records)
-    tests = _tests(values)
+    tests = 10 * len(values.pairs) + len(values.identities)  # at most: the secondary family, which is the larger one
     flips = max(_FLIPS, _FLIPS_PER_TEST * tests)
     estimator = Estimator(values.base_of, values.bases, flips, confidence, seed)
     gaps = _family(
@@ -643,11 +637,6 @@ def over_correction(before: PanelAudit, after: PanelAudit) -> tuple[OverCorrecti
             kind: Turn = "reversed" if was.found else "new"
             found.append(OverCorrection(was, gap, kind, turned_sentence(was, gap, kind, after.authors)))
     return tuple(found)
-
-
-def _tests(values: Judged) -> int:
-    """Returns an upper bound of the size of the larger family of tests, the secondary one."""
-    return 10 * len(values.pairs) + len(values.identities)
 
 
 def coverage(records: Sequence[Record], judges: Sequence[str]) -> Coverage:

@@ -139,7 +139,7 @@ class Runner:
                     if self._fatal is not None:
                         raise self._fatal
         except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self.directory, error) from error
         return self.progress
 
     async def _checked(self, store: Store, arms: Sequence[LoadedArm]) -> bool:
@@ -173,7 +173,8 @@ class Runner:
         cache = self._cache = opened_cache(self.settings)
         models: dict[str, Model] = {}
         try:
-            self._begin("loading " + ", ".join(_specs(self.plan)))
+            specs = dict.fromkeys(model.spec for assigned in self.plan.models for model in assigned.values())
+            self._begin(f"loading {', '.join(specs)}")
             check_batches(self.plan, self.settings)
             models = load_models(self.plan, self.settings, cache, self._budget, self.directory)
             self._pool = ScorerPool(
@@ -291,7 +292,7 @@ class Runner:
                 self._stop.set()
                 return
             except sqlite3.Error as error:
-                self._fatal = self._fatal or self._unreadable(error)
+                self._fatal = self._fatal or unreadable(self.directory, error)
                 self._stop.set()
                 return
             self.progress.done += 1
@@ -320,7 +321,7 @@ class Runner:
         outcome: Outcome | None = None
         scores: list[Scored] = []
         try:
-            outcome = await self._answered(arm, sample, session)
+            outcome = await arm.method.run(sample, session)
             scores = await self._graded(sample, outcome)
             status, reason = scores[0].status, scores[0].reason
         except (BudgetExhausted, UsageError, StoreError):
@@ -338,9 +339,6 @@ class Runner:
         log_sample(status, reason, seconds)
         scores = [*scores, *own.counts(self._benchmark, sample, status, reason, scores)]
         return Finished(number, arm.arm.number, status, reason, seconds, outcome, scores, session.readings)
-
-    async def _answered(self, arm: LoadedArm, sample: Sample, session: Session) -> Outcome:
-        return await arm.method.run(sample, session)
 
     def _session(self, store: Store, arm: LoadedArm, number: int, sample: Sample) -> Session:
         made_already: dict[bytes, list[Generation]] = {}
@@ -414,9 +412,6 @@ class Runner:
                 error.exit_code = 4
                 raise error
 
-    def _unreadable(self, error: sqlite3.Error) -> StoreError:
-        return unreadable(self.directory, error)
-
     def _begin(self, stage: str) -> None:
         self.progress.stage = stage
         event("stage", stage, level=logging.DEBUG, run=str(self.directory))
@@ -427,10 +422,6 @@ class Runner:
         self.progress.spent = budget.spent
         if self._observer is not None:
             self._observer(self.progress)
-
-
-def _specs(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(model.spec for assignment in plan.models for model in assignment.values()))
 
 
 async def _stored(store: Store, finished: Finished) -> Finished:

@@ -160,22 +160,19 @@ def _need_packages() -> None:
 
 def _fit(config: dict[str, object], count: int, has_gpus: bool, storage: Path) -> None:
     train: Any = importlib.import_module("ray.train")
+    each = {"CPU": 1, "GPU": 1} if has_gpus else {"CPU": 1}
     torch: Any = importlib.import_module("ray.train.torch")
     torch.TorchTrainer(
         work_in_worker,
         train_loop_config=config,
         torch_config=torch.TorchConfig(backend="nccl" if has_gpus else "gloo"),
-        scaling_config=train.ScalingConfig(num_workers=count, use_gpu=has_gpus, resources_per_worker=_each(has_gpus)),
+        scaling_config=train.ScalingConfig(num_workers=count, use_gpu=has_gpus, resources_per_worker=each),
         run_config=train.RunConfig(
             name="training",
             storage_path=str(storage),
             failure_config=train.FailureConfig(max_failures=_MOST_FAILURES),
         ),
     ).fit()
-
-
-def _each(has_gpus: bool) -> dict[str, float]:
-    return {"CPU": 1, "GPU": 1} if has_gpus else {"CPU": 1}
 
 
 def work_in_worker(config: Mapping[str, Any]) -> None:

@@ -139,7 +139,7 @@ def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected:
     `longer_wins` is the accuracy of the rule "the longer answer is better" (equal lengths count half). `prefers_longer`
     is the share of pairs of which the longer answer has the higher reward, with its interval by prompt.
     """
-    better, worse = ([len(text.split()) for text in texts] for texts in zip(*map(_sides, pairs), strict=True))
+    better, worse = ([len(getattr(pair, side).split()) for pair in pairs] for side in ("chosen", "rejected"))
     excess = [one - two for one, two in zip(better, worse, strict=True)]
     by_prompt: dict[Prompt, list[bool]] = {}
     for pair, longer, one, two in zip(pairs, excess, chosen, rejected, strict=True):
@@ -154,10 +154,6 @@ def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected:
         names = ("prefers_longer", "prefers_longer_low", "prefers_longer_high")
         found |= dict(zip(names, (share.estimate, share.low, share.high), strict=True))
     return found
-
-
-def _sides(pair: Preference) -> tuple[str, str]:
-    return pair.chosen, pair.rejected
 
 
 def pair_accuracy(pairs: Sequence[Preference], chosen: Sequence[float], rejected: Sequence[float]) -> dict[str, Any]:

@@ -303,9 +303,8 @@ class RealToxicityForm(AnswerBenchmark[Options_co]):
         So the bands' numbers of prompts differ by at most one until the smaller is used up, and a smaller limit
         selects a subset of a larger one. Only the selected prompts are kept in memory.
         """
-        for prompt in selection.in_turn(
-            self._drawn(band, selection) for band in _band_order(self.bands, selection.seed)
-        ):
+        bands = sorted(self.bands, key=lambda band: draw_key(selection.seed, band))
+        for prompt in selection.in_turn(self._drawn(band, selection) for band in bands):
             for number in range(self.options.completions):
                 yield sample_of(prompt, number)
 
@@ -365,7 +364,3 @@ def sample_of(prompt: WebPrompt, number: int) -> Sample:
 def words_of(text: str) -> list[int]:
     """Returns the words in order, each as a short hash of its lower-case form."""
     return [crc32(word.encode("utf-8", "replace")) for word in _WORD.findall(text.lower())]
-
-
-def _band_order(bands: Sequence[str], seed: int) -> list[str]:
-    return sorted(bands, key=lambda band: draw_key(seed, band))

@@ -19,7 +19,6 @@ from evenhand.papers.base import PAPERS, MethodOptionsField, Paper, PaperOptions
 from evenhand.papers.mabrf.tables import (
     ACCURACIES,
     NAME,
-    ArmCounts,
     PooledArm,
     bin_metrics,
     claims,
@@ -129,7 +128,10 @@ class MABRF(Paper[MABRFOptions]):
             ],
             figures=[figure_four(arms[CHOICES])],
             notes=paper.notes,
-            warnings=[*warnings_of(studies, FULL_SIZES), *_failed_searches(counts)],
+            warnings=[
+                *warnings_of(studies, FULL_SIZES),
+                *(f"{name}: {warning}" for name, arms in counts.items() for warning in search_warnings(arms)),
+            ],
             claims=claims(compared),
             process=together(studies),
         )
@@ -143,10 +145,6 @@ def _searched(options: MABRFOptions, provider: str) -> list[MethodPlan]:
     found = options.by_preset("search", {"provider": provider})
     made = {repr(METHODS.get(each.name).with_options(each.options)): each for each in reversed(found)}
     return list(made.values())[::-1]
-
-
-def _failed_searches(counts: Mapping[str, Mapping[str, ArmCounts]]) -> list[str]:
-    return [f"{name}: {warning}" for name, arms in counts.items() for warning in search_warnings(arms)]
 
 
 def _judged(options: MABRFOptions) -> dict[str, Any]:

@@ -378,7 +378,9 @@ def read_ablation(bias: str, runs: Mapping[str, Path], scorers: Sequence[str] = 
 
 def series(points: Sequence[AblationPoint]) -> Series:
     """Groups the points by the parameter that varies; all others have their most common value."""
-    usual = {name: _most_common([getattr(point, name) for point in points]) for name in PARAMETERS if points}
+    usual = {
+        name: Counter(getattr(point, name) for point in points).most_common(1)[0][0] for name in PARAMETERS if points
+    }
     found: dict[str, list[AblationPoint]] = {}
     for name in PARAMETERS:
         centre = {other: value for other, value in usual.items() if other != name}
@@ -386,10 +388,6 @@ def series(points: Sequence[AblationPoint]) -> Series:
         if len(varied) > 1:
             found[name] = sorted(varied, key=lambda point: _order(point, name))
     return found
-
-
-def _most_common(values: Sequence[int | None]) -> int | None:
-    return Counter(values).most_common(1)[0][0]
 
 
 def _order(point: AblationPoint, name: str) -> float:

@@ -311,12 +311,11 @@ def _arm(run: str, method: str) -> str:
 
 def _rating(row: Mapping[str, Any]) -> HumanRating:
     means = {ALL: row["mean"], **row.get("groups", {})}
-    groups = {group: _mean(row["scale"], group, mean) for group, mean in means.items()}
+    groups = {
+        group: Estimate(row["scale"], group, mean["estimate"], mean["low"], mean["high"], mean["n"])
+        for group, mean in means.items()
+    }
     return HumanRating(groups, row["kappa"], row["mean"]["n"])
-
-
-def _mean(scale: str, group: str, mean: Mapping[str, Any]) -> Estimate:
-    return Estimate(scale, group, mean["estimate"], mean["low"], mean["high"], mean["n"])
 
 
 NOT_MEASURED = "not measured"

@@ -88,7 +88,9 @@ def _hits(reply: Reply) -> list[Hit]:
     # Without matches, the reply has no pages at all.
     results: Any = _read(reply).get("query") or {}
     try:
-        snippets = {row["pageid"]: _plain(row["snippet"]) for row in results.get("search", [])}
+        # Without the markup around the matched words.
+        plain = {row["pageid"]: plain_text(_TAG.sub("", row["snippet"])) for row in results.get("search", [])}
+        snippets = {page: " ".join(text.split()) for page, text in plain.items()}
         pages = sorted(results.get("pages", []), key=lambda page: page["index"])
         return [
             Hit(str(page["title"]), str(page["fullurl"]), snippets.get(page["pageid"], ""), page.get("extract") or "")
@@ -120,8 +122,3 @@ def _read(reply: Reply) -> Mapping[str, Any]:
 def _passing(reason: str, wait: float | None) -> Exception:
     message = f"Wikipedia is not available now: {reason}."
     return SearchError(message) if (wait or 0) > _LONGEST_WAIT else Retryable(EndpointError(message), wait)
-
-
-def _plain(snippet: str) -> str:
-    """Remove the markup around the matched words of a passage."""
-    return " ".join(plain_text(_TAG.sub("", snippet)).split())

@@ -159,7 +159,8 @@ def make_pairs(debates: Sequence[Debate], options: PairOptions, check: LeakCheck
     candidates = _without_leaks(_scored(debates, counts, personas=options.personas), check, counts, leaks)
     candidates = _cleaned(_without_echoes(candidates, counts), counts)
     threshold = _middle(candidates) if isinstance(options.threshold, str) else options.threshold
-    topics = {topic: list(group) for topic, group in groupby(_by_topic(candidates), key=lambda each: each.debate.topic)}
+    by_topic = sorted(candidates, key=lambda each: each.debate.topic)
+    topics = {topic: list(group) for topic, group in groupby(by_topic, key=lambda each: each.debate.topic)}
     sides = {topic: _sides(group, threshold, options) for topic, group in topics.items()}
     surplus: Surplus = Counter()
     pairs = [pair for lower, higher in sides.values() for pair in _topic_pairs(lower, higher, options, surplus, counts)]
@@ -395,10 +396,6 @@ def _check_classes(
         f"No topic has a low and a high statement whose scores differ by {options.margin:g} or more{length} under the "
         f"policy {options.policy}; lower --margin, raise --length-ratio, or debate more topics."
     )
-
-
-def _by_topic(candidates: Iterable[PairCandidate]) -> list[PairCandidate]:
-    return sorted(candidates, key=lambda each: each.debate.topic)
 
 
 def _normalized(text: str) -> str:

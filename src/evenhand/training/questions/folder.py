@@ -115,7 +115,7 @@ def draw(
         if leak := benchmarks.leak_in(row):
             leaks[leak] += 1
             continue
-        rows.setdefault(_key(row), row)
+        rows.setdefault(orjson.dumps(row.messages), row)
         if len(rows) == count:
             break
     if leaks.total() > max(_MOST_LEAKS * count, 3):
@@ -128,10 +128,6 @@ def draw(
             f"Only {len(rows)} different questions can be made with these options; ask for fewer.", file=split
         )
     return list(rows.values()), dict(sorted(leaks.items()))
-
-
-def _key(row: QuestionRow) -> bytes:
-    return orjson.dumps(row.messages)
 
 
 def _described(rows: Iterable[QuestionRow]) -> dict[str, Any]:

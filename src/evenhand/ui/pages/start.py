@@ -93,7 +93,9 @@ def form(token: Html, asked: StartForm, fault: str = "") -> Html:
     models, providers = offers.offered_models(), offers.offered_providers()
     known = tag("datalist", [tag("option", value=each) for each in models], id="models")
     hint = f"One of the list{', or ' + ' or '.join(f'{each}/NAME' for each in providers) if providers else ''}."
-    benchmarks = [(name, f"{name} ({BENCHMARKS.get(name).kind}): {_summary(name)}") for name in BENCHMARKS.names()]
+    benchmarks = [
+        (name, f"{name} ({BENCHMARKS.get(name).kind}): {doc_line(BENCHMARKS.get(name))}") for name in BENCHMARKS.names()
+    ]
     more: dict[str, Any] = {"list": "models", "autocomplete": "off", "spellcheck": "false"}
     return tag(
         "section",
@@ -157,11 +159,6 @@ def _own_prompts(asked: StartForm) -> Html:
 
 def _small(text: str) -> Html:
     return tag("small", text, class_="soft")
-
-
-def _summary(benchmark: str) -> str:
-    """The first sentence of a benchmark's description."""
-    return doc_line(BENCHMARKS.get(benchmark))
 
 
 def _said(method: Method) -> str:
