@@ -8,6 +8,7 @@ from evenhand.stats import (
     Interval,
     bounded_mean_interval,
     cluster_jackknife,
+    clustered_share,
     mean_interval,
     share_interval,
     widened,
@@ -123,6 +124,13 @@ def test_equal_values_have_no_t_interval():
 def test_a_share_of_single_trials_is_wilsons():
     assert share_interval([[1, 1], [0, 1], [1, 1], [1, 1]]) == wilson(3, 4)
     assert share_interval([[1, 1], [1, 1]]) == wilson(2, 2)
+
+
+def test_a_share_of_named_trials_adds_them_up_by_cluster():
+    trials = [("a", True), ("b", False), ("a", False), ("b", False)]
+
+    assert clustered_share(trials) == share_interval([[1, 2], [0, 2]])
+    assert clustered_share([]) == Interval()
 
 
 def test_a_clustered_share_is_wilson_at_the_effective_size():

@@ -26,11 +26,11 @@ from evenhand.show.table import Cell, Column, Content, Table, columns, heat, htm
 from evenhand.stats import (
     Corrected,
     Interval,
+    clustered_share,
     cohen_interval,
     corrected_mean,
     mean_interval,
     rogan_gladen,
-    share_interval,
     spearman_interval,
 )
 
@@ -248,13 +248,10 @@ class _Ratings:
 
     def _recognised(self, x: Sequence[float], y: Sequence[float], clusters: Sequence[str], *, is_yes: bool) -> Interval:
         """The share of people's yes (or no) that the judge recognises."""
-        table: dict[str, list[int]] = {}
-        for judged, people, cluster in zip(x, y, clusters, strict=True):
-            if self._yes(people) == is_yes:
-                sums = table.setdefault(cluster, [0, 0])
-                sums[0] += self._yes(judged) == is_yes
-                sums[1] += 1
-        return share_interval(list(table.values())) if table else Interval()
+        rated = zip(x, y, clusters, strict=True)
+        return clustered_share(
+            (cluster, self._yes(judged) == is_yes) for judged, people, cluster in rated if self._yes(people) == is_yes
+        )
 
     def estimates(self, judge: str, scale: str, arm: str) -> ArmEstimates:
         own = [sample for sample in self.common if (arm, sample) in self.scored]

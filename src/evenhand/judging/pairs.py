@@ -24,7 +24,7 @@ from evenhand.core.types import Message, Params, Sample, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.models.base import Model
 from evenhand.session import Session
-from evenhand.stats import Bounds, Interval, mean_interval, share_interval
+from evenhand.stats import Bounds, Interval, clustered_share, mean_interval
 
 Winner = Literal["first", "second", "tie"]
 """Of the two answers as they were shown."""
@@ -295,12 +295,14 @@ def _judge(
         judge=name,
         pairs=len(read),
         unread=len(verdicts[name]) - len(read),
-        consistent=share_of([(each.pair.cluster, each.is_consistent) for each in read]),
-        first=share_of([(cluster, winner == "first") for cluster, winner in said if winner != "tie"], confidence),
+        consistent=clustered_share([(each.pair.cluster, each.is_consistent) for each in read]),
+        first=clustered_share(
+            [(cluster, winner == "first") for cluster, winner in said if winner != "tie"], confidence
+        ),
         always_first=sum(each.followed == "first" for each in read),
         always_second=sum(each.followed == "second" for each in read),
         ties=sum(winner == "tie" for _, winner in said),
-        longer=share_of(
+        longer=clustered_share(
             [(each.pair.cluster, (each.straight == "first") == (_lengths(each) > 0)) for each in decided], confidence
         ),
         wins=_wins(read),
@@ -353,12 +355,3 @@ def _score(verdict: PairVerdict, is_first: bool) -> float:
 
 def _mean(values: Sequence[tuple[str, float]], bounds: Bounds, confidence: float) -> Interval:
     return mean_interval([value for _, value in values], [cluster for cluster, _ in values], confidence, bounds)
-
-
-def share_of(values: Sequence[tuple[str, bool]], confidence: float = 0.95) -> Interval:
-    table: dict[str, list[int]] = {}
-    for cluster, is_so in values:
-        sums = table.setdefault(cluster, [0, 0])
-        sums[0] += is_so
-        sums[1] += 1
-    return share_interval(list(table.values()), confidence) if table else Interval(None, None, None, 0)

@@ -27,7 +27,7 @@ from evenhand.judging.card import Calibration
 from evenhand.judging.controls import OTHER, SHUFFLED, UNUSUAL, Control, construct
 from evenhand.judging.instruments import Reseeded, controls_of
 from evenhand.judging.judge import BY_QUESTION
-from evenhand.judging.pairs import CHANGE, Comparison, ComparisonSet, PairFindings, author_of, share_of
+from evenhand.judging.pairs import CHANGE, Comparison, ComparisonSet, PairFindings, author_of, clustered_share
 from evenhand.judging.scorers import RubricScorer, no_answer
 from evenhand.models.base import Model
 from evenhand.scorers.base import Scorer
@@ -414,7 +414,7 @@ def _steadiness(
     found = Steadiness(
         rating,
         probe,
-        share_of(list(zip(clusters, flips, strict=True))),
+        clustered_share(zip(clusters, flips, strict=True)),
         mean_interval(moves, clusters, bounds=CHANGE) if moves else Interval(None, None, None, 0),
         fmean(map(abs, moves)) if moves else None,
         len(own) - len(read),

@@ -127,6 +127,16 @@ def share_interval(counts: ArrayLike, confidence: float = 0.95) -> Interval:
     return _ratio_interval(table, (0.0, 1.0), confidence, most=trials)
 
 
+def clustered_share(trials: Iterable[tuple[Hashable, bool]], confidence: float = 0.95) -> Interval:
+    """Return a share from single trials, (cluster, whether it succeeded); an empty interval without trials."""
+    table: dict[Hashable, list[int]] = {}
+    for cluster, succeeded in trials:
+        counts = table.setdefault(cluster, [0, 0])
+        counts[0] += succeeded
+        counts[1] += 1
+    return share_interval(list(table.values()), confidence) if table else Interval()
+
+
 def bounded_mean_interval(sums: ArrayLike, bounds: Bounds = (0.0, 1.0), confidence: float = 0.95) -> Interval:
     """Return a mean on a bounded scale from a (clusters, (sum, number)) table, with limits on that scale.
 

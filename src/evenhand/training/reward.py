@@ -24,7 +24,7 @@ from evenhand.core.errors import UsageError
 from evenhand.core.lazy import torch
 from evenhand.core.progress import Count, ignore
 from evenhand.stats.agreement import spearman
-from evenhand.stats.intervals import share_interval
+from evenhand.stats.intervals import clustered_share
 from evenhand.training import data, models, stage
 from evenhand.training.chat import MAX_LENGTH, Chat, Encoded
 from evenhand.training.data import Preference, Prompt
@@ -141,16 +141,14 @@ def about_length(pairs: Sequence[Preference], chosen: Sequence[float], rejected:
     """
     better, worse = ([len(getattr(pair, side).split()) for pair in pairs] for side in ("chosen", "rejected"))
     excess = [one - two for one, two in zip(better, worse, strict=True)]
-    by_prompt: dict[Prompt, list[bool]] = {}
-    for pair, longer, one, two in zip(pairs, excess, chosen, rejected, strict=True):
-        if longer:
-            by_prompt.setdefault(pair.prompt, []).append((one > two) == (longer > 0))
+    rows = zip(pairs, excess, chosen, rejected, strict=True)
+    trials = [(pair.prompt, (one > two) == (longer > 0)) for pair, longer, one, two in rows if longer]
     found: dict[str, object] = {
         "longer_wins": fmean((each > 0) + 0.5 * (each == 0) for each in excess),
         "length_correlation": spearman([*chosen, *rejected], [*better, *worse]),
     }
-    if by_prompt:
-        share = share_interval([(sum(longer), len(longer)) for longer in by_prompt.values()])
+    if trials:
+        share = clustered_share(trials)
         names = ("prefers_longer", "prefers_longer_low", "prefers_longer_high")
         found |= dict(zip(names, (share.estimate, share.low, share.high), strict=True))
     return found
@@ -166,7 +164,7 @@ def pair_accuracy(pairs: Sequence[Preference], chosen: Sequence[float], rejected
     by_prompt: dict[Prompt, list[bool]] = {}
     for pair, margin in zip(pairs, margins, strict=True):
         by_prompt.setdefault(pair.prompt, []).append(margin > 0)
-    interval = share_interval([(sum(right), len(right)) for right in by_prompt.values()])
+    interval = clustered_share((pair.prompt, margin > 0) for pair, margin in zip(pairs, margins, strict=True))
     return {
         "pairs": len(margins),
         "topics": len(by_prompt),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from evenhand.benchmarks.realtoxicity import BANDS
 from evenhand.core.format import limits, number
@@ -38,7 +35,7 @@ from evenhand.papers.reading import PairedArms, PairedDifference, read_paired_ar
 from evenhand.runs.controls import steering_caveats
 from evenhand.runs.plan import ArmKey
 from evenhand.runs.stored import open_sources
-from evenhand.stats import Interval, share_interval
+from evenhand.stats import Interval, clustered_share
 from evenhand.studies.results import ArmResult, Estimate, StudyResult, estimate_text
 from evenhand.studies.tally import ALL
 
@@ -197,13 +194,8 @@ def _reached(folder: Path, fits: Callable[[ArmKey], bool], group_key: str | None
 
 def share_refined(reached: Sequence[Reached], group: str, iteration: int) -> Estimate:
     """Returns the share of the group's items that reached the iteration, in per cent, with a cluster interval."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for each, cluster, last in reached:
-        if each == group:
-            sums[cluster][0] += last >= iteration
-            sums[cluster][1] += 1
-    table = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
-    return Estimate.of(share_interval(table).times(100), round(table[:, 1].sum()), f"refined_{iteration}", group)
+    own = [(cluster, last >= iteration) for each, cluster, last in reached if each == group]
+    return Estimate.of(clustered_share(own).times(100), len(own), f"refined_{iteration}", group)
 
 
 def settled_after_first(folder: Path, fits: Callable[[ArmKey], bool]) -> Estimate | None:

@@ -30,7 +30,7 @@ from evenhand.core.progress import Announce, Count
 from evenhand.core.types import Message, Role
 from evenhand.core.version import versions
 from evenhand.show.table import markdown
-from evenhand.stats.intervals import share_interval
+from evenhand.stats.intervals import clustered_share
 from evenhand.training import card, models, stage
 from evenhand.training.chat import Chat, Encoded
 from evenhand.training.data import Prompt
@@ -261,12 +261,7 @@ def _shares(lines: Sequence[Mapping[str, object]]) -> dict[str, object]:
 
 def _share(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the share with its 95 % interval; questions about one situation are a cluster."""
-    clusters: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for line in lines:
-        counts = clusters[line["situation"]]
-        counts[0] += ReplyGrade(line["grade"]).right
-        counts[1] += 1
-    interval = share_interval(list(clusters.values()))
+    interval = clustered_share((line["situation"], ReplyGrade(line["grade"]).right) for line in lines)
     return {
         "right": interval.estimate,
         "low": interval.low,
