@@ -19,7 +19,7 @@ import orjson
 
 from evenhand.benchmarks.base import draw_key
 from evenhand.core.errors import DataError, UsageError
-from evenhand.core.files import check_new_folder, draft_folder, read_text
+from evenhand.core.files import check_new_folder, read_text, write_folder
 from evenhand.core.format import is_formula, plain_text
 from evenhand.core.types import Sample
 from evenhand.data.rubrics import Criterion, Rubrics, load_rubric, read_rubric
@@ -148,7 +148,8 @@ def export_sheets(
         order = [each for each in items if each.id in chosen_ids]
         random.Random(f"{seed}/{rater}").shuffle(order)
         files[f"{RATERS}/{rater}.csv"] = _sheet(order, scales.shorts)
-    _write(out, {**files, KEY: orjson.dumps(key, option=orjson.OPT_INDENT_2).decode() + "\n"})
+    files[KEY] = orjson.dumps(key, option=orjson.OPT_INDENT_2).decode() + "\n"
+    write_folder(out, {name: content.encode() for name, content in files.items()})
     return key
 
 
@@ -249,11 +250,3 @@ def _scale_text(scale: Criterion) -> str:
 
 {scale.text}
 """ + (f"\nExamples{about}:\n{examples}\n" if examples else "")
-
-
-def _write(out: Path, files: Mapping[str, str]) -> None:
-    """Write the files, all of them or none."""
-    with draft_folder(out) as folder:
-        (folder / RATERS).mkdir()
-        for name, content in files.items():
-            (folder / name).write_bytes(content.encode())

@@ -144,6 +144,14 @@ def draft_folder(path: Path, *, durable: bool = False) -> Generator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files by their paths in it, complete or not at all."""
+    with draft_folder(path) as folder:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
 def write_bytes(path: Path, content: bytes, *, mode: int = _MODE, durable: bool = False) -> None:
     """Write a file, complete or not at all."""
     with draft(path, mode=mode, durable=durable) as unfinished:

@@ -15,7 +15,7 @@ import orjson
 from evenhand.benchmarks.debates import STATEMENTS, WORST, statements_in
 from evenhand.benchmarks.opinions import PAIRS_FILE, PAIRS_FORMAT
 from evenhand.core.errors import PlanError
-from evenhand.core.files import check_new_folder, draft_folder
+from evenhand.core.files import check_new_folder, write_folder
 from evenhand.methods.base import METHODS
 from evenhand.runs.store import Store
 from evenhand.runs.stored import StoredRun, prompts_used
@@ -80,7 +80,7 @@ def write_pairs(runs: Sequence[Path], out: Path, options: PairOptions, check: Le
         "made": made,
     }
     files |= {CARD: _card(about).encode(), PAIRS_FILE: orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n"}
-    _write_folder(out, files)
+    write_folder(out, files)
     return about
 
 
@@ -200,13 +200,6 @@ def _held_out(chosen: PairSet) -> list[dict[str, str]]:
     debates = [each.debate for each in (*chosen.low, *(pair.chosen for pair in chosen.pairs))]
     by_topic = {each.topic: each for each in debates if each.topic in chosen.test}
     return [{"id": each.id, "bias": each.bias, "question": each.question} for _, each in sorted(by_topic.items())]
-
-
-def _write_folder(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files, all of them or none."""
-    with draft_folder(out) as folder:
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
 
 
 def _provenance(run: StoredRun) -> dict[str, object]:
