@@ -167,6 +167,14 @@ def runner() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
+async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    ending = [*tasks]
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return all results in order; the first error cancels the others before it is raised."""
     coroutines = [*work]
@@ -176,9 +184,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(tasks)
         raise
 
 

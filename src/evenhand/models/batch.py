@@ -27,6 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 
 from evenhand.core import events
+from evenhand.core.aio import cancelled
 from evenhand.core.errors import EndpointError, ModelError
 from evenhand.core.files import draft, lines, write_bytes
 from evenhand.core.http import Client, RefusedError, Reply, Retryable
@@ -482,10 +483,7 @@ class Batches:
 
     async def aclose(self) -> None:
         """Stop waiting; open batches stay open."""
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(self._tasks)
 
 
 def _key(custom_id: str) -> str:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from evenhand.core.aio import cancelled
 from evenhand.core.types import Unscored
 from evenhand.scorers.base import Scorer, Scores, checked
 
@@ -77,9 +78,7 @@ class PooledScorer(Scorer):
             self._timer.cancel()
             self._timer = None
         self._queue.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         for pending in self._pending.values():
             pending.cancel()
         self._pending.clear()

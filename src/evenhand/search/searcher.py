@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from evenhand.core.aio import all_of
+from evenhand.core.aio import all_of, cancelled
 from evenhand.core.errors import DataError, SearchError
 from evenhand.core.sqlite import connect
 from evenhand.search.base import Hit, SearchProvider, SearchResult, load_provider
@@ -139,10 +139,7 @@ class Searcher:
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(self._under_way.values())
         if self._fetcher:
             await self._fetcher.aclose()
         if self._reader:

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evenhand.core.aio import cancelled
 from evenhand.core.errors import EndpointError, MissingExtraError, ModelError, UsageError
 from evenhand.core.events import event
 from evenhand.core.types import Generation, Message, Params
@@ -130,9 +131,7 @@ class RayModel(Model):
 
     async def aclose(self) -> None:
         self._closed = True
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await cancelled(self._serving)
         if self._feeding is not None:
             self._feeding.cancel()
         for place in self._places:

@@ -24,6 +24,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from evenhand.core.aio import cancelled
 from evenhand.core.errors import SearchError, needs_extra
 from evenhand.core.http import open_session
 from evenhand.core.version import versions
@@ -309,11 +310,9 @@ class SafeFetcher:
         raise SearchError(f"{url.raw_host} redirects more than {self._limits.hops} times.")
 
     async def aclose(self) -> None:
-        tasks = list(self._robots.values())
+        robots = [*self._robots.values()]
         self._robots.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(robots)
         if self._session is not None:
             await self._session.close()
             self._session = None
