@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,13 @@ class Progress:
     """What happens before the first sample: `loading MODEL`, `reading BENCHMARK`; empty from then on."""
     activity: Activity = field(default_factory=Activity)
     """Calls in flight and retries, at any moment."""
+
+    def go_on_from(self, counts: Iterable[Mapping[Status, int]], total: int) -> None:
+        """Begin with what earlier sessions have done of so many samples."""
+        for each in counts:
+            self.statuses.update(each)
+        self.total, self.already = total, self.statuses.total()
+        self.done = self.already
 
     def __repr__(self) -> str:
         parts = [f"{self.done:,} of {self.total:,} samples", *(f"{n:,} {name}" for name, n in self.statuses.items())]

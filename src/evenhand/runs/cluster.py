@@ -270,11 +270,7 @@ class ClusterRun:
 
     async def _work(self, store: Store, actors: list[Any]) -> None:
         arms = [arm.number for arm in self.plan.arms()]
-        before = [store.counts(number) for number in arms]
-        self.progress.total = store.get("samples") * len(arms)
-        self.progress.already = self.progress.done = sum(sum(each.values()) for each in before)
-        for each in before:
-            self.progress.statuses.update(each)
+        self.progress.go_on_from(map(store.counts, arms), store.get("samples") * len(arms))
         spent = sum(store.usage().values(), store.scoring())
         self.progress.spent = spent
         places = self._places(store, arms, self.settings.budget.less(spent))

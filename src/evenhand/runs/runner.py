@@ -227,11 +227,7 @@ class Runner:
 
     async def _work(self, store: Store, arms: Sequence[LoadedArm], budget: Budget) -> None:
         by_number = {each.arm.number: each for each in arms}
-        before = [store.counts(number) for number in by_number]
-        self.progress.total = store.get("samples") * len(arms)
-        self.progress.already = self.progress.done = sum(sum(each.values()) for each in before)
-        for each in before:
-            self.progress.statuses.update(each)
+        self.progress.go_on_from(map(store.counts, by_number), store.get("samples") * len(arms))
         todo = store.pending(list(by_number))
         started = time.perf_counter()
         self.progress.stage = ""
