@@ -67,9 +67,7 @@ def calibrate(request: CalibrateCommand) -> int:
       evenhand compare --model local/builtin --method default --method weigh --limit 220
     """
     settings = request.settings_for(read_config())
-    [assignment] = request.models_named([request.spec])
-    model = assignment["base"]
-    request.check_prices([model])
+    model = request.one_model(request.spec)
     check_file(request.out, "the file of weights")
     return _weights(model, settings, request.passages, int(request.calls), request.seed, request.out)
 

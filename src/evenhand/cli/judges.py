@@ -104,9 +104,7 @@ def check(request: CheckCommand) -> int:
     check_file(request.card, "the card of the judge", "--card")
     check_names("reading", READINGS, *request.readings)
     settings = request.settings_for(read_config())
-    [assignment] = request.models_named([request.spec])
-    plan = assignment["base"]
-    request.check_prices([plan])
+    plan = request.one_model(request.spec)
     return aio.run(_check(request, plan, settings, target))
 
 

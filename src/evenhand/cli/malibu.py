@@ -59,8 +59,7 @@ def generate(request: GenerateCommand) -> int:
 
 def _generate(request: GenerateCommand) -> int:
     task = ScenarioTask(request.bases, request.derived, request.seed, request.identities)
-    settings, model = request.settings_for(read_config()), request.models_named([request.spec])[0]["base"]
-    request.check_prices([model])
+    settings, model = request.settings_for(read_config()), request.one_model(request.spec)
     out = request.out
     made = ScenarioSet(task, out)
     if request.dry_run:

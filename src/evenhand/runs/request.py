@@ -212,6 +212,12 @@ class ModelsRequest(ReachFields, CallRequest):
         """Return models as a plan has them: [ROLE=]SPEC texts, or what Python callers pass."""
         return self.with_models({}, named).models
 
+    def one_model(self, spec: str) -> ModelPlan:
+        """Return the only model of the request; a --price of another one is refused."""
+        [assignment] = self.models_named([spec])
+        self.check_prices([assignment["base"]])
+        return assignment["base"]
+
     def with_models(self, plan: dict[str, Any], named: Sequence[Any], judge: str | None = None) -> Plan:
         """Return the plan with these models: bases replace those of a file, roles are added.
 
