@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import re
 import sys
@@ -53,15 +52,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Heading → name → (module:attribute, one line). The lines are kept here so that --help imports no command."""
-COMMANDS = {name: where for commands in SECTIONS.values() for name, (where, _) in commands.items()}
+COMMANDS = {name: where for commands in SECTIONS.values() for name, where in commands.items()}
 
 
-class _LazyGroup(Group):
-    """Imports a command only when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(COMMANDS)
+class _Main(Group):
+    """The commands in sections, and the nearest name where there is none."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args[0] not in COMMANDS:
@@ -70,19 +65,11 @@ class _LazyGroup(Group):
             ctx.fail(f"There is no command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands from their lines, without importing them."""
         from click.shell_completion import CompletionItem
 
-        lines = {name: line for commands in SECTIONS.values() for name, (_, line) in commands.items()}
-        found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return found if found or not incomplete.startswith("-") else click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -101,7 +88,9 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: bool) ->
         ctx.exit()
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Main, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
