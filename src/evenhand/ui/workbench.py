@@ -45,6 +45,13 @@ class _Pages:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
+    async def _asked(self, request: web.Request) -> tuple[Any, RunRow, Path]:
+        """Return what an admin has posted about a run, the run, and its folder."""
+        self._desk.site.require(request, "admin")
+        form = await request.post()
+        row = self._desk.posted(form)
+        return form, row, self._desk.index.path(row)
+
 
 class RunPages(_Pages):
     def routes(self) -> list[web.RouteDef]:
@@ -372,10 +379,8 @@ class StartPages(_Pages):
         raise web.HTTPSeeOther(link("/run", id=run_id))
 
     async def _post_resume(self, request: web.Request) -> web.StreamResponse:
-        self._desk.site.require(request, "admin")
-        form = await request.post()
-        row = self._desk.posted(form)
-        await asyncio.to_thread(offers.check_resume, self._desk.index.path(row))
+        form, row, path = await self._asked(request)
+        await asyncio.to_thread(offers.check_resume, path)
         await self._desk.jobs.resume(row.id, offers.check_budget(str(form.get("budget", ""))))
         raise web.HTTPSeeOther(link("/run", id=row.id))
 
@@ -390,12 +395,6 @@ class ActionPages(_Pages):
             web.post("/evidence", self._post_evidence),
             web.get("/evidence.zip", self._get_evidence),
         ]
-
-    async def _asked(self, request: web.Request) -> tuple[Any, RunRow, Path]:
-        self._desk.site.require(request, "admin")
-        form = await request.post()
-        row = self._desk.posted(form)
-        return form, row, self._desk.index.path(row)
 
     async def _post_gate(self, request: web.Request) -> web.StreamResponse:
         form, row, path = await self._asked(request)
