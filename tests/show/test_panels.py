@@ -171,6 +171,13 @@ def test_the_terminal_shows_gaps_found_discussion_and_coverage() -> None:
     assert "7,400" in text
 
 
+def test_the_table_of_the_discussion_names_each_column_once() -> None:
+    [table] = [each for each in audit_tables(study()) if each.title.startswith("Effect of the discussion")]
+
+    titles = [column.title for column in table.columns]
+    assert titles.count("Result") == 1 and len(titles) == len(table.rows[0])
+
+
 def test_an_arm_without_findings_says_so() -> None:
     assert re.search(r"judge +none", printed(study(audit(0.0, rounds=0))))
 

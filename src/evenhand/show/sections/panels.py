@@ -350,7 +350,7 @@ def _amplification_table(view: View, arms: Sequence[AuditedArm], categories: Seq
         for each in audit.amplification
         if each.change.estimate is not None and (categories is None or each.category in categories)
     ]
-    return Table("Effect of the discussion on the mean gap", [*heads, Column("Result")], rows, look="audit")
+    return Table("Effect of the discussion on the mean gap", heads, rows, look="audit")
 
 
 def _before_and_after(each: Amplification | Shift) -> list[Content]:
