@@ -81,17 +81,17 @@ _SETS: Mapping[str, tuple[str, str, _Read, tuple[str, ...]]] = {
 """Set → its folder, its file, how it is read, and the constructs that people labelled in it."""
 
 
-def labelled(construct: str, sample: int = SAMPLE, data: str | Path | None = None) -> dict[str, list[Control]]:
+def labelled(construct: str, sample: int = SAMPLE) -> dict[str, list[Control]]:
     """Return public set → texts for a construct, as many with each label; none that is not there."""
     return {
         name: drawn
         for name, (folder, file, read, constructs) in _SETS.items()
-        if construct in constructs and (drawn := _drawn(_find(folder, file, data), read, name, sample))
+        if construct in constructs and (drawn := _drawn(_find(folder, file), read, name, sample))
     }
 
 
-def _find(folder: str, file: str, data: str | Path | None) -> Path | None:
-    places = (place for root in data_root(data) for place in (root / folder, root / "toxicity" / folder))
+def _find(folder: str, file: str) -> Path | None:
+    places = (place for root in data_root(None) for place in (root / folder, root / "toxicity" / folder))
     return next((found for place in places if (found := find_file(place, file)) is not None), None)
 
 
@@ -136,6 +136,18 @@ def rated_by(
         return await judge(session, rubric, messages, agent="judge")
 
     return Contrast(sample, rate, expected, control)
+
+
+def rated_once(
+    sample: Sample, name: str, ask: Callable[[Session], Awaitable[float | Unscored]], control: Control
+) -> Contrast:
+    """Return the contrast of a text with a single rating, which `ask` returns."""
+
+    async def rate(session: Session) -> Ratings | Unscored:
+        value = await ask(session)
+        return value if isinstance(value, Unscored) else Ratings({name: value}, {name: value})
+
+    return Contrast(sample, rate, [(name, control.high)], control)
 
 
 @dataclass(frozen=True, slots=True)

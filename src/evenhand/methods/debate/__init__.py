@@ -56,7 +56,7 @@ from evenhand.benchmarks.debates import (
 )
 from evenhand.core import aio
 from evenhand.core.types import Answer, Cut, Outcome, Refusal, Result, Sample, Snapshot, Unscored
-from evenhand.judging.card import Calibration, Contrast, JudgeTest
+from evenhand.judging.card import Calibration, Contrast, JudgeTest, rated_once
 from evenhand.judging.controls import OFF_TOPIC, UNUSUAL, Control, construct
 from evenhand.judging.rubric import Ratings
 from evenhand.methods.base import method
@@ -127,11 +127,7 @@ def _scored_together(sample: Sample, controls: Mapping[str, Control]) -> Contras
 
 
 def _scored_by_odds(sample: Sample, control: Control) -> Contrast:
-    async def rate(session: Session) -> Ratings | Unscored:
-        odds = await odds_of(session, sample, control.text, BASE)
-        return odds if isinstance(odds, Unscored) else Ratings({BY_ODDS: odds}, {BY_ODDS: odds})
-
-    return Contrast(sample, rate, [(BY_ODDS, control.high)], control)
+    return rated_once(sample, BY_ODDS, lambda session: odds_of(session, sample, control.text, BASE), control)
 
 
 def _sample(number: int, control: Control) -> Sample:

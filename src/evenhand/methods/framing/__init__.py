@@ -9,7 +9,7 @@ biases in its own words, and their number is counted, which is the measure of th
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,10 @@ from evenhand.core.options import Options
 from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Message, Outcome, Params, Refusal, Sample, Unscored
 from evenhand.core.untrusted import fenced
-from evenhand.judging.card import Contrast, JudgeTest
+from evenhand.judging.card import Contrast, JudgeTest, rated_once
 from evenhand.judging.controls import UNUSUAL, Control, construct
 from evenhand.judging.judge import judge, yes_probability
-from evenhand.judging.rubric import DECLINED, Ratings, Rubric
+from evenhand.judging.rubric import DECLINED, Rubric
 from evenhand.methods.base import method
 from evenhand.models.base import ModelOptions
 from evenhand.reading.refusals import looks_like_refusal
@@ -62,13 +62,12 @@ def _contrast(number: int, control: Control) -> Contrast:
     text = FramedText(f"control-{number:02}", control.group, bool(control.high), control.context, control.text)
     sample = sample_of(text, "other")
 
-    async def rate(session: Session) -> Ratings | Unscored:
-        yes = await yes_probability(
+    def ask(session: Session) -> Awaitable[float | Unscored]:
+        return yes_probability(
             session, load_prompt(__file__, "question"), messages_of(sample, 0), agent=AGENT, role=BASE
         )
-        return yes if isinstance(yes, Unscored) else Ratings({ADMITS: yes}, {ADMITS: yes})
 
-    return Contrast(sample, rate, [(ADMITS, control.high)], control)
+    return rated_once(sample, ADMITS, ask, control)
 
 
 ADMITS = "admits"

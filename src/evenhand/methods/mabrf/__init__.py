@@ -56,7 +56,7 @@ from evenhand.core.prompts import load_prompt
 from evenhand.core.types import Answer, Cut, Message, Outcome, Refusal, Result, Sample, SampleKind, Snapshot, Unscored
 from evenhand.core.untrusted import fenced
 from evenhand.data.bbq.generate import drawn_passages
-from evenhand.judging.card import Calibration, Contrast, JudgeTest
+from evenhand.judging.card import Calibration, Contrast, JudgeTest, rated_once
 from evenhand.judging.controls import NONSENSE, REFUSAL, Control, construct
 from evenhand.judging.judge import JUDGE, judge
 from evenhand.judging.rubric import Ratings
@@ -195,12 +195,8 @@ async def _rated(reasoning: str, option: int | None, session: Session) -> Rating
 
 
 def _passage_only(row: Any, tells: bool, *, held_out: bool) -> Contrast:
-    async def rate(session: Session) -> Ratings | Unscored:
-        p = await p_passage_answers(session, session.sample)
-        return p if isinstance(p, Unscored) else Ratings({LOOK: p}, {LOOK: p})
-
     control = Control(row["context"], row["question"], "told" if tells else "not told", tells, held_out=held_out)
-    return Contrast(_sample(row), rate, [(LOOK, tells)], control)
+    return rated_once(_sample(row), LOOK, lambda session: p_passage_answers(session, session.sample), control)
 
 
 def _sample(row: Any) -> Sample:

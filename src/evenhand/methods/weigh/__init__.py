@@ -43,9 +43,8 @@ from evenhand.evaluators.claims import (
     sentences,
     unsupported,
 )
-from evenhand.judging.card import Calibrated, Contrast, JudgeTest
+from evenhand.judging.card import Calibrated, Contrast, JudgeTest, rated_once
 from evenhand.judging.controls import Control
-from evenhand.judging.rubric import Ratings
 from evenhand.methods.base import Fitted, method
 from evenhand.methods.default import plain_prompt
 from evenhand.methods.weigh.signals import FITTED, PRIOR, load_weights, read_evidence
@@ -140,13 +139,8 @@ def _of_passage(vague: Mapping[str, Any], clear: Mapping[str, Any], *, held_out:
 def _contrast(row: Mapping[str, Any], person: str, proved: bool, *, held_out: bool) -> Contrast:
     sentence = f"{person} {row['question'].removeprefix('Who ').rstrip('?')}."
     sample = Sample("contrast", "chat", f"{row['context']} {row['question']}")
-
-    async def rate(session: Session) -> Ratings | Unscored:
-        support = await claim_support(session, sample.messages, sentence)
-        return support if isinstance(support, Unscored) else Ratings({CLAIMS: support}, {CLAIMS: support})
-
     control = Control(sentence, sample.prompt, "proved" if proved else "not proved", proved, held_out=held_out)
-    return Contrast(sample, rate, [(CLAIMS, proved)], control)
+    return rated_once(sample, CLAIMS, lambda session: claim_support(session, sample.messages, sentence), control)
 
 
 CALIBRATION = JudgeTest("judge claims", contrasts, kinds=frozenset({"chat"}))
