@@ -559,13 +559,9 @@ def _coverage(audit: PanelAudit) -> str:
 
 def _as_share(difference: Interval) -> Interval:
     """Converts a difference of win rates to a win rate."""
-    low, high = difference.low, difference.high
-    return Interval(
-        None if difference.estimate is None else (1 + difference.estimate) / 2,
-        None if low is None else (1 + low) / 2,
-        None if high is None else (1 + high) / 2,
-        difference.n,
-    )
+    ends = (difference.estimate, difference.low, difference.high)
+    estimate, low, high = (None if each is None else (1 + each) / 2 for each in ends)
+    return Interval(estimate, low, high, difference.n)
 
 
 def _size(measure: Measure, size: float) -> str:

@@ -62,9 +62,7 @@ class Ranked:
     """Samples that were run."""
 
 
-def ranking(
-    directories: Sequence[Path], arms: Collection[str] = (), *, correction: str = "holm", skip_damaged: bool = False
-) -> list[Ranked]:
+def ranking(directories: Sequence[Path], arms: Collection[str] = (), *, skip_damaged: bool = False) -> list[Ranked]:
     """Rank the arms of runs of one benchmark, the best first; `arms` are the ids of those to rank, if not all."""
     with open_sources(directories, skip_damaged=skip_damaged) as (runs, every):
         sources = [each for each in every if not arms or each.id in arms]
@@ -83,7 +81,7 @@ def ranking(
                     pair.add(records[one], records[other])
         for tally in (*alone.values(), *pairs.values()):
             tally.finish()
-        effects = effects_of_pairs(metric, pairs, correction)
+        effects = effects_of_pairs(metric, pairs, "holm")
         found = [_ranked(source, metric, alone[source.id], effects) for source in sources]
     return sorted(found, key=lambda each: _order(each, metric))
 
