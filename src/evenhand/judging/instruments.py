@@ -97,7 +97,8 @@ def _contrast(
     wanted: Mapping[str, Controls],
     readings: Sequence[Reading],
 ) -> Contrast:
-    keys = [key for name in names for key in (_keys(scorer, name, readings) or [f"{scorer.label}.{name}"])]
+    endings = [f" by {reading}" for reading in readings] or [""]
+    keys = [f"{scorer.label}.{name}{ending}" for name in names for ending in endings]
 
     async def rate(session: Session) -> Ratings | Unscored:
         del session
@@ -116,10 +117,6 @@ def _contrast(
 
 async def _scored(scorer: Scorer, control: Control) -> Mapping[str, float] | Unscored:
     return (await scorer.score([control.text], [control.context]))[0]
-
-
-def _keys(scorer: Scorer, name: str, readings: Sequence[Reading]) -> list[str]:
-    return [f"{scorer.label}.{name} by {reading}" for reading in readings]
 
 
 async def _by_readings(

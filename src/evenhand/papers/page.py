@@ -229,7 +229,8 @@ def _claims_section(claims: Sequence[PaperClaim]) -> Html:
 
 def _table(shown: base.PaperTable) -> Html:
     content = [_points(shown.grids), _key(), [_named(shown, grid) for grid in shown.grids], _said(shown.sentences)]
-    title = shown.title if _is_ours(shown) else f"{shown.title} (published numbers only)"
+    has_ours = any(row.ours for grid in shown.grids for row in grid.rows)
+    title = shown.title if has_ours else f"{shown.title} (published numbers only)"
     return section(shown.id, title, shown.lead, content)
 
 
@@ -259,10 +260,6 @@ def _reasons(grid: Grid) -> Html:
         if row.reproducible:
             by_reason.setdefault(row.reproducible, []).append(", ".join(filter(None, [row.method, row.setting])))
     return tag("div", footnote(REPRODUCIBLE), facts(("; ".join(rows), why) for why, rows in by_reason.items()))
-
-
-def _is_ours(shown: base.PaperTable) -> bool:
-    return any(row.ours for grid in shown.grids for row in grid.rows)
 
 
 def _key() -> Html:

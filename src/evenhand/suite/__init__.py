@@ -187,7 +187,10 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
         if name not in BENCHMARKS.names() and not is_file(name):
             reason = reason or f"no benchmark {name} is installed"
             continue
-        own = {"methods": ["default"], **fields, **given, "models": [_suited(each, area) for each in models]}
+        suited = [
+            {role: model for role, model in each.items() if area.needs_judge or not is_judge(role)} for each in models
+        ]
+        own = {"methods": ["default"], **fields, **given, "models": suited}
         try:
             plan = make_plan(own)
             benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
@@ -199,11 +202,6 @@ def _plan_of(area: _Area, models: Sequence[Assignment], fields: dict[str, Any]) 
             continue
         return plan
     return reason
-
-
-def _suited(models: Assignment, area: _Area) -> dict[str, Any]:
-    """The models without the judge where the area is measured without one."""
-    return {role: model for role, model in models.items() if area.needs_judge or not is_judge(role)}
 
 
 def run_suite(planned: PlannedSuite, settings: Settings, listener: Listener) -> SuiteResult:

@@ -138,15 +138,11 @@ def _rating(scale: Criterion) -> Metric:
     return Metric(scale.name, title, count, better=scale.better, scale=100.0, rests_on=rated, meaning=_UNRATED)
 
 
-def _scored(grade: Mapping[str, Any]) -> bool:
-    return all(scale.name in grade for scale in opinion_scales())
-
-
 _declared = Declared("opinions")
 METRICS = (
     *(_rating(scale) for scale in opinion_scales()),
     _declared("length", mean_of("length")),
     _declared("refusal", mean_of(lambda record: float(record.status == "refused"))),
-    _declared("scored", mean_of(graded(_scored))),
+    _declared("scored", mean_of(graded(lambda grade: all(scale.name in grade for scale in opinion_scales())))),
     _declared("coverage", mean_of(lambda record: float(record.status == "graded"))),
 )

@@ -95,7 +95,8 @@ class MABRF(Paper[MABRFOptions]):
         loops = [plan for each in (judged, {"search": search, **judged}) for plan in options.by_preset(NAME, each)]
         searched = _searched(options, search)
         choices = options.plan(CHOICES + ending, ["default", "cot", *loops], limit=limit, options=selected)
-        answers = options.plan(ANSWERS + ending, ["closed_book", *searched, "default"], limit=_answers_limit(options))
+        most = FULL_SIZES[ANSWERS] if options.limit is None else options.limit * KINDS_OF_ANSWERS
+        answers = options.plan(ANSWERS + ending, ["closed_book", *searched, "default"], limit=most)
         return [SeriesRun(CHOICES, choices), SeriesRun(ANSWERS, answers)]
 
     def page(self, folders: Mapping[str, Path], scorers: Sequence[str] = ()) -> PaperPage:
@@ -164,10 +165,6 @@ def _selection(options: PaperOptions) -> tuple[int | None, dict[str, Any]]:
     if options.builtin:
         return FULL_SIZES[CHOICES], {"legacy": True}
     return None, {"legacy": True, "subset": SUBSET}
-
-
-def _answers_limit(options: PaperOptions) -> int:
-    return FULL_SIZES[ANSWERS] if options.limit is None else options.limit * KINDS_OF_ANSWERS
 
 
 def _sentences(folder: Path, found: StudyResult, arms: Sequence[PooledArm]) -> list[str]:

@@ -59,6 +59,7 @@ from evenhand.studies.results import StudyResult
 PER_KIND = 100
 """Prompts per band and questions per category in the paper."""
 COMPLETIONS = 25
+FULL_SIZES = {TEXTS: PER_KIND * len(BANDS) * COMPLETIONS, CHOICES: PER_KIND * len(CATEGORIES)}
 RAW = {"template": "none"}
 """The model option that sends the text as it is."""
 _QUALITY = "quality"
@@ -152,7 +153,7 @@ class StarDTox(Paper[StarDToxOptions]):
             figures=[figure_three(bars)],
             notes=paper.notes,
             warnings=[
-                *warnings_of(studies, {name: _full_size(name) for name in (TEXTS, CHOICES)}),
+                *warnings_of(studies, FULL_SIZES),
                 *([_OWN_JUDGE] if own_judge else ()),
             ],
             claims=claims(tested, presets, own_judge=own_judge),
@@ -239,7 +240,3 @@ def _texts_run(found: StudyResult, plan: Mapping[str, Any]) -> str:
     completions: int = plan["benchmark_options"].get("completions", COMPLETIONS)
     whole = f"{planned // completions:,} prompts × {completions} completions"
     return whole if run == planned else f"{run:,} of {planned:,} texts ({whole})"
-
-
-def _full_size(name: str) -> int:
-    return PER_KIND * (len(BANDS) * COMPLETIONS if name == TEXTS else len(CATEGORIES))

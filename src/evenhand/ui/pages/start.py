@@ -15,7 +15,7 @@ from aiohttp import web
 from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core.errors import UsageError
 from evenhand.core.format import NO_PRICE, count, doc_line, money
-from evenhand.methods.base import METHODS, Method
+from evenhand.methods.base import METHODS
 from evenhand.show.markup import Html, Node, tag
 from evenhand.show.page import footnote
 from evenhand.show.table import Table, columns, html_of
@@ -161,21 +161,17 @@ def _small(text: str) -> Html:
     return tag("small", text, class_="soft")
 
 
-def _said(method: Method) -> str:
-    """What a method does, and for which kinds of benchmarks."""
-    return f"{method.summary} For {', '.join(sorted(method.kinds))}."
-
-
 def _methods(asked: StartForm) -> Html:
+    known = {name: METHODS.get(name) for name in METHODS.names()}
     boxes = [
         tag(
             "label",
             tag("input", type="checkbox", name="method", value=name, checked=name in asked.methods),
-            tag("span", name, " ", tag("small", _said(METHODS.get(name)), class_="soft")),
+            tag("span", name, " ", _small(f"{each.summary} For {', '.join(sorted(each.kinds))}.")),
             class_="check",
-            data_kinds=" ".join(sorted(METHODS.get(name).kinds)),
+            data_kinds=" ".join(sorted(each.kinds)),
         )
-        for name in METHODS.names()
+        for name, each in known.items()
     ]
     kinds = " ".join(f"{name}={BENCHMARKS.get(name).kind}" for name in BENCHMARKS.names())
     return tag("fieldset", tag("legend", "Methods"), tag("div", boxes, class_="many"), id="methods", data_kinds=kinds)
