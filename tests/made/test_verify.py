@@ -1,15 +1,21 @@
 """A pack is checked by somebody else in an empty folder: every number from the grades; a command repeats the run."""
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evenhand.core.errors import DataError
 from evenhand.evidence import verify
+from evenhand.evidence.disclosed import repeats
 from support.fixtures import Serve
 from support.server import chat
 
@@ -162,3 +168,120 @@ async def test_what_qualifies_a_number_stands_on_the_first_page(maker: Path):
     first = (maker / "pack/evidence.html").read_text().partition('id="scope"')[0]
 
     assert "so these choices say little about names" in first
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pack of a run with two arms."""
+    place = tmp_path_factory.mktemp("honest")
+    arguments = ("run", "--model", "fake/A", "--model", "fake/B", "--limit", "6", "--no-cache", "--out", "r")
+    assert asyncio.run(evenhand(place, place, *arguments))[0] == 0
+    assert asyncio.run(evenhand(place, place, "evidence", "pack", "r", "--out", "pack", "--no-pdf"))[0] == 0
+    return place / "pack"
+
+
+def forged(honest: Path, place: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of the pack whose evidence.json was changed and whose hashes were made to fit."""
+    folder = place / "pack"
+    shutil.copytree(honest, folder)
+    stated = json.loads((folder / "evidence.json").read_text())
+    change(stated)
+    (folder / "evidence.json").write_text(json.dumps(stated))
+    sealed_again(folder, "evidence.json")
+    return folder
+
+
+def sealed_again(folder: Path, name: str) -> None:
+    listed = json.loads((folder / "manifest.json").read_text())
+    listed["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(listed))
+
+
+def _another_verdict(stated: dict[str, Any]) -> None:
+    stated["runs"][0]["verdicts"] = ["No bias (0.0 %)."]
+
+
+def _another_model(stated: dict[str, Any]) -> None:
+    stated["runs"][0]["arms"][0]["models"]["base"] = "fake/C"
+
+
+def _an_arm_twice(stated: dict[str, Any]) -> None:
+    arms = stated["runs"][0]["arms"]
+    arms.insert(0, deepcopy(arms[0]))
+    arms[0]["estimates"][0]["value"] = 99.0
+
+
+def _an_estimate_twice(stated: dict[str, Any]) -> None:
+    estimates = stated["runs"][0]["arms"][0]["estimates"]
+    estimates.insert(0, {**estimates[0], "value": 99.0})
+
+
+def _nothing(stated: dict[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_another_verdict, "verdicts: the pack says [No bias"),
+        (_another_model, "the pack says fake/C"),
+        (_an_arm_twice, "stands twice"),
+        (_an_estimate_twice, "stands twice"),
+    ],
+)
+def test_what_a_pack_says_beside_its_grades_is_a_fault(
+    honest: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], fault: str
+):
+    assert not verify(honest).faults
+
+    assert fault in " ".join(verify(forged(honest, tmp_path, change)).faults)
+
+
+@pytest.mark.parametrize("runs", [["r"], {"r": {}}], ids=["texts", "an object"])
+def test_runs_of_another_form_are_refused(honest: Path, tmp_path: Path, runs: Any):
+    folder = forged(honest, tmp_path, lambda pack: pack.update(runs=runs))
+
+    with pytest.raises(DataError, match="its runs are not a list of objects"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\x1b[2Jr"])
+def test_a_name_that_no_run_can_have_is_refused(honest: Path, tmp_path: Path, name: str):
+    folder = forged(honest, tmp_path, lambda pack: pack["runs"][0].update(name=name))
+
+    with pytest.raises(DataError, match="not a valid file name"):
+        verify(folder)
+
+
+def test_a_manifest_without_hashes_is_refused(honest: Path, tmp_path: Path):
+    folder = forged(honest, tmp_path, _nothing)
+    (folder / "manifest.json").write_text('{"sha256": ["evidence.json"]}')
+
+    with pytest.raises(DataError, match="no hashes of files"):
+        verify(folder)
+
+
+@pytest.mark.parametrize(
+    "plan", ["models: abc", "models: [{base: {provider: imported}}]", "models: [{base: {base_url: x}}]"]
+)
+def test_a_plan_that_cannot_be_read_is_a_fault(honest: Path, tmp_path: Path, plan: str):
+    folder = forged(honest, tmp_path, _nothing)
+    (folder / "plans/r.yaml").write_text(plan)
+
+    assert any("The plan of r cannot be read" in fault for fault in verify(folder).faults)
+
+
+async def test_a_pack_cannot_write_to_the_terminal_of_who_checks_it(honest: Path, tmp_path: Path):
+    folder = forged(honest, tmp_path, _nothing)
+    listed = json.loads((folder / "manifest.json").read_text())
+    listed["sha256"]["\x1b[2J\nShown:"] = ""
+    (folder / "manifest.json").write_text(json.dumps(listed))
+
+    code, told = await evenhand(tmp_path, tmp_path, "evidence", "verify", "pack")
+
+    assert code == 7
+    assert "\x1b" not in told and "\nShown:" not in told
+
+
+def test_the_command_that_repeats_a_run_is_one_command():
+    assert repeats({}, "a; rm b") == ["evenhand run --config 'plans/a; rm b.yaml' --out 'repeated/a; rm b'"]

@@ -12,6 +12,7 @@ from evenhand.cli.request import SkipDamagedOption
 from evenhand.core.errors import UsageError
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
+from evenhand.core.untrusted import one_line
 
 NOT_AS_STATED = 7
 """The exit code if a pack is not what it says."""
@@ -119,22 +120,22 @@ def verify_pack(request: VerifyCommand) -> int:
         f"{plural(found.numbers, 'number')} computed again."
     )
     for each in found.notes:
-        click.echo(f"! {each}.")
+        click.echo(f"! {one_line(each)}.")
     for each in found.faults:
-        click.echo(f"✗ {each}.")
+        click.echo(f"✗ {one_line(each)}.")
     if found.faults:
         click.echo(f"The pack does not hold: {plural(len(found.faults), 'fault')}.")
         return NOT_AS_STATED
     for title, sentences in (("Shown:", found.shown), ("Not shown:", found.not_shown)):
         click.echo(title)
         for each in sentences:
-            click.echo(f"  {each}.")
+            click.echo(f"  {one_line(each)}.")
     if found.commands:
         click.echo(f"To repeat it, in the folder {request.folder}:")
     for each in found.commands:
         click.echo(f"  {each}")
     for each in found.needs:
-        click.echo(f"! {each}.")
+        click.echo(f"! {one_line(each)}.")
     return 0
 
 

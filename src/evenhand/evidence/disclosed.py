@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Any, cast
 
 import orjson
@@ -126,31 +127,42 @@ def verify(folder: Path, *, commitment: Path | None = None, key: Path | None = N
     """
     listed, pack = _object(folder / MANIFEST), _object(folder / PACK)
     found = Verified(sha256(folder / MANIFEST))
-    _check_files(folder, listed.get("sha256"), found)
+    sums, runs = listed.get("sha256"), pack.get("runs")
+    if not isinstance(sums, dict):
+        raise DataError("it has no hashes of files under sha256.", file=folder / MANIFEST)
+    if not isinstance(runs, list) or not all(isinstance(run, dict) for run in cast("list[Any]", runs)):
+        raise DataError("its runs are not a list of objects.", file=folder / PACK)
+    _check_files(folder, cast("dict[str, Any]", sums), found)
     if listed.get("evenhand") != own_version():
         found.notes.append(
             f"The pack was made by Evenhand {listed.get('evenhand')}, and this is {own_version()}; a later version may "
             "compute a number otherwise"
         )
-    runs: Any = pack.get("runs")
-    for run in cast("list[Mapping[str, Any]]", runs) if isinstance(runs, list) else []:
+    whole = True
+    for run in cast("list[dict[str, Any]]", runs):
         name = str(run.get("name"))
-        if PurePosixPath(name).name != name or name == "..":
+        if PurePosixPath(name).name != name or name in ("", "..") or not name.isprintable():
             raise DataError("the name of a run is not a valid file name.", file=folder / PACK)
         try:
-            _check_run(folder, name, run, found)
+            whole &= _check_run(folder, name, run, found)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             found.faults.append(f"The grades of {name} cannot be read ({type(error).__name__}: {error})")
         except EvenhandError as error:
             found.faults.append(f"The numbers of {name} cannot be computed: {str(error).rstrip('.')}")
         plan = read_plan_file(folder / "plans" / f"{name}.yaml")
-        found.needs += _needs(plan, name)
-        found.commands += repeats(plan, name)
+        try:
+            found.needs += _needs(plan, name)
+            found.commands += repeats(plan, name)
+        except (LookupError, TypeError, AttributeError) as error:
+            found.faults.append(f"The plan of {name} cannot be read ({type(error).__name__}: {error})")
     if not runs:
         found.faults.append(f"{folder / PACK} names no run")
     _check_commitments(folder, commitment, found)
-    _check_signature(folder, listed.get("sha256"), key, found)
-    found.shown.insert(0, "Every number in evidence.json follows from its grades, and files are as the manifest says")
+    _check_signature(folder, cast("dict[str, Any]", sums), key, found)
+    what = ", and so do models and verdicts" if whole else ", but for those named above"
+    found.shown.insert(
+        0, f"Every number in evidence.json follows from its grades{what}; files are as the manifest says"
+    )
     found.not_shown += [
         "That the grades are those of the models' answers, which the pack does not hold: the commands below ask again",
         "That page, model card and PDF say what evidence.json says, if whoever made the pack changed them",
@@ -189,13 +201,13 @@ def _check_commitments(folder: Path, published: Path | None, found: Verified) ->
         found.not_shown.append("That the plan and the samples were chosen before the run: the pack has no commitment")
 
 
-def _check_signature(folder: Path, listed: Any, key: Path | None, found: Verified) -> None:
+def _check_signature(folder: Path, listed: Mapping[str, Any], key: Path | None, found: Verified) -> None:
     if not (folder / ENVELOPE).is_file():
         if key is not None:
             found.faults.append(f"There is no {ENVELOPE}, so nobody has signed the pack")
         found.not_shown.append("Who made the pack: it is not signed")
         return
-    known = {MANIFEST, *cast("dict[str, Any]", listed or {})}
+    known = {MANIFEST, *listed}
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     sums = {name: sha256(path) for name, path in files.items() if name in known}
     try:
@@ -218,7 +230,7 @@ def repeats(plan: Mapping[str, Any], name: str) -> list[str]:
     """The command, given in the folder of a pack, that repeats a run; none for imported answers."""
     if any(model.get("provider") == "imported" for models in plan.get("models") or () for model in models.values()):
         return []
-    return [f"evenhand run --config plans/{name}.yaml --out repeated/{name}"]
+    return [f"evenhand run --config {quote(f'plans/{name}.yaml')} --out {quote(f'repeated/{name}')}"]
 
 
 def _needs(plan: Mapping[str, Any], name: str) -> Iterator[str]:
@@ -240,8 +252,7 @@ def _object(path: Path) -> dict[str, Any]:
     return json_object(read_bytes(path), path, None)
 
 
-def _check_files(folder: Path, sums: Any, found: Verified) -> None:
-    known = {name: str(digest) for name, digest in cast("dict[str, Any]", sums or {}).items()}
+def _check_files(folder: Path, known: Mapping[str, Any], found: Verified) -> None:
     there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     for name, digest in known.items():
         if name not in there:
@@ -255,7 +266,8 @@ def _check_files(folder: Path, sums: Any, found: Verified) -> None:
     found.notes += [f"{name} is not part of the pack" for name in added[:_MOST]]
 
 
-def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verified) -> None:
+def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verified) -> bool:
+    """Compare what a pack says of a run with what its grades give; return whether all of it could be computed."""
     with scratch() as place:
         target = place / name
         described = _rebuilt(folder, name, target, found)
@@ -268,7 +280,10 @@ def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verifi
             found.faults.append(f"{name}, {where}: the pack says {_short(said)}, the grades give {_short(computed)}")
     if not whole:
         left = ", ".join([*map(str, described.get("left_out") or ()), *(["its audit"] if described["audited"] else [])])
-        found.notes.append(f"Of {name}, this takes code of its benchmark and was not recomputed: {left}; effects")
+        found.notes.append(
+            f"Of {name}, this takes code of its benchmark and was not recomputed: {left}; effects and verdicts"
+        )
+    return whole
 
 
 def _rebuilt(folder: Path, name: str, target: Path, found: Verified) -> Mapping[str, Any]:
@@ -315,35 +330,49 @@ def _stated(run: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "samples": run["data"]["samples"],
         "groups": run["data"]["groups"],
-        "arms": {
-            arm["label"]: {
-                "statuses": arm["statuses"],
-                "not_run": arm["not_run"],
-                "estimates": {
-                    f"{each['metric']}, {each['group']}": [each[name] for name in ("value", "low", "high", "n")]
-                    for each in arm["estimates"]
+        "arms": _keyed(
+            (
+                arm["label"],
+                {
+                    **{name: arm[name] for name in ("method", "models", "seed", "statuses", "not_run")},
+                    "estimates": _keyed(
+                        (f"{each['metric']}, {each['group']}", [each[name] for name in ("value", "low", "high", "n")])
+                        for each in arm["estimates"]
+                    ),
                 },
-            }
+            )
             for arm in run["arms"]
-        },
-        "effects": {
-            f"{each['before']} → {each['after']}, {each['metric']}, {each['group']}": [each[name] for name in effect]
+        ),
+        "effects": _keyed(
+            (f"{each['before']} → {each['after']}, {each['metric']}, {each['group']}", [each[name] for name in effect])
             for each in run["effects"]
-        },
-        "rates": {
-            f"{each['arm']}, {' × '.join(table['by'])}, {row['category']}": [
-                row[name] for name in ("people", "selected", "rate", "ratio")
-            ]
+        ),
+        "rates": _keyed(
+            (
+                f"{each['arm']}, {' × '.join(table['by'])}, {row['category']}",
+                [row[name] for name in ("people", "selected", "rate", "ratio")],
+            )
             for each in run["selection_rates"]
             for table in each["tables"]
             for row in table["rows"]
-        },
+        ),
+        "verdicts": run["verdicts"],
     }
+
+
+def _keyed(rows: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The values by name; a name that stands twice could hide a wrong number behind the right one."""
+    found: dict[str, Any] = {}
+    for name, value in rows:
+        if name in found:
+            raise DataError(f"{name} stands twice")
+        found[name] = value
+    return found
 
 
 def _numbers(stated: Mapping[str, Any], computed: Mapping[str, Any], *, whole: bool) -> Iterator[tuple[str, Any, Any]]:
     """(place, as stated, as computed) of all numbers; if not `whole`, of those that need no code of the run's own."""
-    kept = dict(computed) if whole else {name: value for name, value in computed.items() if name != "effects"}
+    kept = {name: value for name, value in computed.items() if whole or name not in ("effects", "verdicts")}
     for place, value in _leaves(kept):
         yield ", ".join(place), _at(stated, place), value
     if whole:
