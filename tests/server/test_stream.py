@@ -256,6 +256,32 @@ async def test_a_client_that_leaves_is_no_error_of_the_server(
     assert "Error handling request" not in caplog.text
 
 
+@pytest.mark.parametrize("fail", [True, False], ids=["the endpoint breaks off", "the client leaves"])
+async def test_what_was_sent_of_a_stream_that_broke_off_is_recorded(serve: Serve, guarding: Guarding, fail: bool):
+    behind = await serve(streamed([f"{RUDE} ", *SENTENCES, "late"], then=None if fail else asyncio.Event(), fail=fail))
+    guard = await guarding(route(behind.url, policy="flag"))
+
+    if fail:
+        await guard.chat(stream=True)
+    else:
+        await leave(guard, behind, stream=True)
+
+    await guard.told()
+    assert (guard.event.status, guard.event.action) == (502 if fail else 499, "")
+    assert guard.event.text.startswith(RUDE)
+    assert [check.passed for check in guard.event.after] == [False]
+
+
+async def test_what_was_sent_of_several_answers_is_recorded_of_each(serve: Serve, guarding: Guarding):
+    behind = await serve(streamed([f"{CLEAN} ", "late"], fail=True))
+    guard = await guarding(route(behind.url, policy="flag"))
+
+    await guard.chat(stream=True, n=2)
+
+    sent = [guard.event.text, *(each.text for each in guard.event.others)]
+    assert sent and set(sent) == {f"{CLEAN} "}
+
+
 async def leave(guard: Served, behind: ChatServer, stream: bool) -> None:
     """Ask, and go as soon as the request is under way."""
     async with aiohttp.ClientSession() as session:

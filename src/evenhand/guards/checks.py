@@ -95,7 +95,7 @@ class Checks:
         found: dict[str, Check] = {}
         for each, said in self._pairs(text, beside):
             check = self._check(each, said)
-            found[each.name] = max(found.get(each.name, check), check, key=_check_severity)
+            found[each.name] = max(found.get(each.name, check), check, key=check_severity)
         return tuple(found.values())
 
     def excess(self, text: str) -> float:
@@ -229,7 +229,8 @@ def _severity(said: Verdict | Unscored) -> tuple[int, float, float]:
     return 0 if said.passed else 2, said.excess, said.harm or 0.0
 
 
-def _check_severity(check: Check) -> tuple[bool, bool, bool, float]:
+def check_severity(check: Check) -> tuple[bool, bool, bool, float]:
+    """Return the order of checks: the worst is the largest."""
     unchecked = is_unchecked(check)
     return not check.passed and not unchecked, unchecked, check.score is not None, check.score or 0.0
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from time import time as now
 from typing import Any
 
 from aiohttp import web
 
+from evenhand.guards.checks import check_severity
 from evenhand.guards.meter import Meter
-from evenhand.guards.types import Guarded
+from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstreams import TRIED, Tried
 from evenhand.server.access import caller_of
 from evenhand.server.chat_api.wire import Stamp, worst
@@ -42,6 +43,8 @@ class Ticket:
     stream: bool = False
     first_segment: float | None = None
     answers: Sequence[Guarded] = ()
+    begun: dict[int, list[Segment]] = field(default_factory=dict[int, list[Segment]])
+    """What was sent of answers that have not ended, by their numbers."""
     sending: web.StreamResponse | None = None
     """The stream, once it has started."""
     failure: Callable[[RequestError], Iterable[bytes]] = lambda _: ()
@@ -59,7 +62,8 @@ class Ticket:
 
     def event(self, request: web.Request, status: int, *, texts: bool) -> Event:
         """Return the event for the sinks; of several answers it shows the worst, and the usage of all."""
-        shown = worst(self.answers) if self.answers else _NO_ANSWER
+        cut = [_cut(each) for each in self.begun.values()]
+        shown = worst(self.answers) if self.answers else cut.pop(0) if cut else _NO_ANSWER
         endpoint = endpoint_of(request.path)
         return Event(
             id=self.id,
@@ -78,7 +82,10 @@ class Ticket:
             checks=shown.checks if self.answers else None,
             before=shown.before,
             after=shown.after,
-            others=tuple(_other(each, texts=texts) for each in self.answers if each is not shown),
+            others=(
+                *(_other(each, each.action, texts=texts) for each in self.answers if each is not shown),
+                *(_other(each, "", texts=texts) for each in cut),
+            ),
             late=any(each.late for each in self.answers),
             stream=self.stream,
             first_segment=self.first_segment,
@@ -90,9 +97,17 @@ class Ticket:
         )
 
 
-def _other(answer: Guarded, *, texts: bool) -> OtherAnswer:
+def _other(answer: Guarded, action: str, *, texts: bool) -> OtherAnswer:
     said = (answer.first, answer.text) if texts else ("", "")
-    return OtherAnswer(answer.action, answer.why, *said, answer.before, answer.after)
+    return OtherAnswer(action, answer.why, *said, answer.before, answer.after)
+
+
+def _cut(segments: Sequence[Segment]) -> Guarded:
+    """An answer that broke off, because the model's endpoint failed or the client left: what was sent of it."""
+    worst: dict[str, Check] = {}
+    for check in (check for each in segments for check in each.checks):
+        worst[check.name] = max(worst.get(check.name, check), check, key=check_severity)
+    return replace(_NO_ANSWER, text="".join(each.text for each in segments), after=tuple(worst.values()))
 
 
 def _errors(answers: Sequence[Guarded]) -> Iterator[str]:

@@ -77,7 +77,10 @@ async def stream(
         await response.prepare(request)
         ticket.sending, ticket.failure = response, form.failure
         async for index, segment in _with_first(first, segments):
-            if segment.final is not None:
+            if segment.final is None:
+                ticket.begun.setdefault(index, []).append(segment)
+            else:
+                ticket.begun.pop(index, None)
                 finished[index] = segment.final
                 ticket.answers = [finished[each] for each in sorted(finished)]
             events = b"".join(form.segment(index, segment))

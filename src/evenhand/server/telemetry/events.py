@@ -18,7 +18,7 @@ from evenhand.guards.types import Action, Check, CheckList, InputRecord
 from evenhand.guards.upstreams import Tried
 
 CLIENT_CLOSED = 499
-"""Status of a request whose client disconnected before the answer; it is only recorded, never sent."""
+"""Status of a request whose client disconnected before its answer ended; it is only recorded, never sent."""
 Recorded = Literal[Action, "bypassed", "scored", "embedded"]
 """What a request can end with: an action of the guard, or none, because the client's key switched the method off or
 asked for scores or embeddings."""

@@ -96,7 +96,7 @@ const facts = (event) => {
 const view = (event) => {
   const late = event.late ? make("span", "late", ", late") : null;
   const head = make("h3", "", actionMark(event.action), " on " + routeName(event.route), late);
-  const problem = [event.status === GONE ? "The client disconnected before the answer." : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
+  const problem = [event.status === GONE ? "The client disconnected before " + (event.text ? "the end of the answer." : "the answer.") : "", event.error, event.upstream_error ? "The model's endpoint: " + event.upstream_error + "." : ""].filter(Boolean).join(" ");
   return [
     head,
     make("p", "sample-meta", moment(event.time)),
