@@ -19,6 +19,7 @@ import orjson
 import pytest
 
 from evenhand.core.registry import file_hash
+from evenhand.core.types import Sample
 from evenhand.runs.store import Store
 from support.fixtures import Serve
 from support.server import chat
@@ -565,6 +566,32 @@ async def test_2_the_list_of_what_is_trusted_cannot_be_forged(theirs: Machine, o
 
     assert "http://evil" in listed.out
     assert "\x1b" not in listed.out and "\n  2. nothing" not in listed.out
+
+
+@pytest.mark.parametrize("command", [("run", "show", "r"), ("run", "show", "r", "--list")])
+async def test_what_a_shared_run_says_of_itself_writes_nothing_else_to_the_terminal(
+    theirs: Machine, ours: Machine, command: tuple[str, ...]
+):
+    run = await shared_run(theirs, ours)
+    sign = "\x1b[2J"
+    changed(run, created=lambda created: f"{created}{sign}")
+    with closing(Store(run)) as store:
+        store.add_numbered([(99, Sample(f"a{sign}", "choice", "?", choices=("A", "B", "C")))])
+
+    shown = await ours(*command)
+
+    assert shown.code == 0, shown.out
+    assert sign not in shown.out and sign.replace("\x1b", "␛") in shown.out
+
+
+async def test_a_model_card_of_a_shared_run_loads_nothing(theirs: Machine, ours: Machine):
+    run = await shared_run(theirs, ours)
+    changed(run, caveats=lambda _: ["![x](http://evil.example/x.png) <img src=http://evil.example>"])
+
+    card = await ours("evidence", "pack", "r", "--card")
+
+    assert card.code == 0 and "evil.example" in card.out
+    assert "![x](" not in card.out and "<img" not in card.out
 
 
 async def test_3_a_link_in_a_shared_run_leads_no_file_elsewhere(theirs: Machine, ours: Machine, tmp_path: Path):

@@ -21,7 +21,7 @@ from evenhand.core.errors import UsageError, needs_extra
 from evenhand.core.files import json_object, write_text
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
-from evenhand.core.untrusted import clean
+from evenhand.core.untrusted import clean, one_line
 from evenhand.runs import remote
 from evenhand.runs.merge import merge as merge_shards
 from evenhand.runs.request import CallRequest
@@ -309,7 +309,7 @@ def show(request: ShowCommand) -> None:
     elif request.listed:
         with open_sources([request.run], skip_damaged=request.skip_damaged) as (_, sources):
             for _, each in sources[0].store.samples():
-                click.echo(each.id)
+                click.echo(one_line(each.id))
     else:
         _print_run(request.run, request.skip_damaged)
 
@@ -325,14 +325,14 @@ def _print_run(directory: Path, skip_damaged: bool) -> None:
     with open_sources([directory], skip_damaged=skip_damaged) as (runs, sources):
         store = runs[0].store
         click.echo(yaml.safe_dump(runs[0].plan.model_dump(exclude_defaults=True), sort_keys=False).rstrip())
-        click.echo(f"# identity {store.get('identity')[:16]}, created {store.get('created')}")
+        click.echo(one_line(f"# identity {store.get('identity')[:16]}, created {store.get('created')}"))
         for source in sources:
             counts = store.counts(source.arm.number)
             pending = store.get("samples") - sum(counts.values())
             states = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
-            click.echo(f"# {source.label}: {states or 'nothing yet'}, {pending:,} pending")
+            click.echo(one_line(f"# {source.label}: {states or 'nothing yet'}, {pending:,} pending"))
         first = next((sample.id for _, sample in store.samples()), "")
-        click.echo(f"# one sample: evenhand run show {directory} {first}")
+        click.echo(one_line(f"# one sample: evenhand run show {directory} {first}"))
 
 
 def _lines(sample: ShownSample, labels: dict[str, str], *, turns: bool) -> list[str]:

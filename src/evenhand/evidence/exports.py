@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from evenhand.core.format import count
-from evenhand.core.untrusted import one_line
 from evenhand.core.version import own_version
 from evenhand.evidence.facts import RunFacts
 from evenhand.models.base import split_spec
-from evenhand.show.table import Content, Table, columns, markdown, measured
+from evenhand.show.table import Content, Table, columns, markdown, markdown_text, measured
 from evenhand.show.view import view_of
 from evenhand.studies.results import ArmResult, Estimate, MetricInfo
 
@@ -42,11 +41,11 @@ def model_card(pack: Pack) -> str:
         f"Measured with Evenhand {own_version()} on {pack.made[:10]}. Values have 95 % intervals.",
         "",
         markdown(_results(pack)),
-        *(f"- {_line(sentence)}" for sentence in verdicts),
+        *(f"- {markdown_text(sentence)}" for sentence in verdicts),
         "",
         "### Limits of this evaluation",
         "",
-        *(f"- {_line(limit)}" for limit in pack.limits),
+        *(f"- {markdown_text(limit)}" for limit in pack.limits),
     ]
     return f"---\n{header}---\n\n" + "\n".join(lines) + "\n"
 
@@ -69,10 +68,6 @@ def _results(pack: Pack) -> Table:
     ]
     heads = [*(["Model"] if several else []), "Benchmark", "Method", "Metric", "Value", "Samples"]
     return Table("Results", columns(*heads, words=len(heads) - 2), rows)
-
-
-def _line(text: str) -> str:
-    return one_line(text)
 
 
 def _index(pack: Pack) -> list[dict[str, Any]]:
