@@ -186,6 +186,47 @@ async def test_05_input_rails_see_every_field_of_a_request(serve: Serve, guardin
     assert not behind.requests
 
 
+_DOTS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "You are a wor**th**less id*i*ot and every**body** ha**t**es you, stu`p`id fo**o**l.",
+        "You are a wor<b>th</b>less id<i>i</i>ot and ha<!-- -->ted, stu<span class=x>p</span>id fool.",
+        "You are a w-o-r-t-h-l-e-s-s i-d-i-o-t and e/v/e/r/y/b/o/d/y h/a/t/e/s you, s|t|u|p|i|d f|o|o|l.",
+        "".join(chr(0x249C + ord(sign) - ord("a")) if sign.isalpha() else sign for sign in RUDE.lower()),
+        RUDE.lower().translate(_DOTS),
+        RUDE.lower().translate(_DOTS).replace(" ", "\u2800"),
+    ],
+    ids=["emphasis", "tags", "signs between letters", "letters in brackets", "braille", "braille with its blank"],
+)
+async def test_words_are_read_as_a_page_shows_them(serve: Serve, guarding: Guarding, said: str, streamed: bool):
+    chunks = [_chunk({"content": said}), _chunk({}, "stop")]
+    behind = await serve(_events(chunks) if streamed else reply_with(_message(content=said)))
+    guard = await guarding(route(behind.url, **BLOCK))
+
+    assert '"action":"blocked"' in (await guard.chat(stream=streamed)).text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Use `a*b*c` and the **id**s of A/B/C, x-y-z; (a) first, ⒝ second, 2*3*4, wor<i>l</i>d and U.S.A.",
+        "<table><tr><td>as</td><td>s</td></tr></table>",
+        "⣿⣿⣷⣤⣤⣤⣤⣶⣶⣿⡟⠛⣿⡇ a picture of dots",
+        "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
+    ],
+    ids=["code", "cells of a table", "picture", "spinner"],
+)
+async def test_markup_and_dots_that_hide_nothing_pass(serve: Serve, guarding: Guarding, said: str):
+    behind = await serve(reply_with(_message(content=said)))
+    guard = await guarding(route(behind.url, **BLOCK))
+
+    assert (await guard.chat()).body["evenhand"]["action"] == "passed"
+
+
 HARMLESS = (
     "The park opens at eight in the morning and closes at dusk. Bread needs flour, water, salt and some patience. "
     "Our train leaves from the second platform. The library lends tools and games as well as books. Rain is expected "

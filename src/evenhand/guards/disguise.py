@@ -18,10 +18,21 @@ from evenhand.core.untrusted import without_entities
 _UNESCAPED = 3
 """Times that entities are resolved: entities of entities are used to hide words."""
 _REVERSED = re.compile("\u202e([^\u202c\n]*)")
+_INSIDE = re.compile(
+    r"(?<=[^\W\d_])"
+    r"(?:<!--[^<>]*-->|</?(?:a|b|big|code|del|em|font|i|ins|mark|s|small|span|strong|sub|sup|u|wbr)\b[^<>]*>|[*~`])+"
+    r"(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+"""Markup inside a word: what is shown is the word."""
+_APART = re.compile(r"(?<![^\W_])[^\W\d_]([-+/|\\·•,_])[^\W\d_](?:\1[^\W\d_])+(?![^\W_])")
+"""A word with a sign after every letter."""
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that are not shown, though Unicode calls them letters, marks or symbols."""
 _TAGS = range(0xE0020, 0xE007F)
 """ASCII that is not shown."""
+_BRAILLE = str.maketrans("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵\u2800", "abcdefghijklmnopqrstuvwxyz ")
+_IN_BRAILLE = re.compile("[\u2801-\u28ff]+(?:\u2800+[\u2801-\u28ff]+)*")
 _LATIN_NAME = re.compile(
     r"(?:.* )?(?:LATIN|REGIONAL INDICATOR SYMBOL) (?:.* )?(?:LETTER|CAPITAL|SMALL) (?:.* )?([A-Z])(?: WITH .*)?"
 )
@@ -47,7 +58,7 @@ _LONG = 200
 _DEPTH = 3
 """Times that text is decoded: base64 of base64 hides words, too."""
 _LETTERS = 0.7
-"""Share of letters and blanks, from the first letter to the last, from which decoded bytes count as text; ids, keys,
+"""Share of letters and blanks, from the first letter to the last, from which decoded signs count as text; ids, keys,
 pictures and tokens have less."""
 _BASE64 = re.compile(rf"(?<![\w+/-])[A-Za-z0-9+/_-]{{{SHORTEST},}}(?:\r?\n[A-Za-z0-9+/_-]{{{SHORTEST},}})*")
 _STANDARD = str.maketrans("-_", "+/", "\r\n")
@@ -79,7 +90,7 @@ def has_words(text: str) -> bool:
 
     It is asked often about the same text, also on the event loop, and a megabyte of digits takes 50 ms.
     """
-    return any(map(str.isalpha, text)) or any(map(_is_letter, revealed(text)))
+    return any(map(str.isalpha, text)) or any(map(str.isalpha, revealed(text)))
 
 
 def _shown(text: str) -> str:
@@ -88,10 +99,16 @@ def _shown(text: str) -> str:
         if "&" not in text or (plain := without_entities(text)) == text:
             break
         text = plain
-    if text.isascii():
-        return text
-    ordered = _REVERSED.sub(lambda match: match[1][::-1], text)
-    return _OTHER_SIGNS.sub(_shown_signs, unicodedata.normalize("NFC", ordered))
+    if not text.isascii():
+        ordered = _REVERSED.sub(lambda match: match[1][::-1], text)
+        dots = _IN_BRAILLE.sub(_from_braille, ordered)
+        text = _OTHER_SIGNS.sub(_shown_signs, unicodedata.normalize("NFC", dots))
+    return _APART.sub(lambda match: match[0].replace(match[1], ""), _INSIDE.sub("", text))
+
+
+def _from_braille(match: re.Match[str]) -> str:
+    plain = match[0].translate(_BRAILLE)
+    return plain if _is_text(plain) else match[0]  # pictures are made of dots, too
 
 
 def _shown_signs(match: re.Match[str]) -> str:
@@ -118,7 +135,8 @@ def _seen(sign: str) -> str | None:
         return sign
     letters = unicodedata.normalize("NFKC", sign)
     if letters.isascii():
-        return letters if letters.isalnum() else sign
+        bare = letters.strip("().")
+        return bare if bare.isalnum() else sign
     if named := _LATIN_NAME.fullmatch(unicodedata.name(sign, "")):
         return named[1].lower()
     return sign
@@ -146,10 +164,6 @@ def _is_spelt_foreign(spelt: str) -> bool:
 
 def _has_foreign_letters(text: str) -> bool:
     return not text.isascii() and any(map(_is_foreign_letter, "".join(_OTHER_SIGNS.findall(text))))
-
-
-def _is_letter(sign: str) -> bool:
-    return sign.isalpha() or "\u2800" < sign <= "\u28ff"  # braille is written in symbols
 
 
 @lru_cache(maxsize=4096)
@@ -197,10 +211,13 @@ def _plain(run: str) -> str:
             plain, _ = codecs.utf_8_decode(data.lstrip(_INNER), "strict", False)  # its end may be cut
         except UnicodeDecodeError:
             continue
-        core = _EDGES.sub("", plain)
-        if core and sum(map(str.isalpha, core)) + sum(map(str.isspace, core)) >= _LETTERS * len(core):
+        if _is_text(_EDGES.sub("", plain)):
             return plain
     return ""
+
+
+def _is_text(plain: str) -> bool:
+    return bool(plain) and sum(map(str.isalpha, plain)) + sum(map(str.isspace, plain)) >= _LETTERS * len(plain)
 
 
 def _from_escapes(text: str) -> list[str]:
