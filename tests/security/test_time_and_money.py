@@ -35,7 +35,7 @@ BUDGET: dict[str, Any] = {
 AUTH = {"Authorization": f"Bearer {KEY}"}
 
 
-def _stream(deltas: Sequence[Mapping[str, Any]], *, stay: bool = False, usage: Any = None) -> Reply:
+def _stream(deltas: Sequence[Mapping[str, Any]], *, stay: bool = False, cut: bool = False, usage: Any = None) -> Reply:
     async def reply(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -46,6 +46,8 @@ def _stream(deltas: Sequence[Mapping[str, Any]], *, stay: bool = False, usage: A
         await response.write(b"".join(b"data: " + orjson.dumps(each) + b"\n\n" for each in choices))
         if stay:
             await asyncio.sleep(600)
+        if cut:
+            return response
         await response.write(b"data: " + orjson.dumps(end) + b"\n\ndata: [DONE]\n\n")
         return response
 
@@ -153,6 +155,22 @@ async def test_09_a_client_that_leaves_pays_for_everything_that_was_received(
     ):
         await response.content.readany()
     await guard.told()
+
+    assert 1800 <= await _spent(guard) <= 2300
+
+
+@pytest.mark.parametrize(
+    ("stream", "fields"),
+    [({"cut": True}, {}), ({"stay": True}, {"timeout": 0.5}), ({"stay": True}, {"latency": 0.5})],
+    ids=["broken off", "stalled", "given up"],
+)
+async def test_09_thoughts_without_an_answer_are_paid_for(
+    serve: Serve, guarding: Guarding, stream: dict[str, bool], fields: dict[str, float]
+):
+    behind = await serve(_stream([{"reasoning_content": "thought " * 1000}], **stream))
+    guard = await guarding(route(behind.url, **fields), **BUDGET)
+
+    assert (await guard.chat(stream=True, headers=AUTH)).status >= 500
 
     assert 1800 <= await _spent(guard) <= 2300
 

@@ -40,7 +40,7 @@ from evenhand.guards.fields import (
 from evenhand.guards.policy import GuardPolicy
 from evenhand.guards.request import CHARACTERS_PER_TOKEN, RawAnswer, Request, sent_tokens, usage_in
 from evenhand.guards.types import Action, Check, Guarded
-from evenhand.guards.upstream import CHUNKS_AT_ONCE, UpstreamError
+from evenhand.guards.upstream import CHUNKS_AT_ONCE, UNUSED, UpstreamError
 from evenhand.models.reasoning import ThoughtStream
 
 LATE = "the latency budget was used up"
@@ -73,6 +73,8 @@ class StreamedReply:
         self._charged = False
         """Whether the endpoint has begun to work on the request."""
         self._late: list[Exception] = []
+        self._unused: list[int] = []
+        """Characters of attempts of which no text was used."""
 
     @property
     def text(self) -> str:
@@ -97,6 +99,7 @@ class StreamedReply:
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
         IN_VAIN.set(self._late)  # not reset: a generator may end in another context; later calls set their own
+        UNUSED.set(self._unused)
         self._traced = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
         try:
             raw = self._request.upstream.chat_stream(body, held=self._thoughts is not None)
@@ -134,11 +137,14 @@ class StreamedReply:
         """
         if self._usage is not None:
             usage = usage_in({"usage": self._usage})
-        elif self._charged:
+        elif self._charged or self._unused:
             usage = Usage(1, sent_tokens(self._request.body), self._received // CHARACTERS_PER_TOKEN)
         else:
             usage = Usage()
-        usage += Usage(prompt_tokens=len(self._late) * sent_tokens(self._request.body))
+        usage += Usage(
+            prompt_tokens=len(self._late) * sent_tokens(self._request.body),
+            completion_tokens=sum(self._unused) // CHARACTERS_PER_TOKEN,
+        )
         completion = Completion(self.text, refusal=self.refusal or None)
         generation = Generation((completion,), spec, usage, self.seconds)
         agent = "writer" if self._first else "reviser"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from evenhand.core.errors import ModelError
@@ -11,6 +12,9 @@ from evenhand.models.base import Model
 
 REQUEST_FAULTS = (400, 413, 415, 422)
 """Statuses with which an endpoint rejects this very request; their reason helps the client."""
+
+UNUSED: ContextVar[list[int] | None] = ContextVar("unused", default=None)
+"""Where the characters of streams are listed that ended before their first segment, if somebody wants to know."""
 
 CHUNKS_AT_ONCE = 100
 """Chunks of a stream that are read before others get their turn; they take a few milliseconds."""

@@ -28,13 +28,23 @@ from evenhand.core.errors import ModelError
 from evenhand.core.http import Reply, TooLargeError, read_lines, read_reply, retry_after
 from evenhand.core.tracing import note_retries
 from evenhand.core.types import Generation, Message, Params, Usage
-from evenhand.guards.fields import Halves, TooManyValuesError, delta_of, first_choice, parse_json, parsed, text_of
+from evenhand.guards.fields import (
+    Halves,
+    TooManyValuesError,
+    delta_of,
+    first_choice,
+    parse_json,
+    parsed,
+    received_characters,
+    text_of,
+)
 from evenhand.guards.meter import charge
 from evenhand.guards.request import conversation_in
 from evenhand.guards.segments import first_end
 from evenhand.guards.upstream import (
     CHUNKS_AT_ONCE,
     REQUEST_FAULTS,
+    UNUSED,
     BadRequest,
     CutReply,
     Unreachable,
@@ -563,6 +573,8 @@ async def _opened(
             elif any(value for name, value in delta.items() if name != "role"):
                 break
     except BaseException:
+        if opening and (unused := UNUSED.get()) is not None:
+            unused.append(sum(received_characters(delta_of(first_choice(chunk))) for chunk in opening))
         await chunks.aclose()
         raise
     return opening, chunks
