@@ -568,19 +568,25 @@ async def test_2_the_list_of_what_is_trusted_cannot_be_forged(theirs: Machine, o
     assert "\x1b" not in listed.out and "\n  2. nothing" not in listed.out
 
 
-@pytest.mark.parametrize("command", [("run", "show", "r"), ("run", "show", "r", "--list")])
+@pytest.mark.parametrize(
+    ("command", "code"), [(("run", "show", "r"), 0), (("run", "show", "r", "--list"), 0), (("resume", "r"), 2)]
+)
 async def test_what_a_shared_run_says_of_itself_writes_nothing_else_to_the_terminal(
-    theirs: Machine, ours: Machine, command: tuple[str, ...]
+    theirs: Machine, ours: Machine, command: tuple[str, ...], code: int
 ):
     run = await shared_run(theirs, ours)
     sign = "\x1b[2J"
-    changed(run, created=lambda created: f"{created}{sign}")
+    changed(
+        run,
+        created=lambda created: f"{created}{sign}",
+        settings=lambda settings: {**settings, "origin": {**settings["origin"], "command": f"audit{sign}"}},
+    )
     with closing(Store(run)) as store:
         store.add_numbered([(99, Sample(f"a{sign}", "choice", "?", choices=("A", "B", "C")))])
 
     shown = await ours(*command)
 
-    assert shown.code == 0, shown.out
+    assert shown.code == code, shown.out
     assert sign not in shown.out and sign.replace("\x1b", "␛") in shown.out
 
 

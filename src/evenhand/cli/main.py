@@ -148,11 +148,13 @@ def entry() -> NoReturn:
 
 
 def _print_warning(message: Warning | str, *_: Any) -> None:
-    click.echo(f"evenhand: {message}", err=True)
+    from evenhand.core.untrusted import clean  # not at every start
+
+    click.echo(f"evenhand: {clean(str(message))}", err=True)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
     if os.environ.get("EVENHAND_DEBUG"):
         raise  # noqa: PLE0704 - called while an exception is handled
-    click.echo(f"evenhand: {message}", err=True)
+    _print_warning(message)
     sys.exit(code)
