@@ -10,7 +10,7 @@ import pytest
 
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed
-from support.server import ChatServer, chat, completion, hang, raw, refuse
+from support.server import ChatServer, chat, completion, hang, raw, refuse, reply_with
 
 SENTENCES = ["The weather is mild. ", "The park ", "is open all day. ", "Bring a friend."]
 
@@ -254,6 +254,15 @@ async def test_a_client_that_leaves_is_no_error_of_the_server(
     await guard.told()
     assert guard.event.status == 499
     assert "Error handling request" not in caplog.text
+
+
+async def test_an_error_with_status_200_in_place_of_a_stream_is_in_the_record(serve: Serve, guarding: Guarding):
+    error = {"error": {"message": "The model is overloaded."}}
+    behind = await serve(reply_with(error, headers={"Content-Type": "application/json"}))
+    guard = await guarding(route(behind.url))
+
+    assert (await guard.chat(stream=True)).status == 502
+    assert "The model is overloaded." in guard.event.error
 
 
 @pytest.mark.parametrize("fail", [True, False], ids=["the endpoint breaks off", "the client leaves"])

@@ -120,8 +120,10 @@ class OpenAIUpstream(OpenAIModel, Upstream):
         count = 0
         try:
             if response.content_type == "application/json":  # a server that does not stream
-                whole = await parsed(self._loaded, await read_reply(response))
-                if any(map(_is_cut, whole.get("choices") or ())):
+                whole = await parsed(self._loaded, payload := await read_reply(response))
+                if not whole.get("choices"):
+                    raise self._no_completion(payload)
+                if any(map(_is_cut, whole["choices"])):
                     raise self._cut()
                 yield as_chunk(whole)
                 return
