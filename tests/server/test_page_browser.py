@@ -214,7 +214,16 @@ def test_a_request_that_named_no_route_or_whose_client_left_is_not_taken_for_wit
     wait_for_items(page, 1)
     detail = open_first(page).text
     assert "The client disconnected before the answer." in detail
+
     assert "not kept" not in detail
+
+
+def test_what_was_sent_of_an_answer_that_broke_off_is_shown(page: Any, site: PageServer) -> None:
+    site.publish(event(action="", status=499, prompt="Tell me.", first="", text="The weather is", before=()))
+    wait_for_items(page, 1)
+    detail = open_first(page).text
+    assert "The client disconnected before the end of the answer." in detail
+    assert "Sent before the answer broke off\nThe weather is" in detail
 
 
 def test_a_scored_text_is_no_answer(page: Any, site: PageServer) -> None:

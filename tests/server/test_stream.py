@@ -281,6 +281,30 @@ async def test_what_was_sent_of_a_stream_that_broke_off_is_recorded(serve: Serve
     assert [check.passed for check in guard.event.after] == [False]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_tool_calls_are_recorded_as_they_were_returned(serve: Serve, guarding: Guarding, stream: bool):
+    call = {"id": "call_0123456789", "type": "function", "function": {"name": "say", "arguments": '{"text": "Hi"}'}}
+    message = {"role": "assistant", "content": "One moment.", "tool_calls": [call]}
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    behind = await serve(streamed(["One moment."], tool_calls=[call]) if stream else reply_with(whole))
+    guard = await guarding(route(behind.url))
+
+    await guard.chat(stream=stream)
+
+    assert guard.event.text == 'One moment.\nsay({"text": "Hi"})'
+    assert guard.event.first == guard.event.text
+
+
+async def test_a_refusal_is_recorded_as_returned(serve: Serve, guarding: Guarding):
+    refusal = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+    behind = await serve(reply_with({"choices": [{"index": 0, "message": refusal, "finish_reason": "stop"}]}))
+    guard = await guarding(route(behind.url))
+
+    await guard.chat()
+
+    assert (guard.event.first, guard.event.text) == ("I cannot help with that.",) * 2
+
+
 async def test_what_was_sent_of_several_answers_is_recorded_of_each(serve: Serve, guarding: Guarding):
     behind = await serve(streamed([f"{CLEAN} ", "late"], fail=True))
     guard = await guarding(route(behind.url, policy="flag"))

@@ -231,6 +231,16 @@ def call_words(message: Mapping[str, Any], offered: Collection[str] = ()) -> str
     return "\n".join(dict.fromkeys(filter(None, words)))
 
 
+def said(message: Mapping[str, Any]) -> str:
+    """What a record shows of a message: its text or refusal, and a line for each tool call."""
+    lines = [text_of(message.get("content")) or str(message.get("refusal") or "")]
+    for each in (*as_sequence(message.get("tool_calls")), {"function": message.get("function_call")}):
+        for kind, written in CALLED.items():
+            if called := as_mapping(as_mapping(each).get(kind)):
+                lines.append(f"{called.get('name')}({called.get(written)})")
+    return "\n".join(filter(None, lines))
+
+
 def json_words(text: str, key_words: Callable[[str], str]) -> list[str] | None:
     """The texts inside JSON: all values, also of a key that stands twice, and what keys say; None if it is no JSON."""
     try:

@@ -35,6 +35,7 @@ from evenhand.guards.fields import (
     left_out,
     mended,
     received_characters,
+    said,
     text_of,
 )
 from evenhand.guards.policy import GuardPolicy
@@ -268,7 +269,7 @@ def record_whole(answer: WholeAnswer, policy: GuardPolicy, **more: Any) -> Guard
         finish=finish,
         action=action,
         why=tuple(dict.fromkeys(why)),
-        first=answer.first.text or answer.first.refusal,
+        first=said(allowed_message(answer.first.message, answer.first.text)),
         before=answer.before,
         after=answer.after,
         late=answer.late,
@@ -346,12 +347,12 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
     first, last = answer.replies[0], answer.replies[-1]
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     notes: dict[str, Any] = {}
-    said = last.message
+    beside = last.message
     if not answer.blocked:
-        message |= {name: value for name, value in said.items() if value}
-        if has_calls(said) and policy.tool_arguments == "pass":
+        message |= {name: value for name, value in beside.items() if value}
+        if has_calls(beside) and policy.tool_arguments == "pass":
             notes["tools"] = TOOLS
-    action = _stream_action(answer, policy, calls=has_calls(said))
+    action = _stream_action(answer, policy, calls=has_calls(beside))
     why = [*_reasons(answer.before, action, policy), *answer.problems, *((LATE,) if answer.late else ())]
     return Guarded(
         text=answer.text,
@@ -359,7 +360,7 @@ def record_stream(answer: StreamedAnswer, policy: GuardPolicy, **more: Any) -> G
         finish="content_filter" if answer.blocked else finish_of(last.finish),
         action=action,
         why=tuple(dict.fromkeys(why)),
-        first=first.text or first.refusal,
+        first=said({"content": first.text, **first.message}),
         before=answer.before,
         after=answer.after,
         late=answer.late,

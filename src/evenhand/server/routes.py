@@ -22,6 +22,7 @@ from evenhand.core.prompts import read_templates
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Usage
+from evenhand.guards.fields import said
 from evenhand.guards.guard import Guard, deployed, load_endpoints
 from evenhand.guards.meter import charge, read_in_vain
 from evenhand.guards.policy import GuardPolicy, InputPolicy
@@ -178,7 +179,7 @@ class Passthrough:
             answer.message,
             answer.finish,
             self._action,
-            first=answer.text or answer.refusal,
+            first=said(answer.message),
             usage=used,
             stages={"answer": took, "total": took},
             upstream=reply,

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from evenhand.guards.checks import check_severity
+from evenhand.guards.fields import said
 from evenhand.guards.meter import Meter
 from evenhand.guards.types import Check, Guarded, Segment
 from evenhand.guards.upstreams import TRIED, Tried
@@ -77,7 +78,7 @@ class Ticket:
             why=shown.why,
             prompt=self.prompt if texts else "",
             first=shown.first if texts else "",
-            text=shown.text if texts else "",
+            text=_said(shown) if texts else "",
             input=shown.input,
             checks=shown.checks if self.answers else None,
             before=shown.before,
@@ -98,8 +99,12 @@ class Ticket:
 
 
 def _other(answer: Guarded, action: str, *, texts: bool) -> OtherAnswer:
-    said = (answer.first, answer.text) if texts else ("", "")
-    return OtherAnswer(action, answer.why, *said, answer.before, answer.after)
+    shown = (answer.first, _said(answer)) if texts else ("", "")
+    return OtherAnswer(action, answer.why, *shown, answer.before, answer.after)
+
+
+def _said(answer: Guarded) -> str:
+    return said(answer.message) or answer.text
 
 
 def _cut(segments: Sequence[Segment]) -> Guarded:

@@ -31,7 +31,7 @@ const box = (kind, title, ...content) => {
 };
 
 const texts = (event) => {
-  if (event.action === "error") return event.prompt ? [box("", "Asked", event.prompt)] : [];
+  if (event.action === "error") return [["", "Asked", event.prompt], ["output", "Sent before the answer broke off", event.text]].filter(([, , text]) => text).map((part) => box(...part));
   if (event.withheld) return [make("p", "note", "The texts of this request are not kept.")];
   if (event.action === "scored") return [box("", "Scored text", event.prompt || event.text)];
   if (event.action === "embedded") return [box("", "Embedded text", event.prompt || "(tokens)")];
