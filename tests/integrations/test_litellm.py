@@ -65,6 +65,25 @@ def guardrail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop(MODULE, None)
 
 
+def _call(said: str) -> dict[str, Any]:
+    function = {"name": "say", "arguments": json.dumps({"text": said})}
+    return {"id": "call_0123456789abcdef", "type": "function", "function": function}
+
+
+@pytest.mark.parametrize("request_data", [{}, {"stream": True}], ids=["whole", "streamed"])
+async def test_an_answer_with_tool_calls_that_fail_is_withheld(guardrail: Any, request_data: dict[str, Any]) -> None:
+    made = guardrail(blocked_text="Withheld.")
+    with pytest.raises(Held, match="Withheld"):
+        await made.apply_guardrail({"tool_calls": [_call(CLEAN), _call(RUDE)]}, request_data, "response")
+    assert made.reported[0]["guardrail_status"] == "guardrail_intervened"
+
+
+async def test_tool_calls_that_pass_or_are_only_flagged_go_on(guardrail: Any) -> None:
+    for policy, said in (("block", CLEAN), ("flag", RUDE)):
+        inputs = {"tool_calls": [_call(said)]}
+        assert (await guardrail(policy).apply_guardrail(inputs, {}, "response"))["tool_calls"] == inputs["tool_calls"]
+
+
 async def applied(made: Any, kind: str, *texts: str, **request: Any) -> list[str]:
     return (await made.apply_guardrail({"texts": list(texts)}, request, kind))["texts"]
 

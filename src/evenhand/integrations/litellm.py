@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.core.errors import PlanError, needs_extra
 from evenhand.core.types import Sample
 from evenhand.guards.checks import Checks, failed, is_unchecked
+from evenhand.guards.fields import allowed_calls, call_words, offered_names
 from evenhand.guards.policy import BLOCKED_TEXT, live_thresholds, make_policy
 from evenhand.guards.types import Check
 from evenhand.judging.judge import JUDGE
@@ -91,36 +92,42 @@ class EvenhandGuardrail(CustomGuardrail):
     async def apply_guardrail(
         self, inputs: dict[str, Any], request_data: dict[str, Any], input_type: str, logging_obj: Any = None
     ) -> dict[str, Any]:
-        """What LiteLLM calls for the texts of a request or of a response; returns them as they may go on."""
+        """What LiteLLM calls for what a request or a response says; returns it as it may go on."""
         del logging_obj
         texts: list[str] = list(inputs.get("texts") or ())
-        shown: list[str] = []
-        for text in texts:
-            checks = await self._checks(text)
-            why = failed(checks)
-            blocked = bool(why) and self._blocks(checks)
-            if why:
-                self._report(request_data, input_type, checks, why, blocked=blocked)
-            if blocked and input_type == "request":
-                exceptions: Any = importlib.import_module("litellm.exceptions")
-                reason = (
-                    f"The request was refused because it did not pass the checks of this service: {', '.join(why)}."
-                )
-                raise exceptions.GuardrailRaisedException(
-                    self.guardrail_name,
-                    reason,
-                    should_wrap_with_default_message=False,
-                    blocked_content=not all(map(is_unchecked, checks)),
-                )
-            if blocked and request_data.get("stream"):  # the chunks are LiteLLM's, so it writes those of the notice
-                self.raise_passthrough_exception(violation_message=self._policy.blocked_text, request_data=request_data)
-            shown.append(self._policy.blocked_text if blocked else text)
+        blocked = [await self._is_blocked(text, request_data, input_type) for text in texts]
+        calls: list[Any] = [
+            call if isinstance(call, Mapping) else call.model_dump() for call in inputs.get("tool_calls") or ()
+        ]
+        words = call_words({"tool_calls": allowed_calls(calls)}, offered_names(request_data))
+        withheld = bool(words) and await self._is_blocked(words, request_data, input_type)
+        # The chunks of a stream are LiteLLM's, so it writes those of the notice; arguments cannot hold one.
+        if withheld or (any(blocked) and request_data.get("stream")):
+            self.raise_passthrough_exception(violation_message=self._policy.blocked_text, request_data=request_data)
+        shown = [self._policy.blocked_text if each else text for text, each in zip(texts, blocked, strict=True)]
         return {**inputs, "texts": shown}
 
     async def aclose(self) -> None:
         """Release connections; the proxy keeps its guardrails until it ends."""
         for each in (*self._scorers.values(), *self._models.values()):
             await each.aclose()
+
+    async def _is_blocked(self, text: str, request: dict[str, Any], kind: str) -> bool:
+        """Check a text and report what it fails; raise LiteLLM's exception if the request is refused."""
+        checks = await self._checks(text)
+        if not (why := failed(checks)):
+            return False
+        blocked = self._blocks(checks)
+        self._report(request, kind, checks, why, blocked=blocked)
+        if blocked and kind == "request":
+            exceptions: Any = importlib.import_module("litellm.exceptions")
+            raise exceptions.GuardrailRaisedException(
+                self.guardrail_name,
+                f"The request was refused because it did not pass the checks of this service: {', '.join(why)}.",
+                should_wrap_with_default_message=False,
+                blocked_content=not all(map(is_unchecked, checks)),
+            )
+        return blocked
 
     async def _checks(self, text: str) -> tuple[Check, ...]:
         session = Session(Sample("litellm", "chat", text), self._models, scorers=self._scorer)
