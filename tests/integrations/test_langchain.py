@@ -56,6 +56,16 @@ def test_a_good_answer_passes_through() -> None:
     assert answer.usage_metadata["total_tokens"] == 7
 
 
+def test_a_refusal_stays_one() -> None:
+    class Refusing(Chat):
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+            message = AIMessage(content="", additional_kwargs={"refusal": "I cannot help with that."})
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+    answer = GuardedChat(model=Refusing(answer=lambda _: "", asked=[])).invoke("How?")
+    assert answer.additional_kwargs == {"refusal": "I cannot help with that."}
+
+
 async def test_a_rude_answer_is_revised() -> None:
     chat = Chat(answer=rude_at_first, asked=[])
     answer = await GuardedChat(model=chat).ainvoke("How is the weather?")

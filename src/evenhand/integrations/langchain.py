@@ -146,6 +146,7 @@ def _result(guarded: Guarded) -> ChatResult:
     }
     message = AIMessage(
         content=guarded.text,
+        additional_kwargs={"refusal": refusal} if (refusal := guarded.message.get("refusal")) else {},
         response_metadata={"evenhand": record, "finish_reason": guarded.finish},
         usage_metadata={
             "input_tokens": usage.prompt_tokens,
