@@ -69,6 +69,7 @@ def test_two_raters_rate_ten_items_by_keyboard_and_the_owner_sees_kappa(chromium
     assert "ann – ben\t1.00\n" in words_in(chromium, "#pairs")
     assert "10 of 10" in words_in(chromium, "#raters")
     assert "too early: 5 of 16 questions" in words_in(chromium, "#drift")
+    assert words_in(chromium, "#sum").endswith("It is too early to see drift.")
     assert "fair_prompt against default" in words_in(chromium, "#precision")
     assert chromium.get_log("browser") == []
 

@@ -40,7 +40,8 @@ const change = ({ estimate: value, low, high }, factor, unit) => {
   return [shown(value) + unit, low === null ? null : make("small", {}, shown(low) + " to " + shown(high))];
 };
 
-const isDrift = (verdict) => !verdict.startsWith("too early") && verdict !== "no drift seen";
+const isEarly = (verdict) => verdict.startsWith("too early");
+const isDrift = (verdict) => !isEarly(verdict) && verdict !== "no drift seen";
 
 const needs = ({ half_width, needed, more, beyond, questions }) => {
   if (half_width === null) return "no interval yet";
@@ -54,7 +55,8 @@ const summary = (study) => {
   const done = study.progress.reduce((sum, each) => sum + each.done, 0);
   const all = study.progress.reduce((sum, each) => sum + each.planned, 0);
   const drifting = [...new Set(study.drift.filter(({ verdict }) => isDrift(verdict)).map(({ rater }) => rater))];
-  const who = drifting.length ? "Look at " + drifting.join(", ") + ": ratings drift." : "No rater is seen to drift.";
+  const early = study.drift.every(({ verdict }) => isEarly(verdict));
+  const who = drifting.length ? "Look at " + drifting.join(", ") + ": ratings drift." : early ? "It is too early to see drift." : "No rater is seen to drift.";
   return done.toLocaleString("en") + " of " + plural(all, "rating") + " done. " + who;
 };
 
