@@ -3,11 +3,14 @@
 import asyncio
 import errno
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenhand.core.errors import UsageError
+from evenhand.server.config import make_config
+from evenhand.server.process import ServeOptions, serve
 from evenhand.web import listening
 from evenhand.web.listening import ListeningSocket, bound
 from support.guard_server import until
@@ -24,6 +27,17 @@ class Counting(asyncio.Protocol):
 @pytest.fixture(autouse=True)
 def _from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counting, "made", 0)
+
+
+def test_a_start_without_a_port_leaves_the_audit_file_alone(tmp_path: Path):
+    config = make_config({"routes": {"a": {"model": "fake/x"}}, "audit": {"file": str(tmp_path / "audit.sqlite")}})
+    with bound("127.0.0.1", 0, shared=False) as taken:
+        taken.listen()
+
+        with pytest.raises(UsageError, match="Cannot listen"):
+            asyncio.run(serve(ServeOptions(config, port=taken.getsockname()[1]), lambda *_: None))
+
+    assert not any(tmp_path.iterdir())
 
 
 async def test_all_who_wait_are_taken_in_a_few_turns_of_the_loop():

@@ -147,6 +147,12 @@ def check(options: ServeOptions) -> Mapping[str, CheckList]:
 
 async def serve(options: ServeOptions, ready: Ready) -> bool:
     """Serve until SIGTERM or SIGINT and return whether all requests were finished."""
+    # First of all: a start that has no port must not stand in the audit file of the server that has it.
+    with contextlib.closing(ListeningSocket(options.host, options.port, shared=bool(options.worker))) as listener:
+        return await _serve_at(listener, options, ready)
+
+
+async def _serve_at(listener: ListeningSocket, options: ServeOptions, ready: Ready) -> bool:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # modules stay; routes come later, because a reload must be able to free them
     gc.set_threshold(COLLECT_AFTER, 5, 2)  # older objects soon, too, so that memory stays flat
@@ -160,7 +166,6 @@ async def serve(options: ServeOptions, ready: Ready) -> bool:
             await server.state.start()
             if options.restarted:
                 await lifecycle.catch_up()
-            listener = ListeningSocket(options.host, options.port, shared=bool(options.worker))
             listener.start(connections(runner))
             lifecycle.handle_signals()
             ready(address(options.host, listener.port), server.checks())
