@@ -111,6 +111,7 @@ def test_another_source_is_another_model(team: Team):
         ("async def judge(prompt):\n    raise ValueError('no key\\nand more')\n", "failed: ValueError: no key$"),
         ("def judge(prompt):\n    raise KeyError\n", "failed: KeyError$"),
         ("def judge(prompt):\n    raise TimeoutError('upstream')\n", "failed: TimeoutError: upstream$"),
+        ("def judge(prompt):\n    return next(iter([]))\n", "failed: RuntimeError: function raised StopIteration$"),
         ("def judge(prompt):\n    return None\n", "returned NoneType, not a text; it must return a str"),
         ("def judge():\n    return 'B'\n", "failed: TypeError: judge"),
     ],

@@ -105,7 +105,7 @@ class FunctionAsModel(Model):
             # Threads of our own: those of asyncio are few, and most functions wait for a network.
             self._threads = self._threads or ThreadPoolExecutor(self._concurrency)
             loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._threads, copy_context().run, call)
+            result = await loop.run_in_executor(self._threads, copy_context().run, partial(_called, call))
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
@@ -225,6 +225,13 @@ class _Form:
         elif self.takes_params:
             arguments.append(params)
         return partial(function, *arguments, **by_name)
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except StopIteration as error:  # a future does not take it, and would never be done
+        raise RuntimeError("function raised StopIteration") from error
 
 
 def _is_async(function: Any) -> bool:
