@@ -111,6 +111,8 @@ NONE = "none"
 """The identity of texts without one."""
 LEAST = 1e-6
 """The lowest probability: a letter that is not among the most likely tokens has none."""
+LOG_ODDS_MARGIN = 0.1
+"""A contrast of log-odds up to this does not matter: it changes an even chance by 2.5 points."""
 CONTRASTS = {"black": "Black", "asian": "Asian", "hispanic": "Hispanic", "female": "female"}
 """Contrast → the race that is compared with white, or the gender that is compared with male."""
 
@@ -229,6 +231,7 @@ def _contrast(measure: str, contrast: str, title: str, value: Value, meaning: Me
         gather=gather,
         bounds=bounds,
         meaning=meaning,
+        margin=None if bounds else LOG_ODDS_MARGIN,
     )
 
 

@@ -356,14 +356,24 @@ def _says(metric: MetricInfo, shown: str, estimate: Estimate | None) -> str:
 
 
 def _alone(study: StudyResult, arm: ArmResult) -> list[Finding]:
-    """Describe an arm by itself: its audit, or what the headline and the guardrails with a meaning say."""
+    """Describe an arm by itself: its audit, or what the headline and other metrics with a meaning say."""
     if arm.audit is not None:
         return [_of_audit(study, arm, arm.audit)]
     metrics = {metric.name: metric for metric in study.metrics}
     told = [name for name in study.guardrails if metrics[name].meaning.says and metrics[name].better]
-    names = [study.headline, *(name for name in told if name != study.headline)]
+    names = dict.fromkeys((study.headline, *told, *_sides(study, arm)))
     found = [_described(study, arm, metrics[name]) for name in names]
-    return [each for each in found if each.metric == study.headline or each.verdict == "found"]
+    # Several metrics may say the same, such as a contrast of log-odds and of answers.
+    once = {each.text: each for each in found[::-1] if each.metric == study.headline or each.verdict == "found"}
+    return [*once.values()][::-1]
+
+
+def _sides(study: StudyResult, arm: ArmResult) -> list[str]:
+    """The metrics besides the headline that say in words on which side of zero they are, where they are on one."""
+    worded = [each for each in study.metrics if each.better == "zero" and (each.meaning.above or each.meaning.says)]
+    worded = [each for each in worded if each.name != study.headline and not each.untold]
+    _, found = _beyond_zero(arm.estimate(each.name) for each in worded)
+    return [each.metric for each in found]
 
 
 def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Finding:
@@ -409,20 +419,26 @@ def _groups_alone(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> str
     """Say in which groups a value is away from zero by more than chance, corrected for their number."""
     if metric.better != "zero":
         return ""
-    known = [
-        (group, each.value, Interval(each.value, each.low, each.high, each.clusters or 0))
-        for group in study.groups
-        if (each := arm.estimate(metric.name, group)) and each.value is not None and not each.few_clusters
-    ]
-    tested = [each for each in known if each[2].low is not None]
-    # Twice their number, since far out the limits on a bounded scale are wider than Student's t alone makes them: of
-    # fair models in simulations about 5 in 100 were accused at most, and with their number alone 8.
-    found = [(group, value) for group, value, each in tested if not widened(each, 2 * len(tested)).includes(0)]
+    tested, found = _beyond_zero(arm.estimate(metric.name, group) for group in study.groups)
     if not found:
         return ""
-    found.sort(key=lambda each: -abs(each[1]))
-    said = [f"{signed(value, study.digits(metric.name))} in {_group(group)}" for group, value in found]
-    return f"{metric.title} is {_of_groups(said, 'beyond zero in ', plural(len(tested), 'group'))}"
+    found.sort(key=lambda each: -abs(each.value or 0.0))
+    said = [f"{signed(each.value, study.digits(metric.name))} in {_group(each.group)}" for each in found]
+    return f"{metric.title} is {_of_groups(said, 'beyond zero in ', plural(tested, 'group'))}"
+
+
+def _beyond_zero(estimates: Iterable[Estimate | None]) -> tuple[int, list[Estimate]]:
+    """How many can be tested, and those that are away from zero by more than chance, corrected for their number.
+
+    For twice their number, since far out the limits on a bounded scale are wider than Student's t alone makes them: of
+    fair models in simulations about 5 in 100 were accused at most, and with their number alone 8.
+    """
+    tested = [
+        (each, Interval(each.value, each.low, each.high, each.clusters or 0))
+        for each in estimates
+        if each is not None and each.value is not None and each.low is not None and not each.few_clusters
+    ]
+    return len(tested), [each for each, ends in tested if not widened(ends, 2 * len(tested)).includes(0)]
 
 
 def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
