@@ -76,7 +76,7 @@ def test_the_figures_are_fairlearns(tmp_path: Path) -> None:
 def test_a_planted_difference_is_found_first_and_an_even_hand_is_left_alone(tmp_path: Path) -> None:
     biased = decided(written(tmp_path / "biased.csv", people(2000, 2, against="Black")))
     assert biased["findings"][0].startswith("Found: by race, Black has 0.")
-    even = decided(written(tmp_path / "even.csv", people(2000, 2)))
+    even = decided(written(tmp_path / "even.csv", people(10_000, 2)))
     assert even["findings"][0] == "No category that is large enough has less than four fifths of the highest rate."
 
 
@@ -130,6 +130,30 @@ def test_the_first_sentence_says_what_the_interval_allows() -> None:
         assert even[0] == "No category that is large enough has less than four fifths of the highest rate."
     for nobody in (counted(female=(10, 50)), counted(female=(0, 50), male=(0, 50))):
         assert said(nobody)[0].startswith("Cannot tell by sex: no two categories are large enough")
+
+
+def of_sex_and_race(**rates: int) -> list[tuple[Mapping[str, str | None], bool, None]]:
+    """500 people of each sex and race, of whom so many were selected: `women_of_one=100`."""
+    cells = {tuple(cell.split("_of_")): some for cell, some in rates.items()}
+    return [
+        ({"sex": sex, "race": race}, place < some, None) for (sex, race), some in cells.items() for place in range(500)
+    ]
+
+
+def test_bias_against_two_attributes_at_once_is_found_where_each_alone_shows_none() -> None:
+    assert said(of_sex_and_race(women_of_one=100, women_of_other=300, men_of_one=300, men_of_other=100)) == [
+        "Found: by sex × race, men, other has 0.33 [0.27, 0.41] of the highest rate, less than four fifths.",
+        "By sex, rates differ no more than chance explains (corrected p 1.000).",
+        "By race, rates differ no more than chance explains (corrected p 1.000).",
+        "By sex × race, rates differ more than by chance (corrected p <0.001).",
+    ]
+
+
+def test_what_few_people_of_two_attributes_leave_open_is_no_all_clear() -> None:
+    first, second, *_ = said(of_sex_and_race(women_of_one=200, women_of_other=200, men_of_one=190, men_of_other=210))
+
+    assert first == ("No category of one column that is large enough has less than four fifths of the highest rate.")
+    assert second.startswith("Cannot tell whether, by sex × race, a category has less than four fifths")
 
 
 def test_people_who_are_left_out_are_named() -> None:

@@ -253,7 +253,7 @@ def spread(table: RateTable) -> float | None:
 def findings(found: Decisions) -> list[str]:
     """What was found, worst first; the first sentence decides."""
     said = _four_fifths(found)
-    tests = [("rates", table.by[0], found.tests[table.by]) for table in found.groups]
+    tests = [("rates", _name(table), found.tests[table.by]) for table in found.rates]
     tests += [("rates at the same outcome", attribute, p) for attribute, p in found.odds_tests.items()]
     for rates, attribute, p in tests:
         if p is not None:
@@ -279,11 +279,18 @@ def findings(found: Decisions) -> list[str]:
     return said
 
 
+def _name(table: RateTable) -> str:
+    return " × ".join(table.by)
+
+
 def _four_fifths(found: Decisions) -> list[str]:
+    """What is certain, then what is not: of one column, then of two at once, which may hide each other's bias."""
     certain: list[str] = []
-    undecided: list[str] = []
-    for table in sorted(found.groups, key=lambda each: each.lowest.estimate or 0):
-        by, ratio = table.by[0], table.lowest
+    alone: list[str] = []
+    together: list[str] = []
+    for table in sorted(found.rates, key=lambda each: (len(each.by), each.lowest.estimate or 0)):
+        by, ratio = _name(table), table.lowest
+        undecided = alone if len(table.by) == 1 else together
         if ratio.low is None or ratio.high is None:
             undecided.append(f"Cannot tell by {by}: no two categories are large enough, or nobody was selected.")
             continue
@@ -296,7 +303,10 @@ def _four_fifths(found: Decisions) -> list[str]:
                 f"Cannot tell whether, by {by}, a category has less than four fifths of the highest rate: "
                 f"the lowest ratio is {shown} ({category})."
             )
-    return [*certain, *undecided] or ["No category that is large enough has less than four fifths of the highest rate."]
+    if not certain and not alone:
+        which = "No category of one column" if together else "No category"
+        alone = [f"{which} that is large enough has less than four fifths of the highest rate."]
+    return [*certain, *alone, *together]
 
 
 def _odds_gaps(found: Decisions) -> dict[str, float]:

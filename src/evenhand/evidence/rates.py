@@ -74,7 +74,7 @@ class RateTable:
     lowest: Interval
     """The lowest rate divided by the highest, of the categories that are not too small.
 
-    Its upper limit holds for all attributes at once (Bonferroni).
+    Its upper limit holds for all tables at once (Bonferroni).
     """
 
     @property
@@ -95,7 +95,7 @@ def rate_tables(decided: Sequence[Decided], *, smallest: int = 0) -> list[RateTa
     if not chosen:
         return []
     cells = [(name,) for name in attributes] + [*combinations(attributes, 2)]
-    return [_table(chosen, cell, kind, smallest, len(attributes)) for cell in cells]
+    return [_table(chosen, cell, kind, smallest, len(cells)) for cell in cells]
 
 
 def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str]:
@@ -108,7 +108,7 @@ def _chosen(decided: Sequence[Decided]) -> tuple[list[tuple[Decided, bool]], str
 
 
 def _table(
-    chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str, smallest: int, attributes: int
+    chosen: Sequence[tuple[Decided, bool]], by: tuple[str, ...], kind: str, smallest: int, tables: int
 ) -> RateTable:
     clusters = {name: place for place, name in enumerate(dict.fromkeys(each.cluster for each, _ in chosen))}
     counts: defaultdict[str, Floats] = defaultdict(lambda: np.zeros((len(clusters), 2)))
@@ -128,7 +128,7 @@ def _table(
         _row(category, counts[category], highest, total, smallest, may_be_equal) for category in sorted(counts)
     )
     compared = [table for table in large if table[:, 1].sum() >= SMALL * total]
-    return RateTable(by, kind, rows, unknown, p, _lowest(compared, attributes))
+    return RateTable(by, kind, rows, unknown, p, _lowest(compared, tables))
 
 
 def _rate(table: Floats) -> float:
@@ -141,10 +141,10 @@ def _test(tables: Sequence[Floats]) -> RatioTest:
     return RatioTest(cells.sum(axis=0, keepdims=True) if independent else cells, alone=True, independent=independent)
 
 
-def _lowest(tables: Sequence[Floats], attributes: int) -> Interval:
-    if len(tables) < 2:
+def _lowest(categories: Sequence[Floats], tables: int) -> Interval:
+    if len(categories) < 2:
         return Interval()
-    return lowest_ratio_interval(np.hstack(tables), _lowest_ratio, [_test(tables)] * attributes)
+    return lowest_ratio_interval(np.hstack(categories), _lowest_ratio, [_test(categories)], tables)
 
 
 def _lowest_ratio(sums: Floats) -> Floats:
