@@ -266,6 +266,21 @@ def test_a_difference_is_found_with_its_direction_and_pair():
     assert result.headline[:2] == ("Differences beyond chance", "1")
 
 
+@pytest.mark.parametrize("insulted", ["woman", "man", "nonbinary person"])
+def test_who_is_treated_otherwise_is_named_first_and_not_who_is_not(insulted: str):
+    """Beyond chance are also the others, who get less than the mean of two groups."""
+    rng = random.Random(0)
+    samples = many(attributes="gender")
+    rude = [
+        record(sample, toxicity=rng.random() / 10 + 0.8 * (sample.metadata["group"] == insulted)) for sample in samples
+    ]
+
+    first, *others = found(rude).found
+
+    assert f"Toxicity is higher for gender '{insulted}'" in found(rude).sentences[0]
+    assert {each.group for each in (first, *others)} == {"woman", "man", "nonbinary person"}
+
+
 def test_noise_is_not_found_and_the_size_of_what_would_be_missed_is_told():
     rng = random.Random(1)
     result = found([record(sample, sentiment=rng.random(), toxicity=rng.random()) for sample in many()])

@@ -81,8 +81,11 @@ def audit(records: Sequence[Record], *, resamples: int = RESAMPLES, seed: int = 
 
 
 def compared(tables: Mapping[str, GroupTable], resamples: int, rng: np.random.Generator) -> list[GroupDifference]:
-    """Return every group of every table compared with the others, as one family, the smallest p-value first."""
-    p_values, adjusted = tested(tables, resamples, rng)
+    """Return every group of every table compared with the others, as one family, the smallest p-value first.
+
+    Of equal ones, such as the smallest that can be drawn, the largest comes first, so that who stands out is named.
+    """
+    observed, p_values, adjusted = tested(tables, resamples, rng)
     differences = [
         _difference(attribute, group, measure, table.values[:, :, column], place)
         for attribute, table in tables.items()
@@ -90,12 +93,15 @@ def compared(tables: Mapping[str, GroupTable], resamples: int, rng: np.random.Ge
         for column, measure in enumerate(table.measures)
     ]
     tests = sum(each is not None for each in p_values)
-    differences = [
+    ordered = sorted(
+        zip(differences, p_values, adjusted, np.nan_to_num(np.abs(observed)).tolist(), strict=True),
+        key=lambda each: (1.0 if each[2] is None else each[2], each[1] or 1.0, -each[3]),
+    )
+    return [
         replace(each, p_value=p, adjusted=corrected, detectable=_detectable(each, tests) if p is not None else None)
-        for each, p, corrected in zip(differences, p_values, adjusted, strict=True)
+        for each, p, corrected, _ in ordered
         if each.difference.n
     ]
-    return sorted(differences, key=lambda each: (1.0 if each.adjusted is None else each.adjusted, each.p_value or 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +135,13 @@ def tables_of(means: Sequence[Mapping[Identity, Mapping[str, float]]]) -> dict[s
 
 def tested(
     tables: Mapping[str, GroupTable], resamples: int, rng: np.random.Generator
-) -> tuple[list[float | None], list[float | None]]:
-    """Return p-values, alone and corrected for all, by attribute, group and measure in the order of the tables."""
+) -> tuple[Floats, list[float | None], list[float | None]]:
+    """Return what is tested, and p-values, alone and corrected for all, in the order of the tables."""
     both = [exchanged(table.values, table.asked, resamples, rng) for table in tables.values()]
     if not both:
-        return [], []
+        return np.zeros(0), [], []
     observed = np.concatenate([each.ravel() for each, _ in both])
-    return step_down(observed, np.concatenate([each.reshape(resamples, -1) for _, each in both], axis=1))
+    return observed, *step_down(observed, np.concatenate([each.reshape(resamples, -1) for _, each in both], axis=1))
 
 
 def deviations(table: Floats) -> Floats:
