@@ -15,6 +15,21 @@ def abstain(prompt: str) -> str:
     found = re.findall(r"(?im)^\W*([ABC])\b.*(?:cannot|not |unknown|undetermined|can.t|no answer)", prompt)
     return found[-1] if found else "?"
 """
+AGAINST = r"""
+import re
+from evenhand import BENCHMARKS
+from evenhand.benchmarks.base import Selection
+
+SAMPLES = {(each.context, each.prompt): each for each in BENCHMARKS.get("bbq_builtin")().samples(Selection())}
+
+def against(prompt: str) -> str:
+    context, question, shown = re.search(r"Passage: (.*?)\n\nQuestion: (.*?)\n\n(A\).*?)\n\n", prompt, re.S).groups()
+    sample = SAMPLES[context, question]
+    about = sample.metadata
+    named = ({0, 1, 2} - {about["unknown"], about["target_loc"]}).pop()
+    option = sample.choices[named if about["context_condition"] == "ambig" else sample.target]
+    return {text: letter for letter, text in re.findall(r"(?m)^([ABC])\) (.*)$", shown)}[option]
+"""
 FAILS, PASSES, OPEN = "accuracy_disambig < 80", "coverage < 50", "|bias_ambig| > 10"
 
 
@@ -297,6 +312,51 @@ def test_a_run_that_is_too_small_to_show_a_worsening_does_not_pass(cli, once, tm
     assert "too few samples: to see a worsening of 5, about " in small.out
     assert "or more would have been seen" in enough.out
     assert enough.out.splitlines()[-1] == "Gate: passed."
+
+
+HALF = """
+def fails(prompt: str) -> str:
+    if len(prompt) % 2:
+        raise ConnectionError("no answer")
+    return "A"
+
+def declines(prompt: str) -> str:
+    return "I'm sorry, but I can't help with that." if len(prompt) % 2 else "A"
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("fails", "of 44 samples have no grade. The graded ones may not represent all."),
+        ("declines", "of 44 samples were refused. The graded ones may not represent all."),
+    ],
+)
+def test_a_gate_that_passes_on_half_the_answers_says_so(cli, tmp_path: Path, function: str, said: str):
+    (tmp_path / "m.py").write_text(HALF)
+    command = ("gate", "-m", f"call/./m.py:{function}", "-n", "44", "--out", "r", "--summary", "s.md")
+
+    result = cli(*command, "--fail-if", "accuracy_ambig > 99")
+
+    assert result.code == 0
+    assert said in result.out
+    assert said.rstrip(".") in (tmp_path / "s.md").read_text(encoding="utf-8")
+
+
+def test_a_bias_that_changed_sides_is_not_called_unchanged_alone(cli, once, tmp_path: Path):
+    once(*RUN)
+    before = json.loads(cli("compare", "p", "--json").out)
+    (metric,) = (each for each in before["runs"][0]["arms"][0]["metrics"] if each["metric"] == "bias_ambig")
+    metric |= {"value": 90.0, "low": 85.0, "high": 95.0}
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    (tmp_path / "m.py").write_text(AGAINST)
+    new = ("gate", "-n", "44", "--against", "before.json", "--tolerance", "bias_ambig=0")
+
+    turned = cli(*new, "-m", "call/./m.py:against", "--out", "turned")
+    chance = cli(*new, "-m", "fake/A", "--out", "chance")
+
+    assert "; on the other side of zero: 90, now -100" in turned.out
+    assert "other side" not in chance.out
 
 
 def test_a_model_that_names_nobody_is_not_more_biased_than_the_baseline(cli, once, tmp_path: Path):

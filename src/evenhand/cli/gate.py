@@ -21,11 +21,13 @@ from evenhand.core import aio
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.fields import sizes_by_metric
 from evenhand.core.options import Request, Several, argument, option
+from evenhand.core.untrusted import one_line
 from evenhand.runs.parts import Settings
 from evenhand.runs.runner import Runner
 from evenhand.runs.stored import as_stored_json
 from evenhand.runs.summary import read_summary
 from evenhand.show.gate import annotation, in_order, junit, line, sentence, summary
+from evenhand.studies.conclusions import refused
 from evenhand.studies.gate import (
     Check,
     Condition,
@@ -144,6 +146,9 @@ def gate(request: GateCommand) -> int:
     shown = [asdict(each) for each in checks]
     current_output().gate = {"state": found, "undecided": request.undecided, "checks": shown}
     _print(checks, passes=passes)
+    doubts = [*result.caveats, *refused(result)]  # a limit holds of the answers that there are
+    for each in doubts:
+        click.echo(f"! {one_line(each)}")
     if code == UNDECIDED:
         few = any(each.state == "cannot tell" and each.value is not None for each in checks)
         more = "ask more questions (--limit), or " if few else ""
@@ -154,7 +159,7 @@ def gate(request: GateCommand) -> int:
         request.junit_file.write_bytes(junit(result.title, checks, undecided_passes=passes))
     if request.summary_file is not None:
         with request.summary_file.open("a", encoding="utf-8") as file:
-            file.write(summary(result.title, checks))
+            file.write(summary(result.title, checks, doubts))
     return code
 
 

@@ -54,11 +54,12 @@ def junit(title: str, checks: Sequence[Check], *, undecided_passes: bool) -> byt
     return ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True)
 
 
-def summary(title: str, checks: Sequence[Check]) -> str:
-    """A heading and a table in Markdown."""
+def summary(title: str, checks: Sequence[Check], doubts: Sequence[str] = ()) -> str:
+    """A heading and a table in Markdown, with what the checks do not see."""
     rows = [[f"{_SIGNS[c.state]} {c.state}", c.arm, c.condition, c.reason] for c in in_order(checks)]
     table = Table(title, columns("", "arm", "fails if", "measured", words=4), rows)
     said = markdown_text(sentence(checks))
+    said = "\n\n".join([said, *map(markdown_text, doubts)])
     return f"## Gate: {overall(checks)}\n\n{said}\n\n{markdown_text(title)}\n\n{markdown(table)}\n"
 
 

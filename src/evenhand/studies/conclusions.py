@@ -572,7 +572,7 @@ def warnings_about(study: StudyResult) -> list[str]:
     return [
         *_undetermined(study),
         *_at_chance(study),
-        *_refused(study),
+        *refused(study),
         *_position_bias(study),
         *_few_clusters(study),
         *_by_benchmark(study),
@@ -593,7 +593,8 @@ def _undetermined(study: StudyResult) -> list[str]:
     ]
 
 
-def _refused(study: StudyResult) -> list[str]:
+def refused(study: StudyResult) -> list[str]:
+    """Warn of arms that declined many samples, and in which groups they did."""
     refused = [
         (arm, n, total)
         for arm in study.whole_arms

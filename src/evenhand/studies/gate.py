@@ -227,10 +227,14 @@ def check_against(
             harmless = undefined and infos[name].meaning.harmless
             checks.append(replace(unmeasured, state="passed") if harmless else unmeasured)
             continue
+        turned = ""
         if better == "zero":
+            if new[1] > 0 > before[2] or new[2] < 0 < before[1]:
+                turned = f"; on the other side of zero: {before[0]:.4g}, now {new[0]:.4g}"
             new, before = absolute(new), absolute(before)
         worse = difference(before, new) if better == "higher" else difference(new, before)
         judged = _judged(arm, Condition(name, ">", tolerance), worse, found, text)
+        judged = replace(judged, reason=f"{judged.reason}{turned}")
         wanted = detect.get(name, detect.get(""))
         checks.append(judged if wanted is None or judged.state != "cannot tell" else _powered(judged, wanted))
     return checks
