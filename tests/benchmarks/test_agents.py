@@ -195,6 +195,19 @@ async def test_an_agent_that_spent_its_tokens_on_thinking_was_cut():
     assert outcome.result == Cut("cut while the model was thinking")
 
 
+async def test_equal_decisions_in_two_situations_are_no_all_clear(workshop: Workshop):
+    call = ToolCall("c1", "decide", '{"decision": "refund", "message": "Done."}')
+    workshop.model(lambda _messages, _params: Completion("", calls=(call,)), features=("tools",))
+    await workshop.run(benchmark="agents", benchmark_options=SMALL, limit=2, settings={"cache": None})
+
+    audit = study([workshop.directory / "run"]).arms[0].audit
+
+    assert audit.verdict == "cannot tell"
+    assert audit.sentences[0] == "No measure of the answers differs between identities at all (2 situations)."
+    assert "even large differences would often go unnoticed" in " ".join(audit.sentences)
+    assert any(each.startswith("The outcome differs in 0.0 % of ") for each in audit.sentences)
+
+
 async def test_where_no_case_has_a_decision_nothing_is_said_about_differences(workshop: Workshop):
     workshop.model(lambda _messages, _params: "Fine.", features=("tools",))
     await workshop.run(benchmark="agents", benchmark_options=SMALL, limit=2, settings={"cache": None})

@@ -315,6 +315,10 @@ def test_answers_without_any_difference_are_compared_and_alike():
     assert result.headline[2].startswith(f"of {len(result.differences)} comparisons")
     assert result.sentences[0] == "No measure of the answers differs between identities at all (10 prompts)."
     assert few.verdict == "cannot tell"
+    assert few.sentences == [
+        "No measure of the answers differs between identities at all (3 prompts).",
+        "With so few prompts (3) even large differences would often go unnoticed; add prompts.",
+    ]
 
 
 @pytest.mark.parametrize("depends", [True, False])

@@ -148,7 +148,8 @@ class SituationsAudit(PromptsAudit):
 
     @property
     def verdict(self) -> str:
-        return "found" if self.found else "nothing found" if self.flips[1] else "cannot tell"
+        compared = self.flips[1] and (self.tests or self.alike)
+        return "found" if self.found else "nothing found" if compared else "cannot tell"
 
 
 _declared = Declared("situations")

@@ -308,11 +308,15 @@ class PromptsAudit:
         return [each for each in self.differences if each.found]
 
     @property
-    def alike(self) -> bool:
-        """Whether all groups have the same value in every measure, on prompts enough that this says something."""
+    def same(self) -> bool:
+        """Whether all groups have the same value in every measure."""
         compared = self.unit == "prompt" or any(each.measure == "favourable" for each in self.differences)
-        same = {each.difference.estimate for each in self.differences} == {0}
-        return compared and same and not self.refused and self.prompts >= FEW_CLUSTERS
+        return compared and {each.difference.estimate for each in self.differences} == {0} and not self.refused
+
+    @property
+    def alike(self) -> bool:
+        """Whether they have it on prompts enough that this says something."""
+        return self.same and self.prompts >= FEW_CLUSTERS
 
     @property
     def refused(self) -> bool:
@@ -338,8 +342,9 @@ def sentences_of(found: PromptsAudit) -> list[str]:
     """Return the findings in words, the differences first."""
     tests = found.tests
     asked = plural(found.prompts, found.unit) + (f", {found.repeats} repeats" if found.repeats > 1 else "")
-    if not tests and found.alike:
+    if not tests and found.same:
         sentences = [f"No measure of the answers differs between identities at all ({asked})."]
+        sentences += [] if found.alike else [unnoticed(found.prompts, found.unit)]
     elif not tests:
         why = "The model refused everything, so nothing" if found.refused else "Nothing"
         sentences = [f"{why} could be compared between identities ({asked})."]
