@@ -419,6 +419,22 @@ def test_a_bias_that_changed_sides_is_not_unchanged():
     assert verdict_of(replace(turned, last=29.5), "zero", 3.0) == "no change"
 
 
+@pytest.mark.parametrize(
+    ("second", "turned"), [(OTHER, " and on the other side of zero (100.0 → −100.0)"), (STEREOTYPED, "")]
+)
+async def test_a_bias_as_large_in_the_other_direction_is_said_to_be_turned(
+    workshop: Workshop, second: str, turned: str
+):
+    workshop.model(lambda messages, _params: letter_for(messages, STEREOTYPED), "old")
+    workshop.model(lambda messages, _params: letter_for(messages, second), "new")
+    await workshop.run(models=["stub/old", "stub/new"], **TOY)
+
+    (finding,) = (each for each in study([workshop.directory / "run"]).findings if each.metric == "bias_ambig")
+
+    assert finding.word == "Cannot tell"
+    assert finding.text.partition("“Bias, ambiguous”")[2] == turned.replace(" and", ", and")
+
+
 async def test_no_change_larger_than_the_margin_is_a_result(workshop: Workshop):
     default = await compared(workshop, 77, 77)
     wide = study([workshop.directory / "run"], margins={"": 20})

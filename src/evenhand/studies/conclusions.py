@@ -240,9 +240,17 @@ def _undecided(
         text = f"{now} and {then} cannot be compared in “{metric.title}”: {where}{reach}"
     else:
         text = f"{now} may be anything {reach} than {then} in “{metric.title}”"
+        if metric.better == "zero" and _turned(first, before, after):
+            text = f"{text}, and on the other side of zero ({_change(study, first, metric)})"
     open_too = [f"{metrics[each.metric].title} ({_reach(study, each, metrics[each.metric])})" for each in others]
     more = f" Also open: {'; '.join(open_too)}." if open_too else ""
     return _finding(first, verdict, text, now, f"{size(first)}.{more}")
+
+
+def _turned(effect: Effect, before: ArmResult, after: ArmResult) -> bool:
+    """Whether both arms are away from zero by more than chance, in opposite directions."""
+    ends = [(each.low or 0.0, each.high or 0.0) for arm in (before, after) if (each := arm.estimate(effect.metric))]
+    return len(ends) == 2 and (ends[0][1] < 0 < ends[1][0] or ends[1][1] < 0 < ends[0][0])
 
 
 def _listed(names: Sequence[str]) -> str:
