@@ -192,6 +192,19 @@ class Own(BENCHMARKS.get("bbq_builtin")):
 """
 
 
+def test_a_headline_that_is_no_metric_is_refused_before_the_first_call(tmp_path: Path):
+    (tmp_path / "own.py").write_text(BENCHMARK.replace("NAME", "own_headline") + '    headline = "bias"\n')
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return "A"
+
+    with pytest.raises(UsageError, match=r"no headline metric of .*own\.py named 'bias'; .*bias_ambig"):
+        evenhand.audit(model, benchmark=str(tmp_path / "own.py"), out=tmp_path / "run", limit=2)
+    assert not asked
+
+
 def test_a_stored_run_does_not_execute_a_benchmark_file_that_was_changed(tmp_path: Path):
     file, mark = tmp_path / "own.py", tmp_path / "was-run"
     file.write_text(BENCHMARK.replace("NAME", "own_and_changed"))

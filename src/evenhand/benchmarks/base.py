@@ -23,7 +23,7 @@ from pydantic import Field
 from typing_extensions import TypeVar
 
 from evenhand.core import options
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import UsageError, check_names
 from evenhand.core.files import read_yaml
 from evenhand.core.options import Options, Options_co, Text
 from evenhand.core.registry import Registry, class_fault
@@ -464,5 +464,7 @@ BENCHMARKS: Registry[type[Benchmark]] = Registry(
 
 
 def load_benchmark(name: str, **given: Any) -> Benchmark:
-    """Returns the benchmark called `name` with the given options."""
-    return BENCHMARKS.get(name)(**given)
+    """Returns the benchmark called `name` with the given options; one of its metrics must be its headline."""
+    benchmark = BENCHMARKS.get(name)(**given)
+    check_names(f"headline metric of {name}", [each.name for each in benchmark.metrics()], benchmark.headline)
+    return benchmark
