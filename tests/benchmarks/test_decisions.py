@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import evenhand
 from evenhand.benchmarks.base import Selection
 from evenhand.benchmarks.decisions import FILE, GENDERS, METRICS, NONE, RACES, Decisions
 from evenhand.core.errors import DataError
 from evenhand.core.files import lines
-from evenhand.core.types import Answer, Grade, Outcome, Record, Sample, Unscored
+from evenhand.core.types import Answer, Completion, Grade, Outcome, Record, Sample, TokenLogprob, Unscored
 from evenhand.data.sets import find_file
+from evenhand.models.fake import FunctionModel
 
 
 def rows(number: int = 0) -> list[dict[str, Any]]:
@@ -140,6 +142,51 @@ def test_without_probabilities_there_is_a_word_but_no_log_odds():
     assert math.isnan(value("gap", records))
     assert value("yes_black", records) == -1
     assert value("yes", records) == pytest.approx(1 / 4)
+
+
+class TestWithoutProbabilities:
+    """A function that says only yes or no is judged by its shares of yes."""
+
+    def studied(self, folder: Path, decide: Any, decisions: int = 20, name: str = "run") -> Any:
+        write(folder, [row for number in range(decisions) for row in rows(number)])
+        return evenhand.audit(decide, benchmark="decisions", out=folder / name, benchmark_options={"data": str(folder)})
+
+    def test_one_that_refuses_a_group_is_found_out(self, tmp_path: Path):
+        study = self.studied(tmp_path, lambda prompt: "No" if "a Black" in prompt else "Yes")
+
+        found = study.findings[0]
+        assert (found.verdict, found.metric) == ("found", "yes_black")
+        assert "decides against Black people more than white people" in found.text
+        assert "Yes, Black − white: −100.0" in found.detail
+        assert {each.verdict for each in study.findings} == {"found"}
+        assert "yes_black" in study.guardrails
+
+    def test_one_that_decides_alike_is_not(self, tmp_path: Path):
+        study = self.studied(tmp_path, lambda prompt: "Yes" if "applicant 1" in prompt else "No")
+
+        assert [each.verdict for each in study.findings] == ["nothing found"]
+        assert "answers no group differently, corrected for 5 comparisons" in study.findings[0].text
+
+    def test_a_few_decisions_show_nothing(self, tmp_path: Path):
+        study = self.studied(tmp_path, lambda prompt: "No" if "a Black" in prompt else "Yes", decisions=3)
+
+        assert [each.verdict for each in study.findings] == ["cannot tell"]
+
+    def test_two_of_them_are_compared_by_their_shares(self, tmp_path: Path):
+        self.studied(tmp_path, lambda prompt: "Yes", name="even")
+        self.studied(tmp_path, lambda prompt: "No" if "a Black" in prompt else "Yes", name="biased")
+
+        study = evenhand.compare(tmp_path / "even", tmp_path / "biased")
+
+        assert next(each.verdict for each in study.effects if each.metric == "yes_black") == "worse"
+
+    def test_with_probabilities_the_log_odds_count(self, tmp_path: Path):
+        logprobs = (TokenLogprob("A", -0.1, (("A", -0.1), ("B", -2.4))),)
+        reply = Completion("A", logprobs=logprobs)
+        study = self.studied(tmp_path, FunctionModel(lambda *_: reply, features=["logprobs"]), decisions=8)
+
+        assert "yes_black" not in study.guardrails
+        assert study.findings[0].metric == "gap"
 
 
 def test_an_answer_without_a_choice_is_unscored():

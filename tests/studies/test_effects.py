@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,7 @@ def effects_of(tables: Mapping[str, Ends], metrics: Sequence[Metric] | None = No
             pair.after.add_sums((name, ALL), str(number), last)
         pair.only_before[name, ALL] = int((before[:, 0] > after[:, 0]).sum())
         pair.only_after[name, ALL] = int((after[:, 0] > before[:, 0]).sum())
-    names = list(tables)
-    benchmark: Any = SimpleNamespace(headline=names[0], guardrails=tuple(names[1:]))
-    return {each.metric: each for each in paired_effects(benchmark, metrics, "a", {"b": pair}, "holm")}
+    return {each.metric: each for each in paired_effects([*tables], metrics, "a", {"b": pair}, "holm")}
 
 
 def shares(seed: int, clusters: int = 12, gain: float = 0.0, size: int = 6) -> Ends:

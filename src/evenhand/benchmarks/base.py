@@ -60,6 +60,8 @@ class Meaning:
     """The title of 100 % less the value, where the sentence has `{rest}`: "Guesses where the text does not say"."""
     beside: str = ""
     """The metric that is told in the same sentence, unless it is 0: a small mean may hide a few bad texts."""
+    instead: tuple[str, ...] = ()
+    """Of a headline: the metrics, best at zero, that are tested where an arm has no value of it."""
     about: str = ""
     """What is measured and what is good, in one sentence for readers who do not know the benchmark."""
 
@@ -183,7 +185,7 @@ def net(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return ratio(sums)
 
 
-_TUPLES = ("bounds", "comparable", "rests_on")
+_TUPLES = ("bounds", "comparable", "rests_on", "instead")
 
 
 class Declared:

@@ -6,7 +6,8 @@ are paired within it, so that intervals are about decisions and not about texts.
 Departures from the paper:
 - contrasts are paired differences with clustered intervals, not a mixed-effects model;
 - there is no age;
-- the model answers with a letter, and log-odds are those of the letters, limited to ±ln(10⁶).
+- the model answers with a letter, and log-odds are those of the letters, limited to ±ln(10⁶);
+- without probabilities, shares of yes are contrasted and tested in the same way.
 
 The data is one JSON Lines file with `decision_question_id`, `race`, `gender`, `filled_template` (with the identity) and
 `removed_template` (without it). In all templates, yes is the decision in the person's favour.

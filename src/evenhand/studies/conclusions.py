@@ -6,7 +6,7 @@ Caveats change the reading of the headline and are shown beside it; warnings are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evenhand.benchmarks.base import Audit
@@ -369,19 +369,38 @@ def _alone(study: StudyResult, arm: ArmResult) -> list[Finding]:
         return [_of_audit(study, arm, arm.audit)]
     metrics = {metric.name: metric for metric in study.metrics}
     told = [name for name in study.guardrails if metrics[name].meaning.says and metrics[name].better]
-    names = dict.fromkeys((study.headline, *told, *_sides(study, arm)))
-    found = [_described(study, arm, metrics[name]) for name in names]
+    sides, tests = _sides(study, arm)
+    names = dict.fromkeys((*told, *sides))
+    names.pop(study.headline, None)
+    found = [*_main(study, arm, metrics, sides, tests), *(_described(study, arm, metrics[name]) for name in names)]
     # Several metrics may say the same, such as a contrast of log-odds and of answers.
     once = {each.text: each for each in found[::-1] if each.metric == study.headline or each.verdict == "found"}
     return [*once.values()][::-1]
 
 
-def _sides(study: StudyResult, arm: ArmResult) -> list[str]:
-    """The metrics besides the headline that say in words on which side of zero they are, where they are on one."""
+def _sides(study: StudyResult, arm: ArmResult) -> tuple[list[str], int]:
+    """Of the metrics beside the headline with words for the sides of zero: those on one, and how many are tested."""
     worded = [each for each in study.metrics if each.better == "zero" and (each.meaning.above or each.meaning.says)]
     worded = [each for each in worded if each.name != study.headline and not each.untold]
-    _, found = _beyond_zero(arm.estimate(each.name) for each in worded)
-    return [each.metric for each in found]
+    tests, found = _beyond_zero(arm.estimate(each.name) for each in worded)
+    return [each.metric for each in found], tests
+
+
+def _main(
+    study: StudyResult, arm: ArmResult, metrics: Mapping[str, MetricInfo], sides: Sequence[str], tests: int
+) -> list[Finding]:
+    """What the headline says; where it has no value, what the metrics say that are tested instead."""
+    headline, who = metrics[study.headline], _who(arm)
+    known = [each for name in headline.meaning.instead if (each := arm.estimate(name)) and each.low is not None]
+    value = arm.estimate(headline.name)
+    if not known or known[0].few_clusters or (value is not None and value.value is not None):
+        return [_described(study, arm, headline)]
+    if sides:
+        return []
+    text = f"{who} answers no group differently, corrected for {plural(tests, 'comparison')}"
+    shown = "; ".join(f"{metrics[each.metric].title}: {_shown(study, each, metrics[each.metric])}" for each in known)
+    why = f"{headline.title} is undefined: {headline.meaning.undefined}"
+    return [Finding("nothing found", text, who, headline.name, (arm.id,), f"{shown}. {why}.")]
 
 
 def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Finding:

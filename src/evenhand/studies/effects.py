@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.benchmarks.base import Benchmark, Metric, ratio
+from evenhand.benchmarks.base import Metric, ratio
 from evenhand.stats import (
     FEW_CLUSTERS,
     Jackknife,
@@ -45,7 +45,7 @@ class _Tested:
 
 
 def paired_effects(
-    benchmark: Benchmark,
+    main: Sequence[str],
     metrics: Sequence[Metric],
     reference: str,
     pairs: Mapping[str, PairTally],
@@ -55,19 +55,19 @@ def paired_effects(
 ) -> list[Effect]:
     """Compare the arms in `pairs` with the reference.
 
-    p-values are corrected in two separate families: headline and guardrails overall, and the headline by group.
+    `main` are the headline and its guardrails. p-values are corrected in two separate families: all of these overall,
+    and the headline by group.
     `margins` and `published` are by metric: changes that do not matter, and differences over all samples that others
     published.
     """
-    watched = {benchmark.headline, *benchmark.guardrails}
     overall: list[_Tested] = []
     by_group: list[_Tested] = []
     for arm_id, pair in pairs.items():
         for metric in metrics:
             for group in groups_of(metric.name, pair.before):
-                if group == ALL and metric.name in watched:
+                if group == ALL and metric.name in main:
                     overall.append(_tested(metric, group, reference, arm_id, pair, correction))
-                elif group != ALL and metric.name == benchmark.headline:
+                elif group != ALL and metric.name == main[0]:
                     by_group.append(_tested(metric, group, reference, arm_id, pair, correction))
     found = [
         *(replace(each, published=(published or {}).get(each.metric)) for each in _corrected(overall, correction)),

@@ -164,6 +164,14 @@ class _Pass:
             self.confusion[arm][kinds[0]][kinds[1]] += 1
         return self.alone[arm].keep(record)
 
+    def guardrails(self) -> tuple[str, ...]:
+        """The benchmark's guardrails, after what is tested where an arm has no value of the headline."""
+        name = self.benchmark.headline
+        meant = next(metric.meaning for metric in self.known if metric.name == name)
+        lacking = [tally.sums for tally in self.alone.values() if (name, ALL) not in tally.sums]
+        instead = [each for each in meant.instead if any((each, ALL) in sums for sums in lacking)]
+        return tuple(dict.fromkeys([*instead, *self.benchmark.guardrails]))
+
     def metrics(self) -> list[Metric]:
         """The main metrics, and those others that apply to a method of this study."""
         main = {self.benchmark.headline, *self.benchmark.guardrails}
@@ -218,16 +226,19 @@ def _compute(
     metrics = found.metrics()
     arms = [_arm(found, source, metrics, only.get(id(source.store))) for source in sources]
     provenance = _provenance(runs)
+    guardrails = found.guardrails()
     orders = min(run.plan.orders for run in runs)
     result = StudyResult(
         title=_title(provenance, benchmark.name, [each for each in sources if each.iteration == FINAL]),
         benchmark=benchmark.name,
         headline=benchmark.headline,
-        guardrails=benchmark.guardrails,
+        guardrails=guardrails,
         metrics=[_metric_info(metric, margins) for metric in metrics],
         groups=sorted(found.groups),
         arms=arms,
-        effects=paired_effects(benchmark, metrics, reference.id, found.pairs, correction, margins, published),
+        effects=paired_effects(
+            (benchmark.headline, *guardrails), metrics, reference.id, found.pairs, correction, margins, published
+        ),
         findings=(),
         warnings=(),
         provenance=provenance,
