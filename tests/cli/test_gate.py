@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from evenhand.runs.parts import load_models
+
 RUN = ("run", "--model", "fake/A", "--limit", "44")
 ABSTAINS = r"""
 import re
@@ -79,6 +81,8 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
         (("--fail-if", "bias_ambi > 1"), "did you mean bias_ambig"),
         (("--against", "b.json", "--tolerance", "bias_ambi=1"), "did you mean bias_ambig"),
         (("--against", "b.json", "--tolerance", "1"), "b.json: is not a baseline"),
+        (("-b", "opinions", "--against", "b.json", "--tolerance", "length=1"), "No direction of length is worse"),
+        (("-b", "opinions", "--against", "b.json", "--detect", "length=1"), "No direction of length is worse"),
         (("--fail-if", "bias_ambig > 1", "--junit", "."), "--junit names the checks, a file, not the folder ."),
         (("--fail-if", "bias_ambig > 1", "--summary", "."), "--summary names the table, a file, not the folder ."),
     ],
@@ -202,6 +206,21 @@ def test_a_baseline_that_was_made_otherwise_is_refused_before_the_first_call(cli
     assert "no arm in the baseline named 'cot'; known: default" in others[2].err
     assert not (tmp_path / "r").exists()
     assert cli(*gate, "--out", "r").code == 0
+
+
+def test_a_baseline_is_compared_with_the_models_that_are_loaded_for_the_run(cli, once, tmp_path: Path, monkeypatch):
+    once(*RUN)
+    (tmp_path / "b.json").write_text(cli("compare", "p", "--json").out)
+    loaded: list[Path] = []
+
+    def load(plan, settings, cache, budget, directory):
+        loaded.append(directory)
+        return load_models(plan, settings, cache, budget, directory)
+
+    monkeypatch.setattr("evenhand.runs.runner.load_models", load)
+
+    assert cli("gate", "-m", "fake/A", "-n", "44", "--against", "b.json", "--undecided", "pass", "--out", "r").code == 0
+    assert len(loaded) == 1
 
 
 def test_a_baseline_of_another_scorer_is_refused_before_the_first_call(cli, tmp_path: Path):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import click
 
@@ -17,13 +17,11 @@ from evenhand.cli.progress import exit_code
 from evenhand.cli.report import report_path, study_and_report
 from evenhand.cli.request import PlanCommand, check_file
 from evenhand.cli.run import end_study, kept, print_examples, print_forecast, run_request
-from evenhand.core import aio
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.fields import sizes_by_metric
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.untrusted import one_line
 from evenhand.runs.parts import Settings
-from evenhand.runs.runner import Runner
 from evenhand.runs.stored import as_stored_json
 from evenhand.runs.summary import read_summary
 from evenhand.show.gate import annotation, in_order, junit, line, sentence, summary
@@ -34,6 +32,7 @@ from evenhand.studies.gate import (
     arm_before,
     check,
     check_against,
+    check_directions,
     check_units,
     made_with,
     overall,
@@ -179,22 +178,26 @@ def _made(
         raise UsageError("Name a stored run, a --config or a --model.")
     run = request.run_asked()
     metrics = {m.name: m for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()}
-    check_names("metric", metrics, *(*(condition.metric for condition in conditions), *filter(None, named)))
+    check_names("metric", metrics, *(condition.metric for condition in conditions))
+    check_directions(named, {name: metric.better for name, metric in metrics.items()})
     check_units(conditions, {name for name, metric in metrics.items() if metric.scale == 100})
     labels = [arm.label for arm in run.plan.arms()]
     check_names("arm", labels, *request.arms)
-    if request.against is not None:
-        # A dry run loads no model, and workers load theirs where they are.
-        loads = not request.dry_run and run.settings.workers is None
-        facts = as_stored_json(aio.run(Runner(run.plan, run.out, run.settings).describe())) if loads else None
-        baseline = read_baseline(request.against, run.plan.benchmark, facts and made_with(facts))
+    against = request.against
+    if against is not None:
+        baseline = read_baseline(against, run.plan.benchmark)
         for label in request.arms or labels:
             arm_before(baseline, label, alone=len(labels) == 1)
+
+    def check_alike(facts: Mapping[str, Any]) -> None:
+        if against is not None:
+            read_baseline(against, run.plan.benchmark, made_with(as_stored_json(facts)))
+
     print_examples(run)
     if request.dry_run:
         print_forecast(run)
         return None, run.out, run.settings
-    run_request(kept(request, run))
+    run_request(kept(request, run), check_alike)
     result, current_output().report = study_and_report([run.out], run.report or report_path(run.out))
     click.echo(f"Report: {current_output().report}")
     return result, run.out, run.settings

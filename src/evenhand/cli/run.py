@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -217,10 +217,10 @@ def execute(run: PlannedRun, *, report: bool, **how: Any) -> int:
     return code or (FAILED if unmeasured else 0)
 
 
-def run_request(request: PlannedRun) -> Progress:
-    """Run all that is not done yet, with progress on the way and a line at the end."""
+def run_request(request: PlannedRun, check: Callable[[Mapping[str, Any]], None] | None = None) -> Progress:
+    """Run all that is not done yet, with progress on the way and a line at the end; `check` may refuse its facts."""
     with resumable(request.out), shown_progress() as observer:
-        progress = aio.run(run_plan(request.plan, request.out, request.settings, observer))
+        progress = aio.run(run_plan(request.plan, request.out, request.settings, observer, check))
     print_end(request.out, progress, request.out, request.settings.budget)
     if own := load_benchmark(request.plan.benchmark, **request.plan.benchmark_options).portable():
         plan = request.plan.model_copy(update={"benchmark_options": own})

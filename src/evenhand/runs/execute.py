@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from evenhand.benchmarks.base import Selection, load_benchmark
@@ -18,10 +19,19 @@ from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Store
 
 
-async def run_plan(plan: Plan, directory: Path, settings: Settings, observer: Observer | None = None) -> Progress:
-    """Run all pending samples of the plan and store them in `directory`; raise only errors that the user must fix."""
+async def run_plan(
+    plan: Plan,
+    directory: Path,
+    settings: Settings,
+    observer: Observer | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Progress:
+    """Run all pending samples of the plan and store them in `directory`; raise only errors that the user must fix.
+
+    `check` gets the facts of the plan before the first call; workers, which load the models where they are, skip it.
+    """
     if settings.workers is None:
-        return await Runner(plan, directory, settings, observer).run()
+        return await Runner(plan, directory, settings, observer, check=check).run()
     if settings.on is None:
         raise UsageError("Workers need a cluster; pass --on ray, or remove --workers.")
     from evenhand.runs.cluster import ClusterRun

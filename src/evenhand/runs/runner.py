@@ -80,6 +80,7 @@ class Runner:
         settings: Settings,
         observer: Observer | None = None,
         make_store: Callable[..., Store] = Store,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -87,6 +88,8 @@ class Runner:
         self.progress = Progress()
         self._observer = observer
         self._make_store = make_store
+        self._check = check
+        """Gets the facts of the plan before anything is stored or called; what it raises ends the run."""
         self._benchmark: Benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
         self._graded_by = scorer_id(self._benchmark)
         self._pool: ScorerPool | None = None
@@ -123,6 +126,8 @@ class Runner:
         budget = self._budget
         try:
             async with self._loaded() as (arms, models, facts):
+                if self._check is not None:
+                    self._check(facts)
                 with opened(self.directory, self.settings, facts, self._samples, self._make_store) as store:
                     self._replay = store.has_answers()
                     if self._cache is not None:

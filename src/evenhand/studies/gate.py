@@ -175,6 +175,14 @@ def check_units(conditions: Iterable[Condition], out_of_100: Collection[str]) ->
             raise UsageError(f"{each.metric} goes to 100, not to 1: write '{meant}', or '{exact}' for less than one.")
 
 
+def check_directions(named: Iterable[str], better: Mapping[str, str | None]) -> None:
+    """Refuse metrics of which no direction is worse; the name "" is of the headline and its guardrails."""
+    for name in filter(None, named):
+        check_names("metric", better, name)
+        if better[name] is None:
+            raise UsageError(f"No direction of {name} is worse; give --tolerance and --detect for other metrics.")
+
+
 def whole_arms(result: StudyResult, named: Sequence[str] = ()) -> list[ArmResult]:
     """The arms with their final answers: all of them, or those that are named."""
     arms = {arm.label: arm for arm in result.arms if arm.iteration is None}
@@ -209,15 +217,14 @@ def check_against(
     """
     old = arm_before(baseline, arm.label, alone=len(whole_arms(result)) == 1)
     infos = {metric.name: metric for metric in result.metrics}
+    check_directions([*tolerances, *detect], {name: info.better for name, info in infos.items()})
     most = {name: tolerance for name, tolerance in tolerances.items() if name}
     if "" in tolerances:
         main = [m for m in (result.headline, *result.guardrails) if m in infos and infos[m].better is not None]
         most = {**dict.fromkeys(main, tolerances[""]), **most}
     checks: list[Check] = []
     for name, tolerance in most.items():
-        check_names("metric", infos, name)
-        if (better := infos[name].better) is None:
-            raise UsageError(f"No direction of {name} is worse; give --tolerance for other metrics.")
+        better = infos[name].better
         text = f"{name} is worse than the baseline{f' by more than {tolerance:g}' if tolerance else ''}"
         found = arm.estimate(name)
         new, before = _ends(found), old.get(name)
