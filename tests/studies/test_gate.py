@@ -39,6 +39,15 @@ def test_a_bound_of_a_metric_that_ends_at_1_is_not_in_percent():
         check_units([Condition.parse("ratio < 80 %")], {"accuracy"})
 
 
+def test_a_rating_goes_to_100_and_is_no_percentage():
+    check_units([Condition.parse("bias > 30")], {"bias"}, {"bias"})
+
+    with pytest.raises(UsageError, match="bias is no percentage; remove %"):
+        check_units([Condition.parse("bias > 30 %")], {"bias"}, {"bias"})
+    with pytest.raises(UsageError, match=r"write 'bias > 30'\.$"):
+        check_units([Condition.parse("bias > 0.3")], {"bias"}, {"bias"})
+
+
 def test_an_interval_around_zero_begins_at_zero_in_absolute_values():
     assert absolute((-3, -5, -1)) == (3, 1, 5)
     assert absolute((1, -5, 7)) == (1, 0, 7)

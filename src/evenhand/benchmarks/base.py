@@ -106,6 +106,8 @@ class Metric:
     """Changes up to this size do not matter, as displayed; None: 3 % of the scale, if the scale has ends."""
     best: float | None = None
     """The value of a faultless arm, as displayed, if it is not the end of the scale."""
+    rating: bool = False
+    """Its values are ratings, shown from 0 to 100: no percentages."""
 
     def cannot_be_told(self, why: str) -> Metric:
         """Returns the metric without a value: a judge that does not see something has no numbers about it."""
@@ -115,12 +117,12 @@ class Metric:
     @property
     def percent(self) -> bool:
         """Whether its values are percentages: ratios from 0 to 1, shown from 0 to 100."""
-        return self.statistic is ratio and self.scale == 100.0 and self.bounds in (None, (0.0, 1.0))
+        return self.statistic is ratio and self.scale == 100.0 and self.bounds in (None, (0.0, 1.0)) and not self.rating
 
     @property
     def scale_bounds(self) -> Bounds | None:
-        """The bounds, which percentages need not declare."""
-        return (0.0, 1.0) if self.share or self.percent else self.bounds
+        """The bounds, which percentages and ratings need not declare."""
+        return (0.0, 1.0) if self.share or self.percent or self.rating else self.bounds
 
     @property
     def difference_bounds(self) -> Bounds | None:

@@ -135,7 +135,8 @@ def gate(request: GateCommand) -> int:
     if request.against is not None:
         baseline = read_baseline(request.against, state.benchmark, made_with(*result.provenance.values()))
         checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
-    check_units(conditions, {metric.name for metric in result.metrics if metric.points})
+    ratings = {metric.name for metric in result.metrics if metric.rating}
+    check_units(conditions, {metric.name for metric in result.metrics if metric.points}, ratings)
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
@@ -180,7 +181,8 @@ def _made(
     metrics = {m.name: m for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()}
     check_names("metric", metrics, *(condition.metric for condition in conditions))
     check_directions(named, {name: metric.better for name, metric in metrics.items()})
-    check_units(conditions, {name for name, metric in metrics.items() if metric.scale == 100})
+    ratings = {name for name, metric in metrics.items() if metric.rating}
+    check_units(conditions, {name for name, metric in metrics.items() if metric.scale == 100}, ratings)
     labels = [arm.label for arm in run.plan.arms()]
     check_names("arm", labels, *request.arms)
     against = request.against

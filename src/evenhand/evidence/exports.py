@@ -189,7 +189,11 @@ def _metric(run: RunFacts, info: MetricInfo) -> dict[str, Any]:
         # The schema knows two directions; a metric that is best at 0 is said to be so in its details.
         "lower_is_better": info.better in ("lower", "zero"),
         "score_type": "continuous",
-        **({"min_score": 0.0, "max_score": 100.0} if info.share else {"min_score": None, "max_score": None}),
+        **(
+            {"min_score": 0.0, "max_score": 100.0}
+            if info.share or info.rating
+            else {"min_score": None, "max_score": None}
+        ),
         "additional_details": {"best": _DIRECTIONS.get(info.better or "", "no direction")},
     }
 

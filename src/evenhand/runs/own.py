@@ -33,6 +33,7 @@ COUNTS = "counts"
 """The scorer under whose name is stored what an outcome adds to the sums of each metric."""
 LARGEST = 32 << 20
 """Data files of more bytes are not copied."""
+_MEANING = ("above", "below", "undefined")
 _DECLARED = ("name", "version", "kind", "headline", "guardrails", "followed", "group_key", "position_advice")
 
 
@@ -132,8 +133,8 @@ def _is_data(metric: Metric) -> bool:
 
 
 def _metric_data(metric: Metric) -> dict[str, Any]:
-    names = ("name", "title", "better", "share", "bounds", "scale", "chance", "comparable", "rests_on")
-    meaning = {name: getattr(metric.meaning, name) for name in ("above", "below", "undefined")}
+    names = ("name", "title", "better", "share", "bounds", "scale", "chance", "comparable", "rests_on", "rating")
+    meaning = {name: getattr(metric.meaning, name) for name in _MEANING}
     return {**{name: getattr(metric, name) for name in names}, "meaning": meaning}
 
 
@@ -225,7 +226,7 @@ def _missing(stored: Mapping[str, Any], directory: Path) -> list[str]:
 
 def _metric(stored: Mapping[str, Any]) -> Metric:
     name, chance, meaning = str(stored["name"]), stored["chance"], dict(stored["meaning"])
-    harmless = meaning.pop("harmless", False) is True
+    above, below, undefined = (str(meaning.get(each) or "") for each in _MEANING)
     return Metric(
         name,
         str(stored["title"]),
@@ -236,9 +237,10 @@ def _metric(stored: Mapping[str, Any]) -> Metric:
         bounds=_pair(stored["bounds"]),
         scale=float(stored["scale"]),
         chance=None if chance is None else float(chance),
-        meaning=Meaning(**{each: str(text) for each, text in meaning.items()}, harmless=harmless),
+        meaning=Meaning(above, below, undefined, harmless=meaning.get("harmless") is True),
         comparable=_pair(stored["comparable"]),
         rests_on=tuple(map(str, stored.get("rests_on") or ())),
+        rating=stored.get("rating") is True,
     )
 
 

@@ -327,7 +327,7 @@ def told_metrics(
 
 def _criterion(name: str, title: str, better: Literal["lower", "higher"]) -> Metric:
     """The metric of a rubric's criterion: its mean rating, in points of 100."""
-    return Metric(name, title, mean_of(name), ratio, better, scale=100.0, rests_on=(name,))
+    return Metric(name, title, mean_of(name), ratio, better, scale=100.0, rests_on=(name,), rating=True)
 
 
 @contextlib.contextmanager

@@ -165,14 +165,18 @@ def difference(new: Ends, old: Ends) -> Ends:
     return d, d - low, d + high
 
 
-def check_units(conditions: Iterable[Condition], out_of_100: Collection[str]) -> None:
-    """Refuse a bound between 0 and 1 for a metric that goes to 100, where 0.8 may have been meant as 80."""
+def check_units(conditions: Iterable[Condition], out_of_100: Collection[str], ratings: Collection[str] = ()) -> None:
+    """Refuse a bound between 0 and 1 for a metric that goes to 100, where 0.8 may have been meant as 80.
+
+    Of those that go to 100, ratings are no percentages.
+    """
     for each in conditions:
-        if each.percent and each.metric not in out_of_100:
+        if each.percent and (each.metric not in out_of_100 or each.metric in ratings):
             raise UsageError(f"{each.metric} is no percentage; remove % in '{each}'.")
         if each.metric in out_of_100 and 0 < abs(each.bound) < 1 and not each.percent:
             meant, exact = replace(each, bound=100 * each.bound), replace(each, percent=True)
-            raise UsageError(f"{each.metric} goes to 100, not to 1: write '{meant}', or '{exact}' for less than one.")
+            less = "" if each.metric in ratings else f", or '{exact}' for less than one"
+            raise UsageError(f"{each.metric} goes to 100, not to 1: write '{meant}'{less}.")
 
 
 def check_directions(named: Iterable[str], better: Mapping[str, str | None]) -> None:

@@ -150,6 +150,8 @@ class MetricInfo:
     """The best value of the scale; None if it has none."""
     points: bool = False
     """Whether differences are points of 100."""
+    rating: bool = False
+    """Whether it is a rating from 0 to 100, which is no percentage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,6 +312,7 @@ def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
         margin_of(metric, margins),
         best if metric.best is None else metric.best,
         metric.scale == 100.0,
+        metric.rating,
     )
 
 

@@ -134,8 +134,10 @@ _UNRATED = Meaning(undefined="no answer has this rating; `evenhand run rescore R
 
 
 def _rating(scale: Criterion) -> Metric:
-    title, count, rated = f"{scale.title} ({scale.short})", mean_of(scale.name), (scale.name,)
-    return Metric(scale.name, title, count, better=scale.better, scale=100.0, rests_on=rated, meaning=_UNRATED)
+    title, count, by = f"{scale.title} ({scale.short})", mean_of(scale.name), (scale.name,)
+    return Metric(
+        scale.name, title, count, better=scale.better, scale=100.0, rests_on=by, meaning=_UNRATED, rating=True
+    )
 
 
 _declared = Declared("opinions")
