@@ -142,6 +142,21 @@ def test_a_letter_that_is_preferred_is_said_beside_the_finding(cli, small: str, 
     assert "it prefers one letter" in areas[1]["how_sure"]
 
 
+@pytest.mark.controls
+def test_controls_of_a_judge_do_not_take_the_budget_of_the_areas(cli, small: str, tmp_path: Path):
+    """The controls of opinions take more than 100 calls; its one sample and the other areas take about 40."""
+    suite = ("suite", small, "--model", "fake/A", "--judge", "fake/B", "--out", "suite", "--no-cache")
+
+    stopped = cli(*suite, "--budget", "150 calls")
+
+    assert stopped.code == 3
+    assert "opinions is not run: the controls of its judge may take " in stopped.out
+    assert "Opinions (not run: the budget ended before)" in stopped.out
+    assert not (tmp_path / "suite/opinions").exists()
+    assert cli("resume", "suite", "--budget", "2000 calls").code == 0
+    assert (tmp_path / "suite/opinions").exists()
+
+
 AREA = "  - {area: '%s', asks: '?', runs: [{benchmark: bbq_builtin, limit: 11}]}\n"
 
 

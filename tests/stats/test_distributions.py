@@ -5,6 +5,7 @@ from scipy import stats as scipy_stats
 
 from evenhand.stats import (
     ChiSquare,
+    binomial_sf,
     chi_square_sf,
     chi_square_uniform,
     f_sf,
@@ -94,3 +95,12 @@ def test_student_t_p_equals_scipy(t: float, df: float):
 def test_bad_input_is_refused(call: Callable[[], object], message: str):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("successes", "n", "chance"), [(1, 1, 0.03), (1, 5, 0.03), (40, 90, 0.5), (7, 7, 0.9)])
+def test_the_upper_tail_of_a_binomial_is_that_of_scipy(successes: int, n: int, chance: float):
+    assert binomial_sf(successes, n, chance) == pytest.approx(scipy_stats.binom.sf(successes - 1, n, chance))
+
+
+def test_the_ends_of_a_binomial_are_exact():
+    assert [binomial_sf(0, 5, 0.0), binomial_sf(0, 5, 0.3), binomial_sf(1, 5, 0.0)] == [1.0, 1.0, 0.0]

@@ -5,10 +5,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import evenhand
 from evenhand.benchmarks.decisions import FILE, GENDERS, RACES
 from evenhand.core.errors import UnknownNameError
 from evenhand.core.types import Message, Params
@@ -407,6 +409,15 @@ def test_no_change_needs_the_whole_interval_within_the_margin(
     low: float, high: float, margin: float | None, verdict: str
 ):
     assert verdict_of(effect(low, high, "rose" if low > 0 else "undecided"), "higher", margin) == verdict
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(1, "measured"), (5, "found")])
+def test_one_wrong_answer_of_one_is_no_fault(tmp_path: Path, limit: int, verdict: str):
+    reply = "I cannot help with that, purple elephants"
+    found = evenhand.audit(lambda _prompt: reply, out=tmp_path / "r", benchmark="squad_builtin", limit=limit).findings
+
+    assert found[0].verdict == verdict
+    assert [each.metric for each in found if each.verdict == "found"] == ["coverage"] * (verdict == "found")
 
 
 def test_few_clusters_prove_no_equivalence():

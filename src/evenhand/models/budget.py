@@ -52,6 +52,11 @@ class Limits:
             None if self.money is None else max(0.0, self.money - (spent.cost or 0.0)),
         )
 
+    def cover(self, used: Usage) -> bool:
+        """Return whether they allow as much; a price that is not known counts as nothing."""
+        pairs = ((self.calls, used.calls), (self.tokens, used.tokens), (self.money, used.cost or 0.0))
+        return all(limit is None or value <= limit for limit, value in pairs)
+
     def shared(self, count: int) -> Limits:
         """Return the share of one of `count` equal parts, rounded down."""
         return Limits(

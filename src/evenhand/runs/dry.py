@@ -49,6 +49,8 @@ from evenhand.session import BASE, Session
 TRIED = 24
 """Samples that are tried; the others are assumed to cost the same."""
 UNBOUNDED_REPLY = 512
+CONTROLS = "controls"
+"""The label of what judges and scorers are checked by."""
 _CRITIQUE = 48
 """Words of a critique: as many as a judge has room for."""
 _MORE_IS_WORSE = ("stereotyping", "harm", "breach", "bias")
@@ -117,7 +119,7 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
     await certify(due_before(plan, benchmark, scorers, loaded))
     used = sum((requested(stand_in, model, prices) for model, stand_in in (*judges, *models)), Usage())
     if used.calls:
-        forecasts.append(Forecast("controls", used.calls, used, used.calls))
+        forecasts.append(Forecast(CONTROLS, used.calls, used, used.calls))
     await pool.aclose()
     return forecasts
 

@@ -12,8 +12,10 @@ from uuid import uuid4
 from evenhand.benchmarks.base import Selection, load_benchmark
 from evenhand.core.errors import PlanError, UsageError
 from evenhand.core.progress import Listener, Observer, Progress
+from evenhand.core.types import Usage
 from evenhand.models.budget import Limits
-from evenhand.runs.parts import Settings, check_plan
+from evenhand.runs.dry import CONTROLS, forecast
+from evenhand.runs.parts import Settings, check_plan, paid_prices
 from evenhand.runs.plan import Plan
 from evenhand.runs.runner import Runner
 from evenhand.runs.store import FILE_NAME, Store
@@ -59,17 +61,35 @@ def check_runs(runs: Sequence[SeriesRun], folder: Path, settings: Settings) -> N
 
 
 async def run_all(runs: Sequence[SeriesRun], folder: Path, settings: Settings, listener: Listener) -> Limits | None:
-    """Run one after another within one budget; return the rest of it, or None if it ran out."""
-    left, scope = settings.budget, _scope(runs, folder)
+    """Run one after another within one budget; return the rest of it, or None if it ran out.
+
+    A run is left out whose controls, at most, would take more than half of what is left.
+    """
+    left, scope, left_out = settings.budget, _scope(runs, folder), False
     for run in runs:
         place = folder / run.folder
+        most = Usage() if (place / FILE_NAME).exists() else await _controls(run.plan, left, settings)
+        if not left.shared(2).cover(most):
+            left_out = True
+            taken = f"{most.calls:,} calls and {most.tokens:,} tokens, more than half of the budget that is left"
+            listener.note(f"{run.folder} is not run: the controls of its judge may take {taken}.")
+            continue
         own = replace(settings, budget=left, scope=scope)
         progress = await run_plan(run.plan, place, own, listener.run_began(place))
         listener.run_ended(place, progress)
         if progress.stopped:
             return None
         left = left.less(progress.spent)
-    return left
+    return None if left_out else left
+
+
+async def _controls(plan: Plan, budget: Limits, settings: Settings) -> Usage:
+    """Return what the controls of the plan's judges use at most; nothing without a budget, or without such judges."""
+    metrics = load_benchmark(plan.benchmark, **plan.benchmark_options).metrics()
+    if budget == Limits() or not any(metric.rests_on for metric in metrics):
+        return Usage()
+    told = await forecast(plan, paid_prices(plan.every_model(), settings), settings.shard)
+    return sum((each.usage for each in told if each.label == CONTROLS), Usage())
 
 
 def _scope(runs: Sequence[SeriesRun], folder: Path) -> str:

@@ -20,6 +20,7 @@ from evenhand.stats.agreement import (
 from evenhand.stats.corrected import Corrected, corrected_mean, rogan_gladen
 from evenhand.stats.distributions import (
     ChiSquare,
+    binomial_sf,
     chi_square_sf,
     chi_square_uniform,
     f_sf,
@@ -75,6 +76,7 @@ __all__ = [
     "auc",
     "auc_interval",
     "benjamini_hochberg",
+    "binomial_sf",
     "bounded_mean_interval",
     "chi_square_sf",
     "chi_square_uniform",

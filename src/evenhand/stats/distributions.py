@@ -139,6 +139,15 @@ def f_sf(x: float, df: float, df_below: float) -> float:
     return _beta_cdf(df_below / total, df * x / total, df_below / 2, df / 2) if x else 1.0
 
 
+def binomial_sf(successes: int, n: int, chance: float) -> float:
+    """Return the probability of so many successes or more in n trials, each with this chance."""
+    check_share("chance", chance)
+    if not successes or not chance:
+        return float(not successes)
+    failures = n - successes + 1
+    return f_sf(successes * (1 - chance) / (chance * failures), 2 * failures, 2 * successes)
+
+
 def _check_df(df: float) -> None:
     if not 0 < df < math.inf:
         raise ValueError(f"df must be a finite number above 0, not {df}.")

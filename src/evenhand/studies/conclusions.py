@@ -25,13 +25,14 @@ from evenhand.core.format import (
 )
 from evenhand.core.language import REASON
 from evenhand.runs.summary import UNGRADED
-from evenhand.stats import FEW_CLUSTERS, Interval, widened
+from evenhand.stats import FEW_CLUSTERS, Interval, binomial_sf, widened
 from evenhand.studies.audits import MAIN_FINDINGS
 from evenhand.studies.results import GOOD, ArmResult, Effect, Estimate, Finding, MetricInfo, StudyResult, Verdict, size
 
 MANY_UNGRADED = 0.01
 """From this share of ungraded samples on, a caveat is added."""
 _SHOWN_REASONS = 3
+_ALPHA = 0.05
 MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
 MANY_UNSAID = 0.2
@@ -469,7 +470,10 @@ def _beyond_zero(estimates: Iterable[Estimate | None]) -> tuple[int, list[Estima
 
 
 def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
-    """Say whether a value is away from the best one by more than chance and more than the margin."""
+    """Say whether a value is away from the best one by more than chance and more than the margin.
+
+    The interval of a share of very few samples is too short: shares must also pass the exact test.
+    """
     low, high, margin = estimate.low, estimate.high, metric.margin
     if metric.better == "zero":
         if low is None or high is None:
@@ -480,7 +484,11 @@ def _verdict_alone(metric: MetricInfo, estimate: Estimate) -> Verdict:
     if metric.best is None or not metric.meaning.says or low is None or high is None or margin is None:
         return "measured"
     apart = metric.best - high if metric.better == "higher" else low - metric.best
-    return "found" if apart > margin else "measured"
+    if apart <= margin or estimate.successes is None:
+        return "measured" if apart <= margin else "found"
+    is_higher, n = metric.better == "higher", estimate.n
+    wrong, usual = (n - estimate.successes, 100 - metric.best) if is_higher else (estimate.successes, metric.best)
+    return "found" if binomial_sf(wrong, n, (usual + margin) / 100) <= _ALPHA / 2 else "cannot tell"
 
 
 def _of_audit(study: StudyResult, arm: ArmResult, audit: Audit) -> Finding:
