@@ -13,14 +13,14 @@ from evenhand.benchmarks.base import Metric, share_metric
 from evenhand.core.errors import PlanError
 from evenhand.core.format import limits, number, p_statement, percent, plural, signed
 from evenhand.core.types import Record
-from evenhand.runs.stored import open_sources, told_metrics, walk
+from evenhand.runs.stored import ArmSource, open_sources, told_metrics, walk
 from evenhand.runs.summary import UNGRADED
 from evenhand.stats import Interval, paired_cluster_jackknife
 from evenhand.studies.conclusions import MANY_UNGRADED, MANY_UNSAID, warnings_about
 from evenhand.studies.effects import effect_of
 from evenhand.studies.results import Effect, StudyResult
 from evenhand.studies.study import study
-from evenhand.studies.tally import ALL, PairTally
+from evenhand.studies.tally import ALL, PairTally, Tally
 
 BUILTIN = "_builtin"
 """Name suffix of our own data sets."""
@@ -216,18 +216,51 @@ class PairedArms:
 
     def fault(self, before: str | None, after: str | None) -> str:
         """Says why a better score of `after` means nothing: it is silent more often, or far shorter or longer."""
-        silent = self.difference(before, after, UNSAID.name)
-        if silent and (silent.effect.difference or 0) > 100 * MANY_UNSAID:
-            shares = f"{number(silent.effect.last, 0)} %, not {number(silent.effect.first, 0)} %"
-            return f"More of its answers are empty, refused or cut: {shares}"
         known = any(LENGTH in metrics for metrics in self.metrics.values())
+        silent = self.difference(before, after, UNSAID.name)
         words = self.difference(before, after, LENGTH) if known else None
-        if words and words.effect.first and words.effect.last is not None:
-            share = words.effect.last / words.effect.first
-            if not COMPARABLE[0] <= share <= COMPARABLE[1]:
-                band = " to ".join(number(100 * each, 0) for each in COMPARABLE)
-                return f"Its texts have {percent(share, 0)} of the words (comparable: {band} %)"
+        shares, lengths = ((each.effect.first, each.effect.last) if each else (None, None) for each in (silent, words))
+        said = fault_of(shares, lengths, "the other")
+        return f"{said[:1].upper()}{said[1:]}"
+
+
+def fault_of(unsaid: tuple[float | None, float | None], words: tuple[float | None, float | None], other: str) -> str:
+    """Says why a better score means nothing: an arm is silent more often than the other, or far shorter or longer.
+
+    Both are of the other arm and of the arm itself: the percentage of answers that say nothing, and the length.
+    """
+    usual, silent = unsaid
+    if usual is not None and silent is not None and silent > usual + 100 * MANY_UNSAID:
+        return f"{number(silent, 0)} % of its answers are empty, refused or cut ({other}: {number(usual, 0)} %)"
+    if not words[0] or words[1] is None or COMPARABLE[0] <= words[1] / words[0] <= COMPARABLE[1]:
         return ""
+    band = " to ".join(number(100 * each, 0) for each in COMPARABLE)
+    return f"its answers have {percent(words[1] / words[0], 0)} of {other}'s words (comparable: {band} %)"
+
+
+def tally_up(
+    sources: Sequence[ArmSource],
+    alone: Mapping[str, Sequence[Tally]],
+    pairs: Iterable[tuple[PairTally, Sequence[ArmPair]]],
+) -> None:
+    """Adds the records of all samples, in one pass, to the tallies of their arms and of the pairs of arms.
+
+    An id of a pair with the ending `.first` is an arm's first answers.
+    """
+    pairs = list(pairs)
+    for _, records in walk(sources):
+        for arm, record in records.items():
+            for tally in alone.get(arm, ()):
+                tally.add(record)
+        for pair, ids in pairs:
+            for before, after in ids:
+                one, other = _record(records, before), _record(records, after)
+                if one is not None and other is not None:
+                    pair.add(one, other)
+    for tally in {id(each): each for some in alone.values() for each in some}.values():
+        tally.finish()
+    for pair, _ in pairs:
+        pair.finish()
 
 
 def read_paired_arms(
@@ -253,13 +286,7 @@ def read_paired_arms(
             for pair in dict.fromkeys(wanted)
             if all(each.removesuffix(FIRST) in known for each in pair)
         }
-        for _, records in walk(sources):
-            for (before, after), tally in tallies.items():
-                one, other = _record(records, before), _record(records, after)
-                if one is not None and other is not None:
-                    tally.add(one, other)
-        for tally in tallies.values():
-            tally.finish()
+        tally_up(sources, {}, [(tally, [pair]) for pair, tally in tallies.items()])
         return PairedArms(metrics, tallies)
 
 

@@ -37,9 +37,9 @@ from evenhand.papers.base import (
     unshown,
     untold,
 )
-from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms
+from evenhand.papers.reading import FIRST, ArmPair, PairedArms, PairedDifference, read_paired_arms, tally_up
 from evenhand.runs.plan import ArmKey
-from evenhand.runs.stored import open_sources, told_metrics, walk
+from evenhand.runs.stored import open_sources, told_metrics
 from evenhand.stats import side_of, spearman, student_t_quantile, wilson
 from evenhand.studies.results import Estimate, estimate_text
 from evenhand.studies.tally import ALL, Tally, estimate
@@ -407,11 +407,7 @@ def pooled_arms(folder: Path, group_key: str, more: Sequence[Metric] = ()) -> li
     with open_sources([folder]) as (runs, sources):
         told = {each.id: told_metrics(runs, each.scorers, more, each.arm.method) for each in sources}
         tallies = {source: Tally(metrics, group_key) for source, metrics in told.items()}
-        for _, records in walk(sources):
-            for source_id, record in records.items():
-                tallies[source_id].add(record)
-        for tally in tallies.values():
-            tally.finish()
+        tally_up(sources, {source: [tally] for source, tally in tallies.items()}, ())
         metrics = {source: {each.name: each for each in some} for source, some in told.items()}
         return [PooledArm(each.id, each.arm.key, metrics[each.id], tallies[each.id]) for each in sources]
 

@@ -20,16 +20,14 @@ from evenhand.benchmarks.base import Metric, mean_of, ratio
 from evenhand.core.errors import UsageError, check_names
 from evenhand.core.options import PRESET, Several, Text, option
 from evenhand.core.presets import Presets
-from evenhand.core.types import Record
 from evenhand.data.debates import BIASES
 from evenhand.methods.debate.agents import DebateOptions
 from evenhand.papers.base import BOTH, PaperOptions, PresetField
-from evenhand.papers.reading import BUILTIN, UNSAID
+from evenhand.papers.reading import BUILTIN, LENGTH, UNSAID, fault_of, tally_up
 from evenhand.runs.execute import SeriesRun
 from evenhand.runs.plan import Assignment
-from evenhand.runs.stored import open_sources, told_metrics, walk
+from evenhand.runs.stored import open_sources, told_metrics
 from evenhand.stats import student_t_quantile
-from evenhand.studies.conclusions import MANY_UNSAID
 from evenhand.studies.effects import effect_of
 from evenhand.studies.results import Estimate
 from evenhand.studies.tally import ALL, PairTally, Tally, estimate
@@ -182,8 +180,6 @@ TITLES = {DEFAULT: "Default", "cot": "CoT", "sft": "SFT", "fairthinking": "FairT
 """The paper's rows except its own method, in its order."""
 OURS = {VERIFIABLE: "Verifiable (not in the paper)"}
 """Rows that the paper does not have; shown where they were run."""
-LENGTH = "length"
-"""The metric of opinions that counts words."""
 LENGTH_RATIO = "length_ratio"
 MODES = {SELF: "S-R", TEACHER: "T-S"}
 _BY_TEACHER = f"{NAME}@"
@@ -327,26 +323,19 @@ class Arms:
         words = [float(tally.table(key)[:, 0].sum()) for tally in (pair.before, pair.after)]
         return Estimate(LENGTH_RATIO, group, 100.0 * words[1] / words[0], None, None, pair.before.n[key])
 
-    def fault(self, arm: str) -> str | None:
+    def fault(self, arm: str) -> str:
         """Says why a low bias score of an arm means nothing: it says far less or more than Default, or nothing."""
         if arm in self.stopped:
             return STOPPED
-        unsaid, usual = self._unsaid(arm), self._unsaid(DEFAULT)
-        if unsaid is not None and usual is not None and unsaid > usual + MANY_UNSAID:
-            return f"{100 * unsaid:.0f} % of its answers are empty, refused or cut (Default: {100 * usual:.0f} %)"
         ratio = self.length_ratio(arm)
-        band = self.metrics[LENGTH].comparable if LENGTH in self.metrics else None
-        if ratio is None or ratio.value is None or band is None or band[0] <= ratio.value / 100 <= band[1]:
-            return None
-        limits = f"{100 * band[0]:.0f} to {100 * band[1]:.0f} %"
-        return f"its answers have {ratio.value:.0f} % of Default's words (comparable: {limits})"
+        return fault_of((self._unsaid(DEFAULT), self._unsaid(arm)), (100, ratio and ratio.value), "Default")
 
     def _unsaid(self, arm: str) -> float | None:
         key = (UNSAID.name, ALL)
         if arm not in self or key not in self.alone[arm].sums:
             return None
         silent, asked = self.alone[arm].table(key).sum(axis=0)
-        return float(silent / asked)
+        return 100 * float(silent / asked)
 
     def difference(self, before: str, after: str, metric: str, group: str = ALL) -> Contrast | None:
         """Returns the paired difference; None if no sample counts in both arms."""
@@ -405,20 +394,15 @@ def read_arms(
             pair: PairTally([metric for metric in metrics.values() if metric.gather is None], group_key)
             for pair in _compared(list(alone), compared)
         }
-        for _, found in walk(sources):
-            said: dict[str, list[tuple[Training, Record]]] = {}
-            for source, record in found.items():
-                training = trainings[source]
-                said.setdefault(training.arm, []).append((training, record))
-                alone[training.arm].add(record)
-                if training.arm in by_seed and training.seed is not None:
-                    by_seed[training.arm][training.seed].add(record)
-            for (before, after), pair in pairs.items():
-                for (first, one), (second, other) in product(said.get(before, ()), said.get(after, ())):
-                    if first.matches(second):
-                        pair.add(one, other)
-        for tally in (*alone.values(), *pairs.values(), *(each for some in by_seed.values() for each in some.values())):
-            tally.finish()
+        own = {name: [alone[each.arm]] for name, each in trainings.items()}
+        for name, each in trainings.items():
+            if each.arm in by_seed and each.seed is not None:
+                own[name].append(by_seed[each.arm][each.seed])
+        alike = [(a, b) for a, b in product(trainings, repeat=2) if trainings[a].matches(trainings[b])]
+        arms_of = {ids: (trainings[ids[0]].arm, trainings[ids[1]].arm) for ids in alike}
+        tally_up(
+            sources, own, [(tally, [ids for ids in alike if arms_of[ids] == arms]) for arms, tally in pairs.items()]
+        )
         model = next((s.arm.models["base"].spec for s in sources if places[id(s.store)] == BASE), "")
         return Arms(model, metrics, alone, pairs, by_seed)
 

@@ -542,7 +542,7 @@ def _from(arms: Arms, before: str, metric: str, groups: Sequence[str]) -> Found:
 
 def _others(arms: Arms, metric: str, groups: Sequence[str], *, speaking: bool = False) -> Found:
     """Returns the differences from every other method of the paper that was run, or only from those that speak."""
-    methods = [arm for arm in TITLES if arm not in arms.stopped and (not speaking or arms.fault(arm) is None)]
+    methods = [arm for arm in TITLES if arm not in arms.stopped and (not speaking or not arms.fault(arm))]
     return [each for arm in methods for each in _from(arms, arm, metric, groups)]
 
 
