@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from evenhand.core.errors import BudgetExhausted, ModelError, PlanError, UsageError
+from evenhand.core.errors import BudgetExhausted, EvenhandError, ModelError, PlanError, UsageError
 from evenhand.core.events import held
 from evenhand.core.options import Options, Options_co
 from evenhand.core.prompts import Prompt
@@ -138,11 +138,13 @@ class Session(Generic[Options_co]):
             with held(ROLE, role), call.running():
                 generation = await self.model(role).generate(messages, params)
                 call.answered(generation)
-        except (UsageError, BudgetExhausted):
-            raise
         except Exception as error:
-            reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
-            await self._record(Turn(*request, generation=None, error=reason))
+            spent, ended = None, isinstance(error, (UsageError, BudgetExhausted))
+            if isinstance(error, EvenhandError):
+                spent, error.spent = error.spent, None
+            if spent or not ended:
+                reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+                await self._record(Turn(*request, generation=None, error=reason, spent=spent))
             raise
         await self._record(Turn(*request, generation))
         return generation

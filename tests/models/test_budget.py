@@ -5,11 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.core.errors import BadResponseError, BudgetExhausted, UsageError
+from evenhand.core.errors import BudgetExhausted, EndpointError, UsageError
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
-from evenhand.models.base import Model
+from evenhand.models.base import Model, ModelOptions
 from evenhand.models.budget import Budget, Limits, MeteredModel, Price
 from evenhand.models.fake import FunctionModel
+from evenhand.models.reasoning import ReasoningModel
+from support.fixtures import Connect, Serve
+from support.guard_server import until
+from support.server import Reply, chat, completion, cut, outlast, raw, refuse, reply_with
 
 QUESTION = (Message("user", "x" * 400),)
 """About 100 tokens."""
@@ -203,16 +207,113 @@ async def test_what_was_set_aside_and_not_used_is_used_by_calls_that_wait_for_it
 
 
 async def test_a_failed_call_gives_back_what_was_set_aside():
-    inner = FunctionModel(lambda *_: BadResponseError("no") if len(inner.requests) < 3 else "B")
+    inner = FunctionModel(lambda *_: EndpointError("no") if len(inner.requests) < 3 else "B")
     budget = Budget(Limits(calls=1))
     model = MeteredModel(inner, None, budget)
 
     for _ in range(2):
-        with pytest.raises(BadResponseError):
+        with pytest.raises(EndpointError):
             await model.generate(QUESTION, Params())
     await model.generate(QUESTION, Params())
 
     assert budget.spent.calls == 1
+
+
+@pytest.mark.parametrize(
+    "unanswered",
+    [outlast(3600), cut(), raw(b'{"choices": [{"mess'), reply_with({"choices": []})],
+    ids=["too late", "broken off", "broken JSON", "no choices"],
+)
+async def test_an_attempt_that_the_endpoint_bills_is_charged_when_it_is_made_again(
+    serve: Serve, connect: Connect, waits: list[float], unanswered: Reply
+):
+    server = await serve(unanswered, unanswered, chat("B"))
+    budget = Budget(Limits(tokens=10_000))
+
+    generation = await MeteredModel(connect(server), Price(1, 1), budget).generate(QUESTION, Params())
+
+    assert budget.spent == generation.usage
+    assert (generation.usage.calls, generation.usage.retries) == (1, 2)
+    assert generation.usage.prompt_tokens == 2 * 104 + 20
+    assert generation.usage.cost == pytest.approx((2 * 104 + 25) / 1e6)
+
+
+@pytest.mark.parametrize("fault", [refuse("no", status=500), refuse("no", status=429), raw(b"<html>Down for repair.")])
+async def test_an_attempt_that_no_endpoint_bills_is_not_charged(
+    serve: Serve, connect: Connect, waits: list[float], fault: Reply
+):
+    server = await serve(chat("B"), fault, chat("B"))
+    budget = Budget(Limits(tokens=10_000))
+    model = MeteredModel(connect(server), None, budget)
+
+    await model.generate(QUESTION, Params())
+    await model.generate(QUESTION, Params())
+
+    assert len(server.requests) == 3
+    assert budget.spent.tokens == 2 * 25
+
+
+async def test_a_call_that_is_given_up_costs_all_its_prompts(serve: Serve, connect: Connect, waits: list[float]):
+    server = await serve(outlast(3600))
+    budget = Budget(Limits(tokens=10_000))
+
+    with pytest.raises(EndpointError, match="in time") as failed:
+        await MeteredModel(connect(server, retries=2), Price(1, 1), budget).generate(QUESTION, Params())
+
+    assert failed.value.spent == budget.spent
+    assert (budget.spent.calls, budget.spent.tokens) == (1, 3 * 104)
+
+
+async def test_no_attempt_is_made_that_could_exceed_the_budget(serve: Serve, connect: Connect, waits: list[float]):
+    server = await serve(outlast(3600))
+    budget = Budget(Limits(tokens=300))
+    model = MeteredModel(connect(server, retries=6), Price(1, 1), budget)
+
+    with pytest.raises(BudgetExhausted) as ended:
+        await model.generate(QUESTION, Params(max_tokens=10))
+
+    assert len(server.requests) == 2
+    assert budget.spent.tokens == 2 * 104
+    assert ended.value.spent == budget.spent
+
+
+async def test_an_attempt_waits_for_what_others_have_set_aside(serve: Serve, connect: Connect, waits: list[float]):
+    server, slow = await serve(outlast(3600), chat("B")), Gated()
+    budget = Budget(Limits(tokens=450))
+    model, other = MeteredModel(connect(server), None, budget), MeteredModel(slow, None, budget)
+    waiting = asyncio.create_task(other.generate(QUESTION, Params(max_tokens=100)))
+    await settle()
+
+    asking = asyncio.create_task(model.generate(QUESTION, Params(max_tokens=100)))
+    await until(lambda: budget.spent.tokens == 104)
+    await settle()
+    assert len(server.requests) == 1
+    slow.gate.set()
+    await waiting
+
+    assert (await asking).text == "B"
+    assert budget.spent.tokens == 110 + 104 + 25
+
+
+async def test_the_first_request_of_a_call_whose_second_one_fails_is_charged(serve: Serve, connect: Connect):
+    server = await serve(reply_with(completion("", finish="length")), refuse("no", status=500))
+    budget = Budget(Limits())
+    model = MeteredModel(ReasoningModel(connect(server, retries=0), ModelOptions()), None, budget)
+
+    with pytest.raises(EndpointError, match="500"):
+        await model.generate(QUESTION, Params(max_tokens=5))
+
+    assert (budget.spent.calls, budget.spent.tokens) == (1, 25)
+
+
+async def test_the_replies_that_came_are_charged_if_one_of_several_fails(serve: Serve, connect: Connect):
+    server = await serve(chat("A"), chat("B"), refuse("no", status=500))
+    budget = Budget(Limits())
+
+    with pytest.raises(EndpointError, match="500"):
+        await MeteredModel(connect(server, retries=0), None, budget).generate(QUESTION, Params(n=3))
+
+    assert (budget.spent.calls, budget.spent.tokens) == (2, 50)
 
 
 async def test_a_cancelled_call_gives_back_what_was_set_aside():

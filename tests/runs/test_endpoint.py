@@ -1,6 +1,7 @@
 """Whole runs against a real server: what an endpoint does to a run, and what must not get from it into the store."""
 
 import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 
 from evenhand.core.errors import EndpointError
 from evenhand.core.progress import Progress
+from evenhand.core.types import Usage
 from evenhand.models.budget import Limits
+from evenhand.runs.store import Store
 from support.fixtures import Serve
 from support.runs import Workshop
 from support.server import Body, Reply, chat, raw, refuse, reply_with
@@ -131,3 +134,18 @@ async def test_a_reply_without_usage_is_counted_by_its_length(workshop: Workshop
 
     assert progress.spent.calls == SIZE
     assert progress.spent.prompt_tokens > 50 * SIZE
+
+
+async def test_a_resumed_run_has_spent_what_failed_calls_cost(workshop: Workshop, serve: Serve):
+    server = await serve(chat("A"), *[raw(b"{")] * 3, chat("A"))
+    settings: dict[str, Any] = {"concurrency": 1, "budget": Limits(calls=5)}
+
+    first = await run(workshop, server.url, reading="text", settings=settings)
+    again = await run(workshop, server.url, reading="text", settings={**settings, "resume": True})
+
+    assert (first.spent.calls, first.statuses["failed"]) == (5, 3)
+    assert again.spent == first.spent
+    assert len(server.requests) == 5
+    with closing(Store(workshop.directory / "run")) as store:
+        assert sum(store.usage().values(), Usage()) == first.spent
+        assert store.recorded() == {"": 2}

@@ -1,5 +1,6 @@
 """Judges and their endpoints: each model at its own, a model that judges itself loaded once and told of."""
 
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from evenhand.scorers.base import ATTRIBUTES
 from evenhand.studies.study import study
 from support.fixtures import Serve
 from support.runs import Workshop
-from support.server import Body, Reply, chat
+from support.server import Body, Reply, chat, raw
 
 RATED = orjson.dumps(dict.fromkeys(ATTRIBUTES, 10)).decode()
 TEXTS: dict[str, Any] = {"benchmark": "realtoxicity_builtin", "limit": 2, "benchmark_options": {"completions": 1}}
@@ -56,6 +57,21 @@ async def test_every_role_and_every_scorer_is_reached_at_its_own_endpoint(
     assert {each.headers.get("Authorization") for each in scorer.requests} == {"Bearer sk-SCORER_KEY"}
     stored = Store(workshop.directory / "run").get("plan")
     assert stored["judges"][f"openai/s?base_url={scorer.url}&key=SCORER_KEY"]["base_url"] == scorer.url
+
+
+async def test_a_rating_that_fails_is_part_of_what_a_run_has_spent(workshop: Workshop, serve: Serve):
+    model, scorer = await serve(answer=answer), await serve(raw(b"{"))
+
+    progress = await workshop.run(
+        **TEXTS,
+        models=[f"openai/m?base_url={model.url}"],
+        scorers=[f"judge:openai/s?base_url={scorer.url}&retries=0"],
+        settings={"budget": Limits(calls=1000)},
+    )
+
+    with closing(Store(workshop.directory / "run")) as store:
+        assert store.scoring().calls == len(scorer.requests) > 0
+        assert sum(store.usage().values(), store.scoring()) == progress.spent
 
 
 async def test_flags_reach_the_judges_of_scorers_too(workshop: Workshop, serve: Serve):

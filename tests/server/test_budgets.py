@@ -20,7 +20,7 @@ from evenhand.web.keys import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, RUDE, Guarding, Served, route, streamed, until
 from support.redis_server import redis_server
-from support.server import Reply, chat, completion, hang, reply_with
+from support.server import Reply, chat, completion, cut, hang, raw, reply_with
 
 KEY, HASH = new_key()
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -194,6 +194,20 @@ async def test_a_call_that_takes_too_long_costs_its_prompt(
     assert answer.status == 504
     assert 100 <= (await spent(guard)).tokens < 110
     assert guard.event.usage.calls == 1
+
+
+@pytest.mark.parametrize("unread", [cut(), raw(b'{"choices": [{"mess'), reply_with({"choices": []})])
+@pytest.mark.parametrize("fields", [{}, {"evaluators": [], "method": "default", "policy": "flag"}])
+async def test_an_answer_that_cannot_be_read_costs_its_prompt(
+    serve: Serve, guarding: Guarding, fields: dict[str, Any], unread: Reply
+):
+    behind = await serve(unread)
+    guard = await guarding(route(behind.url, retries=0, **fields), keys=team(budget=tokens(1000)))
+
+    answer = await guard.chat("x" * 400, headers=HEADERS)
+
+    assert answer.status == 502
+    assert 100 * len(behind.requests) <= (await spent(guard)).tokens < 120 * len(behind.requests)
 
 
 async def test_a_judge_that_takes_too_long_costs_its_prompt(serve: Serve, guarding: Guarding):

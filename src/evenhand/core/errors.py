@@ -32,6 +32,8 @@ class EvenhandError(Exception):
     """Of the command that it ends; 4 if samples were run and none of them could be measured."""
     names_arguments = False
     """Whether the message names arguments in place of flags, because Python called."""
+    spent: Any = None
+    """The `Usage` that the failed call cost, if anything; whoever records it sets it to None."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -111,7 +113,7 @@ class ModelError(EvenhandError):
     permanent = False
     """Whether every other call would fail as well."""
     was_read = False
-    """Whether the endpoint was asked and took too long, so that it has read the prompt."""
+    """Whether the endpoint has read the prompt: it took too long, or sent a reply that cannot be used."""
 
 
 class EndpointError(ModelError):
@@ -124,6 +126,8 @@ class EndpointError(ModelError):
 
 class BadResponseError(ModelError):
     """The endpoint answered with something that is not a completion."""
+
+    was_read = True
 
 
 @contextlib.contextmanager

@@ -68,14 +68,14 @@ class RefusedError(EndpointError):
         self.reply = reply
 
 
-IN_VAIN: ContextVar[list[Exception] | None] = ContextVar("in_vain", default=None)
-"""Where failed attempts are listed whose prompts were read, and which were repeated, if somebody wants to know."""
+IN_VAIN: ContextVar[Callable[[ModelError], Awaitable[object]] | None] = ContextVar("in_vain", default=None)
+"""Called with the error of each failed attempt that the endpoint bills, before it is repeated."""
 
 
-def repeated(error: ModelError) -> None:
+async def repeated(error: ModelError) -> None:
     """An attempt that failed is made again now."""
-    if error.was_read and (late := IN_VAIN.get()) is not None:
-        late.append(error)
+    if (error.was_read or error.spent) and (in_vain := IN_VAIN.get()) is not None:
+        await in_vain(error)
 
 
 class Retryable(Exception):  # noqa: N818 - a signal to the retry loop, not an error for users
@@ -296,7 +296,7 @@ class Client:
                 retried(str(fault.error), wait)
                 with holding():
                     await asyncio.sleep(wait)
-                repeated(fault.error)
+                    await repeated(fault.error)
 
     async def send(
         self,
@@ -375,7 +375,8 @@ class Client:
             hint = f"; {self._hints.timeout}" if self._hints.timeout else ""
             message = f"{self.title} did not answer in time{hint}."
         fault = EndpointError(message)
-        fault.was_read = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+        answered = isinstance(error, (TimeoutError, aiohttp.ClientPayloadError))
+        fault.was_read = answered and not isinstance(error, aiohttp.ConnectionTimeoutError)
         return Retryable(fault)
 
     def _open(self) -> aiohttp.ClientSession:

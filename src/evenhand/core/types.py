@@ -219,6 +219,8 @@ class Turn:
     generation: Generation | None
     error: str | None = None
     """Why there is no generation, if there is none."""
+    spent: Usage | None = None
+    """What the call cost, if there is none."""
 
 
 NO_PASSAGE = "(There is no passage"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 
-from evenhand.core.errors import ModelError
 from evenhand.core.events import held
-from evenhand.core.http import IN_VAIN
 from evenhand.core.types import Generation, Message, Params, Usage
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
+from evenhand.models.budget import charged_in_vain
 
 
 class Meter:
@@ -35,22 +32,6 @@ def charge(usage: Usage) -> None:
         meter.usage += usage
 
 
-@contextmanager
-def read_in_vain(prompt: Callable[[], int], charged: Callable[[Usage], object]) -> Generator[None]:
-    """Charge the prompts that an endpoint reads without an answer: of a cancelled call, and of attempts too late."""
-    late: list[Exception] = []
-    given_up = 0
-    try:
-        with held(IN_VAIN, late):
-            yield
-    except (asyncio.CancelledError, ModelError) as error:
-        given_up = int(isinstance(error, asyncio.CancelledError) or error.was_read)
-        raise
-    finally:
-        if late or given_up:
-            charged(Usage(given_up, (len(late) + given_up) * prompt()))
-
-
 class CountedModel(WrappedModel):
     """A model that reports the prompts that were read in vain."""
 
@@ -62,5 +43,5 @@ class CountedModel(WrappedModel):
         def prompt() -> int:
             return sum(estimate_tokens(each.content) for each in all_messages(messages, params))
 
-        with read_in_vain(prompt, partial(self._cancelled, self.spec)):
+        with charged_in_vain(prompt, partial(self._cancelled, self.spec), cancelled=True):
             return await self.inner.generate(messages, params)

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from evenhand.asking.chat import ANSWER
+from evenhand.core.errors import ModelError
 from evenhand.core.http import IN_VAIN
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
@@ -73,7 +74,8 @@ class StreamedReply:
         """Characters of all kinds that came, thoughts among them."""
         self._charged = False
         """Whether the endpoint has begun to work on the request."""
-        self._late: list[Exception] = []
+        self._late = 0
+        """Attempts that the endpoint read without an answer, and which were repeated."""
         self._unused: list[int] = []
         """Characters of attempts of which no text was used."""
 
@@ -99,7 +101,7 @@ class StreamedReply:
         """The pieces of text as they come."""
         began = time.perf_counter()
         body = self._request.answer_body(self._messages, first=self._first)
-        IN_VAIN.set(self._late)  # not reset: a generator may end in another context; later calls set their own
+        IN_VAIN.set(self._repeated)  # not reset: a generator may end in another context; later calls set their own
         UNUSED.set(self._unused)
         self._traced = ModelCall(self._request.upstream.spec, ANSWER, stream=True)
         try:
@@ -131,6 +133,9 @@ class StreamedReply:
         finally:
             self.seconds = time.perf_counter() - began
 
+    async def _repeated(self, error: ModelError) -> None:
+        self._late += error.was_read
+
     def turn(self, prompt: Prompt, spec: str) -> Turn:
         """Return the recorded call; the tokens of a stream that says none, or is left early, are estimated.
 
@@ -143,7 +148,7 @@ class StreamedReply:
         else:
             usage = Usage()
         usage += Usage(
-            prompt_tokens=len(self._late) * sent_tokens(self._request.body),
+            prompt_tokens=self._late * sent_tokens(self._request.body),
             completion_tokens=sum(self._unused) // CHARACTERS_PER_TOKEN,
         )
         completion = Completion(self.text, refusal=self.refusal or None)

@@ -58,6 +58,7 @@ class CutReply(UpstreamError):  # noqa: N818 - named for what happened
 
     def __init__(self, message: str) -> None:
         super().__init__(502, message)
+        self.was_read = True
 
 
 class UpstreamTimeout(UpstreamError):  # noqa: N818 - named for what happened

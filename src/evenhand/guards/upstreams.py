@@ -332,6 +332,7 @@ class ModelUpstream(Upstream):
         except ModelError as error:
             fault = UpstreamError(502, str(error))
             fault.request_at_fault, fault.was_read = error.request_at_fault, error.was_read
+            fault.spent = error.spent
             raise fault from error
 
     def _check(self, body: Mapping[str, Any]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from evenhand.core.errors import BudgetExhausted, UsageError
-from evenhand.core.events import calling
+from evenhand.core.errors import BudgetExhausted, EvenhandError, ModelError, UsageError
+from evenhand.core.events import calling, held
+from evenhand.core.http import IN_VAIN
 from evenhand.core.types import Generation, Message, Params, Price, Usage, token_count
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 
@@ -155,6 +157,39 @@ def _minus(left: Usage, right: Usage) -> Usage:
     )
 
 
+@contextmanager
+def charged_in_vain(
+    prompt: Callable[[], int],
+    charge: Callable[[Usage], object],
+    again: Callable[[], Awaitable[None]] | None = None,
+    *,
+    cancelled: bool = False,
+) -> Generator[None]:
+    """Charge what an endpoint bills without an answer: the tokens of prompts that it has read, and earlier requests.
+
+    Args:
+        again: Awaited before an attempt is repeated.
+        cancelled: Whether a cancelled call is charged, too.
+    """
+
+    async def repeated(error: ModelError) -> None:
+        charge((error.spent or _NOTHING) + Usage(prompt_tokens=prompt() if error.was_read else 0))
+        if again is not None:
+            await again()
+
+    try:
+        with held(IN_VAIN, repeated):
+            yield
+    except ModelError as error:
+        if error.was_read or error.spent:
+            charge((error.spent or _NOTHING) + (Usage(1, prompt()) if error.was_read else _NOTHING))
+        raise
+    except asyncio.CancelledError:
+        if cancelled:
+            charge(Usage(1, prompt()))
+        raise
+
+
 class MeteredModel(WrappedModel):
     """A model whose calls are priced and charged to a budget."""
 
@@ -170,20 +205,35 @@ class MeteredModel(WrappedModel):
 
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         estimate = self._estimate(messages, params) if self._limited else _NOTHING
-        if self._limited:
-            await self._budget.reserve(estimate)
-        actual = _NOTHING
+        reserved = spent = _NOTHING
+
+        async def reserve() -> None:
+            nonlocal reserved
+            if self._limited:
+                await self._budget.reserve(estimate)
+                reserved += estimate
+
+        def charge(used: Usage) -> None:
+            nonlocal reserved, spent
+            used = self._priced(used)
+            self._budget.charge(reserved, used)
+            reserved, spent = _NOTHING, spent + used
+
+        await reserve()
         try:
-            with calling():
+            with calling(), charged_in_vain(lambda: _prompt_tokens(messages, params), charge, reserve):
                 generation = await self.inner.generate(messages, params)
-            actual = self._priced(_counted(messages, generation))
+            charge(_counted(messages, generation))
+        except EvenhandError as error:
+            error.spent = None if spent is _NOTHING else spent
+            raise
         finally:
-            self._budget.charge(estimate, actual)
+            self._budget.charge(reserved, _NOTHING)
         # Not by `replace`, which takes five times as long.
         return Generation(
             generation.completions,
             generation.model,
-            actual,
+            spent,
             generation.latency,
             generation.cached,
             generation.fingerprint,
@@ -191,7 +241,7 @@ class MeteredModel(WrappedModel):
         )
 
     def _estimate(self, messages: Sequence[Message], params: Params) -> Usage:
-        prompt = sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
+        prompt = _prompt_tokens(messages, params)
         room = 0 if params.max_tokens_exact else self.inner.room
         reply = 0 if params.given else ((params.max_tokens or _DEFAULT_REPLY) + room) * params.n
         return self._priced(Usage(calls=1, prompt_tokens=prompt, completion_tokens=reply))
@@ -199,6 +249,10 @@ class MeteredModel(WrappedModel):
     def _priced(self, usage: Usage) -> Usage:
         cost = None if self._price is None else self._price.of(usage)
         return usage if cost == usage.cost else replace(usage, cost=cost)
+
+
+def _prompt_tokens(messages: Sequence[Message], params: Params) -> int:
+    return sum(estimate_tokens(message.content) + 4 for message in all_messages(messages, params))
 
 
 def _counted(messages: Sequence[Message], generation: Generation) -> Usage:

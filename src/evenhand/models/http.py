@@ -150,7 +150,9 @@ class HTTPModel(Model):
             message = f"{self._client.title} sent {came}; check url, body and answer in evenhand.toml."
             if page and not self._client.worked:
                 raise EndpointError(message, permanent=True) from error
-            raise Retryable(BadResponseError(self._client.redact(message)), max_retries=1) from error
+            fault = BadResponseError(self._client.redact(message))
+            fault.was_read = not page
+            raise Retryable(fault, max_retries=1) from error
 
 
 def _target(name: str) -> Target:

@@ -245,7 +245,7 @@ class Failover:
                 tried.add(attempt.endpoint)
                 if error.request_at_fault or not await self._may_retry(error, failures, tried):
                     raise
-                repeated(error)
+                await repeated(error)
                 last = error
             except BaseException as error:
                 attempt.end(error)
@@ -419,7 +419,7 @@ class PoolModel(Model):
         text = errors[kinds.index(commonest)][0]
         many = f"{len(errors)} of the {len(self._models)} endpoints of {self.spec} fail"
         found = EndpointError(f"{many}. {text}", permanent=self._failover.is_hopeless)
-        found.was_read = last.was_read
+        found.was_read, found.spent = last.was_read, last.spent
         return found
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import ModelError, UsageError
 from evenhand.core.http import RefusedError
-from evenhand.core.types import Completion, Generation, Message, Params
+from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import MORE, Feature, Model, ModelOptions, WrappedModel, estimate_tokens
 from evenhand.models.openai.wire import is_too_long
 
@@ -233,7 +233,11 @@ class ReasoningModel(WrappedModel):
             self._repeated += 1
             # Known at once, so that calls that begin meanwhile get room.
             self.reasons = self.reasons or _thinks(generation)
-            again = await self._ask(messages, params, self._room * MORE if room else self._room)
+            try:
+                again = await self._ask(messages, params, self._room * MORE if room else self._room)
+            except ModelError as error:
+                error.spent = generation.usage + (error.spent or Usage())
+                raise
             self.reasons = self.reasons or any(each.text.strip() or each.thought for each in again.completions)
             generation = replace(
                 again, usage=generation.usage + again.usage, latency=generation.latency + again.latency

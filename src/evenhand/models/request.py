@@ -154,6 +154,7 @@ def turn_from(value: Any) -> Turn:
         Params(**params),
         None if value["generation"] is None else generation_from(value["generation"]),
         value["error"],
+        None if value.get("spent") is None else Usage(**value["spent"]),  # missing in older runs
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark
-from evenhand.core.errors import EndpointError, PlanError, UsageError
+from evenhand.core.errors import EndpointError, EvenhandError, PlanError, UsageError
 from evenhand.core.language import UNREAD
 from evenhand.core.options import Options
 from evenhand.core.specs import spec_parts
@@ -98,9 +98,15 @@ class _Recorded(BorrowedModel):
         if (made := self._pool.made(self._key(messages, params))) is not None:
             return made
         async with self._pool.at_once:
-            generation = await self.inner.generate(messages, params)
-            key = self._key(messages, params)
-            await self._pool.record(key, Turn("scorer", "scorer", "", "", tuple(messages), params, generation))
+            request = ("scorer", "scorer", "", "", tuple(messages), params)
+            try:
+                generation = await self.inner.generate(messages, params)
+            except EvenhandError as error:
+                if error.spent:
+                    spent, error.spent = error.spent, None
+                    await self._pool.record(b"", Turn(*request, None, str(error), spent))
+                raise
+            await self._pool.record(self._key(messages, params), Turn(*request, generation))
         return generation
 
     def _key(self, messages: Sequence[Message], params: Params) -> bytes:

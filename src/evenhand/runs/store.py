@@ -61,12 +61,12 @@ class Finished:
 
 def turn_row(sample: int, arm: int, key: bytes, turn: Turn) -> tuple[Any, ...]:
     generation = turn.generation
-    usage = generation.usage if generation else Usage()
+    usage = generation.usage if generation else turn.spent or Usage()
     return (
         sample,
         arm,
         turn.role,
-        key,
+        b"" if turn.spent else key,  # it failed: no answer is found under its key
         usage.calls,
         usage.cached_calls,
         usage.prompt_tokens,
@@ -388,7 +388,7 @@ class RunReader(RunFile):
         """
         rows = self._read.execute(
             "SELECT COALESCE(date(recorded, 'unixepoch'), '') AS day, COUNT(*) FROM turns WHERE calls + cached > 0"
-            " AND arm > 0 GROUP BY day ORDER BY day"
+            " AND key != x'' AND arm > 0 GROUP BY day ORDER BY day"
         )
         return dict(rows.fetchall())
 

@@ -24,14 +24,14 @@ from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Usage
 from evenhand.guards.fields import said
 from evenhand.guards.guard import Guard, deployed, load_endpoints
-from evenhand.guards.meter import charge, read_in_vain
+from evenhand.guards.meter import charge
 from evenhand.guards.policy import GuardPolicy, InputPolicy
 from evenhand.guards.request import raw_answer, sent_tokens, usage_in, used_by
 from evenhand.guards.types import CheckList, Guarded, Segment
 from evenhand.guards.upstream import Upstream, UpstreamError
 from evenhand.guards.upstreams import ModelUpstream, Upstreams, new_breaker
 from evenhand.models.base import Model, ModelOptions, split_spec
-from evenhand.models.budget import FREE, Price
+from evenhand.models.budget import FREE, Price, charged_in_vain
 from evenhand.models.load import reached
 from evenhand.models.pool import Breaker, Endpoint
 from evenhand.server.chat_api.wire import BYPASSED, as_object
@@ -199,7 +199,11 @@ class Passthrough:
         self, call: ModelCall, ask: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]], body: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Usage]:
         """Return the upstream's reply and its usage, which is counted, also of a call that ends in vain."""
-        with call.running(), read_in_vain(lambda: sent_tokens(body), lambda used: charge(self._priced(used))):
+
+        def priced(used: Usage) -> None:
+            charge(self._priced(used))
+
+        with call.running(), charged_in_vain(lambda: sent_tokens(body), priced, cancelled=True):
             reply = await ask(body)
             call.used(usage_in(reply))
         used = self._priced(used_by(reply, body))

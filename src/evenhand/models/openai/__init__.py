@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from evenhand.core.errors import BadResponseError, EndpointError, UsageError
+from evenhand.core.errors import BadResponseError, EndpointError, ModelError, UsageError
 from evenhand.core.events import event
 from evenhand.core.http import Client, Hints, RefusedError, Reply, Retryable
 from evenhand.core.types import Completion, Generation, Message, Params, TokenLogprob, Usage, token_count
@@ -184,14 +184,14 @@ class OpenAIModel(BatchingModel):
             ]
             # All finish before an error is raised, so that no request outlives this call.
             others = await asyncio.gather(*(self._request(messages, each) for each in single), return_exceptions=True)
+            usage = sum((each.usage for each in others if isinstance(each, Generation)), generation.usage)
             for other in others:
                 if isinstance(other, BaseException):
+                    if isinstance(other, ModelError):
+                        other.spent = usage
                     raise other
-                generation = replace(
-                    generation,
-                    completions=generation.completions + other.completions[:1],
-                    usage=generation.usage + other.usage,
-                )
+                generation = replace(generation, completions=generation.completions + other.completions[:1])
+            generation = replace(generation, usage=usage)
         # Not by `replace`, which takes five times as long.
         latency = time.perf_counter() - started
         return Generation(
@@ -246,11 +246,14 @@ class OpenAIModel(BatchingModel):
             return self.parsed(parse_reply(reply.body))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             title, start = self.client.title, self.client.excerpt(reply.body, 120)
-            if reply.body.lstrip()[:1] == b"<" and not self.client.worked:
+            page = reply.body.lstrip()[:1] == b"<"
+            if page and not self.client.worked:
                 message = f"{title} sent a web page ({start!r}); check the base URL (it usually ends in /v1)."
                 raise EndpointError(message, permanent=True) from error
             message = f"{title} did not send a chat completion but {start!r}; check the base URL."
-            raise Retryable(BadResponseError(message)) from error
+            fault = BadResponseError(message)
+            fault.was_read = not page and not reply.body.lstrip().startswith(b'{"error"')
+            raise Retryable(fault) from error
 
 
 _HARMLESS = frozenset(
