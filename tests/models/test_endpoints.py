@@ -91,7 +91,9 @@ def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(secret: str)
     assert secret not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["https://me:sk-hidden@h/v1", "https://h/v1?api-key=sk-hidden"])
+@pytest.mark.parametrize(
+    "url", ["https://me:sk-hidden@h/v1", "https://h/v1?api-key=sk-hidden", "https://h/v1/sk-hidden-4f9aK2mQ7x/v1"]
+)
 def test_an_address_with_a_secret_is_refused_and_not_repeated(url: str):
     for spec, defaults in ((f"openai/x?base_url={url}", {}), ("openai/x", {"base_url": url})):
         with pytest.raises(UsageError, match="without a password or key") as caught:

@@ -187,3 +187,19 @@ async def test_a_target_that_is_not_described_is_named(described: Described) -> 
     described("http://localhost:1/ask")
     with pytest.raises(EvenhandError, match="support"):
         await answered("Hello?", spec="http/suport")
+
+
+async def test_a_key_in_the_path_is_a_variable(
+    serve: Serve, described: Described, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await serve(raw(b"Good day."))
+    monkeypatch.setenv("SUPPORT_KEY", "hush-4f9aK2mQ7xZt1Kd7Vb5")
+    described(f"{server.url}/$SUPPORT_KEY/ask")
+
+    assert await answered("Hello?") == "Good day."
+    assert server.requests[0].path == "/v1/hush-4f9aK2mQ7xZt1Kd7Vb5/ask"
+
+    described(f"{server.url}/hush-4f9aK2mQ7xZt1Kd7Vb5/ask")
+    with pytest.raises(EvenhandError, match=r"without a password or key \(\$NAME is one\)") as refused:
+        load_model("http/support")
+    assert "hush" not in str(refused.value)

@@ -1,10 +1,15 @@
-"""Where requests go and how the key is sent; no network is needed to know."""
+"""Where requests go and how the key is sent; where that is said by no reply."""
 
 import pytest
 
-from evenhand.core.errors import UsageError
+from evenhand.core.errors import EndpointError, UsageError
+from evenhand.core.types import Message, Params
 from evenhand.models.base import ModelOptions
 from evenhand.models.openai import OpenAIModel, endpoint_url, key_header
+from support.fixtures import Connect, Serve
+from support.server import chat, refuse
+
+QUESTION = [Message("user", "Who?")]
 
 AZURE = "https://team.openai.azure.com/openai/deployments/gpt?api-version=2024-06-01"
 
@@ -40,6 +45,10 @@ def test_a_bad_base_url_is_refused_with_an_example(base: str):
         "https://host/v1?key=sekret",
         "https://host/v1?api-version=1&subscription-key=sekret",
         "https://host/v1?access_token=sekret",
+        "https://host/v1/sk-sekret-4f9aK2mQ7x/openai",
+        "https://host/v1/sekret3fA9x2Lq8Zt1Kd7Vb5/openai",
+        "https://host/sekret/5f4dcc3b5aa765d61d8327deb882cf99",
+        "https://host/v1/sekret9-3fA9x2Lq8Zt1_Kd7Vb5Np0Rw",
     ],
 )
 def test_a_base_url_with_a_secret_is_refused_without_repeating_it(base: str):
@@ -47,6 +56,52 @@ def test_a_base_url_with_a_secret_is_refused_without_repeating_it(base: str):
         endpoint_url(base)
 
     assert "sekret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "openai/deployments/gpt-4o-mini-2024-07-18-global-standard",
+        "openai/deployments/a81f3c07d5e94b62ffab1290cd3e4578",
+        "v1/projects/my-project-123456/locations/us-central1/endpoints/openapi",
+        "prod-eu1-a100-x2-q4k-v3-b2-k8s/v1",
+        "MyCompanyGpt4oMiniDeployment2024/v1",
+        "model/us.anthropic.claude-3-5-sonnet-20241022-v2:0",
+        "Mixtral-8x7B-Instruct-v0.1-AWQ-4bit-g128/v1",
+        "teams/1b4e28ba-2fa1-11d2-883f-0016d3cca427/v1",
+        "v2/vllm-7x2k9qa0b3c4d5/openai/v1",
+        "v1/90071992547409919007/v1",
+    ],
+)
+def test_names_and_ids_in_a_path_are_no_secrets(path: str):
+    assert endpoint_url(f"https://host/{path}") == f"https://host/{path}/chat/completions"
+
+
+def test_the_account_of_a_known_gateway_is_no_secret():
+    base = "https://gateway.ai.cloudflare.com/v1/5f4dcc3b5aa765d61d8327deb882cf99/team/openai"
+
+    assert endpoint_url(base) == f"{base}/chat/completions"
+
+
+async def test_a_key_in_the_path_comes_from_the_environment_and_is_not_shown(
+    serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    key = "a/3fA9x2Lq8Zt1Kd7Vb5"
+    server = await serve(refuse(f"{key} may not", status=403), chat("B"))
+    monkeypatch.setenv("GATEWAY_KEY", key)
+    model = connect(f"{server.url}/${{GATEWAY_KEY}}/$GATEWAY_KEY")
+
+    with pytest.raises(EndpointError, match=r"\$GATEWAY_KEY.*\[key\] may not") as refused:
+        await model.generate(QUESTION, Params())
+    await model.generate(QUESTION, Params())
+
+    assert [each.path for each in server.requests] == [f"/v1/{key}/{key}/chat/completions"] * 2
+    assert key not in f"{refused.value} {model.fingerprint()} {model.url}"
+
+
+def test_a_variable_of_the_path_that_is_not_set_is_told():
+    with pytest.raises(UsageError, match="needs the environment variable GATEWAY_KEY, which is not set"):
+        OpenAIModel("x", ModelOptions(base_url="https://host/$GATEWAY_KEY/v1"))
 
 
 def test_azure_gets_its_own_header():

@@ -51,6 +51,21 @@ async def test_the_key_gets_nowhere_even_if_the_server_repeats_it(
     assert KEY.encode() not in stored
 
 
+async def test_a_key_in_the_path_gets_nowhere(
+    workshop: Workshop, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("GATEWAY_KEY", KEY)
+    server = await serve(raw(f"Oops: {KEY}".encode(), 500), chat("A"))
+
+    await run(workshop, f"{server.url}/$GATEWAY_KEY", reading="text", settings={"concurrency": 1})
+
+    assert server.requests[0].path == f"/v1/{KEY}/chat/completions"
+    stored = workshop.exported() + workshop.exported(table="turns")
+    stored += b"".join(path.read_bytes() for path in (tmp_path / "run").iterdir())
+    assert b"$GATEWAY_KEY/chat/completions" in stored
+    assert KEY.encode() not in stored
+
+
 async def test_a_server_without_logprobs_and_schemas_is_asked_in_words(workshop: Workshop, serve: Serve):
     def answer(body: Body) -> Reply:
         for name in ("logprobs", "response_format"):

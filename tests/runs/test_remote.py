@@ -11,7 +11,7 @@ from evenhand.runs.store import FILE_NAME, Store
 from support.runs import Workshop
 from support.toy import right_answer
 
-URL = "memory://bucket/runs/first"
+URL = "memory://bucket/5f4dcc3b5aa765d61d8327deb882cf99/first"
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import email.utils
 import math
 import os
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -24,7 +25,7 @@ import aiohttp
 import orjson
 from aiohttp.abc import AbstractResolver
 
-from evenhand.core.errors import BadResponseError, EndpointError, ModelError
+from evenhand.core.errors import BadResponseError, EndpointError, ModelError, UsageError
 from evenhand.core.events import holding, retried
 from evenhand.core.limiter import AdaptiveLimit
 from evenhand.core.tracing import traceparent
@@ -138,6 +139,23 @@ class Hints:
     """What to do after a timeout."""
 
 
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+"""An environment variable in an address or a header."""
+
+
+def expanded(text: str, owner: str) -> tuple[str, dict[str, str]]:
+    """Return an address or a header with its environment variables, and their values."""
+    values: dict[str, str] = {}
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if not (found := os.environ.get(name, "").strip()):
+            raise UsageError(f"{owner} needs the environment variable {name}, which is not set.")
+        return values.setdefault(match[0], found)
+
+    return VARIABLE.sub(put, text), values
+
+
 class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -145,7 +163,10 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """A client of one endpoint; `title` names it in messages. Safe to call concurrently and after `aclose`."""
+    """A client of one endpoint; `title` names it in messages. Safe to call concurrently and after `aclose`.
+
+    Environment variables in the address, such as `$MY_KEY`, are filled in when a request is sent.
+    """
 
     def __init__(
         self,
@@ -172,7 +193,9 @@ class Client:
         self.worked = False
         """Whether this endpoint has ever sent a usable reply."""
         self._hints = hints
-        self._secrets = {form for each in (key, *secrets) for form in (each, quote(each, safe=""))} - {""}
+        self._in_address = expanded(url, title)[1]
+        hidden = (key, *secrets, *self._in_address.values())
+        self._secrets = {form for each in hidden for form in (each, quote(each, safe=""))} - {""}
         self._headers = {"Content-Type": "application/json", "User-Agent": "evenhand", **(headers or {})}
         self._query = query or None
         self._policy = RetryPolicy(retries)
@@ -310,10 +333,13 @@ class Client:
     ) -> aiohttp.ClientResponse:
         """Send one request and return the unread response, for `read_reply` or `read_lines`."""
         session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+        address = url or self.url
+        for name, value in self._in_address.items():
+            address = address.replace(name, quote(value, safe=""))
         traced = {"traceparent": parent} if (parent := traceparent()) else None
         return await session.request(
             method or self._method,
-            url or self.url,
+            address,
             data=data,
             params=query or self._query,
             headers={**headers, **(traced or {})} if headers else traced,

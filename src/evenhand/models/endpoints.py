@@ -186,11 +186,33 @@ def _value(name: str, value: Any, owner: str, fail: Fail) -> Any:
         raise fail(name, f"The option {name} of the {owner} must be {words}{shown}.") from error
 
 
-def holds_secret(url: str) -> bool:
-    """Return whether an address contains a password or a key."""
+_KEY = re.compile(r"(?=.*\d)(?:(?:sk|pk|rk|hf|gsk|ghp|xai|evh|nvapi)[-_]|AKIA|AIza)[\w-]{12,}")
+_ID = re.compile(r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|\d+", re.IGNORECASE)
+_NAMED = re.compile(r"//gateway\.ai\.cloudflare\.com/v1/[^/]+|/(?:accounts|projects|deployments|endpoints)/[^/]+")
+"""Where an address usually has an identifier, however random it looks."""
+_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z\d])|(?<=\d)(?=[A-Za-z])|(?<=[A-Z])(?=\d)")
+
+
+def holds_secret(url: str, *, in_path: bool = True) -> bool:
+    """Return whether an address contains a password or a key; `in_path`: a long, random part of its path is a key."""
     address, _, query = url.partition("?")
     names = [name.lower() for name, _ in parse_qsl(query)]
-    return "@" in address or any(name.endswith(("key", "token", "secret", "sig")) for name in names)
+    path = _NAMED.sub("", address).partition("://")[2].split("/")[1:] if in_path else ()
+    return (
+        "@" in address
+        or any(name.endswith(("key", "token", "secret", "sig")) for name in names)
+        or any(map(_is_random, path))
+    )
+
+
+def _is_random(part: str) -> bool:
+    """Whether a part of a path looks like a key: in names, letters and digits alternate less, or words are short."""
+    if _KEY.fullmatch(part):
+        return True
+    words = re.findall(r"[^\W_]+", part)
+    size = sum(map(len, words))
+    named = size < 20 or max(map(len, words)) < 12 or "$" in part or _ID.fullmatch(part)
+    return not named and len(_CHANGE.findall(part)) > 0.25 * size
 
 
 def _addresses(value: Any) -> str:
@@ -244,7 +266,11 @@ SHARED = ("timeout", "retries", "concurrency", "price")
 _COMMON = (*SHARED, "reasoning", "thought_tokens", "pinned")
 """Options of every model; others are those that its provider `takes`."""
 _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "base_url": ("an address such as http://localhost:8000/v1, or several, without a password or key", _addresses),
+    "base_url": (
+        "an address such as http://localhost:8000/v1, or several, without a password or key ($NAME in a path is its "
+        "environment variable)",
+        _addresses,
+    ),
     "key": ("the name of an environment variable that holds the key, never the key itself", _variable),
     "timeout": ("a number of seconds", lambda value: _number(value, float, 1e-3)),
     "retries": ("a whole number", lambda value: _number(value, int, 0)),

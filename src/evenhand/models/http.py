@@ -11,7 +11,6 @@ The address is this machine's: a plan names http/support, never where it is. Wha
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import uuid
@@ -25,15 +24,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.core import aio
 from evenhand.core.config import read_config
-from evenhand.core.errors import BadResponseError, EndpointError, UsageError, check_names
+from evenhand.core.errors import BadResponseError, EndpointError, check_names
 from evenhand.core.files import in_words
-from evenhand.core.http import Client, Hints, Reply, Retryable
+from evenhand.core.http import VARIABLE, Client, Hints, Reply, Retryable, expanded
 from evenhand.core.types import Completion, Generation, Message, Params, Usage
 from evenhand.models.base import PROVIDERS, Model, ModelOptions, estimate_tokens
 from evenhand.models.call import as_prompt
 from evenhand.models.endpoints import SHARED, holds_secret
 
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _STEP = re.compile(r"\.?([\w-]+)|\['([^']+)'\]|\[(-?\d+|\*)\]")
 _SECRET = re.compile(r"authorization|cookie|key|token|secret", re.IGNORECASE)
@@ -64,20 +62,20 @@ class HTTPModel(Model):
     def __init__(self, name: str, options: ModelOptions) -> None:
         self.spec = f"http/{name}"
         self.target = target = _target(name)
-        expanded = {header: _expanded(value, self.spec) for header, value in target.headers.items()}
+        filled = {header: expanded(value, self.spec) for header, value in target.headers.items()}
         hints = Hints(f"url of [http.{name}]", timeout="raise its timeout")
         self._client = Client(
             target.url,
             f"The endpoint of {self.spec}",
             "",
             hints,
-            headers={header: text for header, (text, _) in expanded.items()},
+            headers={header: text for header, (text, _) in filled.items()},
             timeout=options.timeout,
             retries=options.retries,
             concurrency=options.concurrency,
             per_second=target.per_second,
             method=target.method,
-            secrets=[secret for _, found in expanded.values() for secret in found],
+            secrets=[secret for _, found in filled.values() for secret in found.values()],
         )
         self._open: defaultdict[tuple[Message, ...], list[str]] = defaultdict(list)
         """Conversations up to an answer → the sessions that are there, each a cookie or an id."""
@@ -166,27 +164,13 @@ def _target(name: str) -> Target:
         first = error.errors()[0]
         raise found.error(str(first["loc"][0]), f"http/{name}: {in_words(first)}.") from error
     if holds_secret(target.url) or not re.match(r"https?://[^/\s]", target.url):
-        raise found.error("url", f"http/{name}: url must be an http address without a password or key.")
+        raise found.error("url", f"http/{name}: url must be an http address without a password or key ($NAME is one).")
     for header, value in target.headers.items():
-        if _SECRET.search(header) and not _VARIABLE.search(value):
+        if _SECRET.search(header) and not VARIABLE.search(value):
             raise found.error("headers", f"http/{name}: write {header} with an environment variable, e.g. $MY_KEY.")
     if _STEP.sub("", target.answer.removeprefix("$")):
         raise found.error("answer", f"http/{name}: answer must be a path such as $.choices[0].text.")
     return target
-
-
-def _expanded(value: str, spec: str) -> tuple[str, list[str]]:
-    """Return a header with its environment variables, and their values."""
-    secrets: list[str] = []
-
-    def put(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        if not (found := os.environ.get(name, "").strip()):
-            raise UsageError(f"{spec} needs the environment variable {name}, which is not set.")
-        secrets.append(found)
-        return found
-
-    return _VARIABLE.sub(put, value), secrets
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:

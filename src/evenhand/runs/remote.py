@@ -77,7 +77,7 @@ def _inside(path: str, root: str) -> str:
 @contextmanager
 def _opened(url: str) -> Generator[tuple[Any, str]]:
     """The storage and the path in it; its errors become one sentence."""
-    if holds_secret(url):
+    if holds_secret(url, in_path=False):
         raise UsageError("The address holds a password or key; give it in the storage's own configuration instead.")
     with needs_extra("object storage", "remote"):
         fsspec: Any = importlib.import_module("fsspec")

@@ -293,7 +293,10 @@ def key_from(variable: str) -> str:
 def endpoint_url(base: str, call: str = "/chat/completions", key_variable: str = "OPENAI_API_KEY") -> str:
     """Return the URL of a call under `base`; a query (Azure's api-version) stays at the end."""
     if holds_secret(base):
-        raise UsageError(f"The base URL contains a password or key; put it into {key_variable} instead.")
+        raise UsageError(
+            f"The base URL contains a password or key; put it into {key_variable} instead, or write $NAME in the path "
+            "for the environment variable NAME."
+        )
     wrong = UsageError(f"{base!r} is not a base URL; write it like http://localhost:8000/v1.")
     try:
         parts = urlsplit(base)
