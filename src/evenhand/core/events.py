@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -123,3 +123,13 @@ def retried(reason: str, wait: float) -> None:
     if (activity := _call.get()) is not None:
         activity.retries += 1
     event("retry", f"tried again in {wait:.1f} s: {reason}", reason=reason, wait=round(wait, 3))
+
+
+IN_VAIN: ContextVar[Callable[[Any], Awaitable[object]] | None] = ContextVar("in_vain", default=None)
+"""Called with the error of each failed attempt that the endpoint bills, before it is repeated."""
+
+
+async def repeated(error: Any) -> None:
+    """An attempt that failed with this `ModelError` is made again now."""
+    if (error.was_read or error.spent) and (in_vain := IN_VAIN.get()) is not None:
+        await in_vain(error)

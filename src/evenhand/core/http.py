@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import IO, Any, NamedTuple, TypeVar
@@ -26,7 +25,7 @@ import orjson
 from aiohttp.abc import AbstractResolver
 
 from evenhand.core.errors import BadResponseError, EndpointError, ModelError, UsageError
-from evenhand.core.events import holding, retried
+from evenhand.core.events import holding, repeated, retried
 from evenhand.core.limiter import AdaptiveLimit
 from evenhand.core.tracing import traceparent
 
@@ -67,16 +66,6 @@ class RefusedError(EndpointError):
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
         self.reply = reply
-
-
-IN_VAIN: ContextVar[Callable[[ModelError], Awaitable[object]] | None] = ContextVar("in_vain", default=None)
-"""Called with the error of each failed attempt that the endpoint bills, before it is repeated."""
-
-
-async def repeated(error: ModelError) -> None:
-    """An attempt that failed is made again now."""
-    if (error.was_read or error.spent) and (in_vain := IN_VAIN.get()) is not None:
-        await in_vain(error)
 
 
 class Retryable(Exception):  # noqa: N818 - a signal to the retry loop, not an error for users

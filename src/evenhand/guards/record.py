@@ -16,7 +16,7 @@ import orjson
 
 from evenhand.asking.chat import ANSWER
 from evenhand.core.errors import ModelError
-from evenhand.core.http import IN_VAIN
+from evenhand.core.events import IN_VAIN
 from evenhand.core.prompts import Prompt
 from evenhand.core.tracing import ModelCall
 from evenhand.core.types import Completion, Generation, Message, Params, Turn, Usage

@@ -30,7 +30,7 @@ from evenhand.core import events
 from evenhand.core.aio import cancelled
 from evenhand.core.errors import EndpointError, ModelError
 from evenhand.core.files import draft, lines, write_bytes
-from evenhand.core.http import Client, RefusedError, Reply, Retryable, repeated
+from evenhand.core.http import Client, RefusedError, Reply, Retryable
 from evenhand.core.types import Message, Params, mapping
 from evenhand.models.base import Model, WrappedModel
 from evenhand.models.request import model_identity, request_key
@@ -326,7 +326,7 @@ class Batches:
                 if failures > min(self._retries, fault.max_retries):
                     raise fault.error from fault
                 events.retried(str(fault.error), 0.0)
-                await repeated(fault.error)
+                await events.repeated(fault.error)
 
     async def _reply(self, key: str, body: Callable[[], bytes]) -> Reply:
         box = self._box(key)

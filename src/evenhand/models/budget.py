@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from evenhand.core.errors import BudgetExhausted, EvenhandError, ModelError, UsageError
-from evenhand.core.events import calling, held
-from evenhand.core.http import IN_VAIN
+from evenhand.core.events import IN_VAIN, calling, held
 from evenhand.core.types import Generation, Message, Params, Price, Usage, token_count
 from evenhand.models.base import Model, WrappedModel, all_messages, estimate_tokens
 

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from evenhand.core.errors import EndpointError, ModelError
-from evenhand.core.http import Clock, RetryPolicy, Sleep, repeated
+from evenhand.core.events import repeated
+from evenhand.core.http import Clock, RetryPolicy, Sleep
 from evenhand.core.types import Generation, Message, Params
 from evenhand.models.base import Feature, Model, ModelOptions, close_all
 
