@@ -8,6 +8,7 @@ import yaml
 
 from evenhand.core.errors import DataError, UnknownNameError
 from evenhand.core.files import content_hash
+from evenhand.data import debates
 from evenhand.data.debates import BIASES, DebateTopics, KnownTopics, Role, Topic, load_topics, topic_id, topics_yaml
 
 OWN: dict[str, Any] = {
@@ -129,6 +130,18 @@ def test_topics_can_be_stored_and_read_back(tmp_path: Path):
 
 def idea(topic: str, question: str) -> Topic:
     return Topic(topic_id(topic), topic, question)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+def test_a_topic_is_known_if_it_shares_most_words_with_any(share: float, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(debates, "ALIKE", share)
+    topics = [*load_topics("age").topics, idea("it", "is it?")]  # the last one has common words alone
+
+    for topic in [*load_topics("beauty").topics, *topics]:
+        words = debates._words(topic)
+        others = [debates._words(each) for each in topics if each is not topic]
+        alike = any(len(words & each) >= share * len(words | each) for each in others)
+        assert KnownTopics([each for each in topics if each is not topic]).has(topic) == alike
 
 
 def test_topics_are_the_same_by_their_words_whatever_their_order_and_spelling():

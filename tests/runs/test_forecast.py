@@ -1,16 +1,23 @@
 """The dry run's calls are those that are made, at servers as people run them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from evenhand.runs.dry import forecast
+from evenhand.benchmarks.base import Selection
+from evenhand.cli.run import print_forecast
+from evenhand.core.types import Sample
+from evenhand.runs import dry
+from evenhand.runs.dry import Drawn, forecast
 from evenhand.runs.parts import Settings
 from evenhand.runs.plan import make_plan
+from evenhand.runs.request import PlannedRun
 from evenhand.runs.runner import Runner
+from support.runs import Workshop
 from support.server import Body, ChatServer, Reply, chat, completion, reply_with
 from support.thinkers import SERVERS
+from support.toy import Toy
 
 
 def scores(body: Body) -> Reply:
@@ -68,3 +75,46 @@ async def test_a_judge_that_replies_in_lines_is_not_forecast_to_be_asked_again()
     [expected] = await forecast(make_plan(fields), {})
 
     assert expected.least_calls == 11 * 13
+
+
+async def test_runs_of_one_benchmark_share_the_samples_that_are_tried(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[int] = []
+    samples = Toy.samples
+
+    def counted(toy: Toy, selection: Selection) -> Iterator[Sample]:
+        read.append(toy.options.size)
+        return samples(toy, selection)
+
+    monkeypatch.setattr(Toy, "samples", counted)
+    plans = [
+        make_plan({"benchmark": "toy", "models": [f"fake/{name}"], "benchmark_options": {"size": size}, **fields})
+        for name, size, fields in (
+            ("A", 24, {}),
+            ("B", 24, {"methods": ["cot"]}),
+            ("C", 48, {}),
+            ("D", 48, {"limit": 30}),
+            ("E", 48, {"seeds": [2]}),
+        )
+    ]
+    alone = [await forecast(plan, {}) for plan in plans]
+    read.clear()
+    drawn: Drawn = {}
+
+    together = [await forecast(plan, {}, drawn=drawn) for plan in plans]
+
+    assert together == alone
+    assert [found[0].samples for found in together] == [24, 24, 48, 30, 48]
+    assert read == [24, 24, *[48] * 6]
+
+
+def test_a_table_of_several_runs_reads_the_samples_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    draw = dry._draw
+    monkeypatch.setattr(dry, "_draw", lambda benchmark, *more: (read.append(benchmark.name), draw(benchmark, *more))[1])
+    plans = [make_plan({"benchmark": "toy", "models": [f"fake/{name}"]}) for name in "AB"]
+
+    print_forecast(*(PlannedRun(plan, Settings(), workshop.directory / "r") for plan in plans))
+
+    assert read == ["toy"]

@@ -26,7 +26,7 @@ from evenhand.core.errors import BudgetExhausted, UsageError
 from evenhand.core.types import Usage
 from evenhand.papers.base import PAPERS, Paper, PaperOptions, PlannedPaper, PresetField
 from evenhand.papers.making import PaperResult, PlannedRuns, is_of_another, plan_paper, write_page
-from evenhand.runs.dry import Forecast, forecast
+from evenhand.runs.dry import Drawn, Forecast, forecast
 from evenhand.runs.parts import Settings, paid_prices
 from evenhand.runs.plan import Plan
 from evenhand.runs.request import PlannedRun, default_out, read_out, with_judge
@@ -152,11 +152,12 @@ def _check_made_for(name: str, folder: Path) -> None:
 
 def _print_forecast(planned: PlannedPaper, options: PaperOptions, settings: Settings) -> None:
     """What the runs would take, what comes before and after them, and what each preset takes alone."""
+    drawn: Drawn = {}
     with planned.forecast(settings.prices) as (runs, before):
         if before.calls:
             click.echo(planned.preparation.format(usage=usage_sentence(before)))
         each = (PlannedRun(run.plan, settings, planned.folder / run.folder) for run in runs)
-        found = print_forecast(*each, made=planned.folder)
+        found = print_forecast(*each, made=planned.folder, drawn=drawn)
     for warning in planned.warnings:
         click.echo(warning, err=True)
     for note in planned.notes:
@@ -167,17 +168,18 @@ def _print_forecast(planned: PlannedPaper, options: PaperOptions, settings: Sett
         for preset in options.chosen_presets:
             alone = options.changed(preset=preset)
             if [_key(run.plan) for run in planned.paper.runs(alone)] != whole:
-                _print_preset(planned.paper, alone, settings, known)
+                _print_preset(planned.paper, alone, settings, known, drawn)
 
 
 def _print_preset(
-    wanted: Paper[Any], options: PaperOptions, settings: Settings, known: dict[bytes, list[Forecast]]
+    wanted: Paper[Any], options: PaperOptions, settings: Settings, known: dict[bytes, list[Forecast]], drawn: Drawn
 ) -> None:
     """What a preset takes alone; `known` are the forecasts that there are already."""
     runs = wanted.runs(options)
     for run in runs:
         if _key(run.plan) not in known:
-            known[_key(run.plan)] = aio.run(forecast(run.plan, paid_prices(run.plan.every_model(), settings)))
+            prices = paid_prices(run.plan.every_model(), settings)
+            known[_key(run.plan)] = aio.run(forecast(run.plan, prices, drawn=drawn))
     arms = [arm for run in runs for arm in known[_key(run.plan)]]
     said = usage_sentence(sum((arm.usage for arm in arms), Usage()), sum(arm.least_calls for arm in arms))
     click.echo(f"With --preset {cast('PresetField', options).preset} alone: {said}.")

@@ -33,7 +33,7 @@ from evenhand.core.format import NO_PRICE, count, money
 from evenhand.core.options import Request, argument, option
 from evenhand.core.progress import Progress
 from evenhand.core.types import Usage
-from evenhand.runs.dry import Forecast, check_there, forecast, may_think
+from evenhand.runs.dry import Drawn, Forecast, check_there, forecast, may_think
 from evenhand.runs.execute import run_plan
 from evenhand.runs.parts import Settings, check_batches, not_fitted, paid_prices
 from evenhand.runs.request import PlannedRun, read_out
@@ -258,10 +258,10 @@ def print_not_fitted(request: PlannedRun) -> None:
         click.echo(f"! {sentence}.")
 
 
-def print_forecast(*requests: PlannedRun, made: Path | None = None) -> list[list[Forecast]]:
+def print_forecast(*requests: PlannedRun, made: Path | None = None, drawn: Drawn | None = None) -> list[list[Forecast]]:
     """A table of what would be spent, for each request, and the sum where there are several; returns the rows.
 
-    Models below the folder `made` are trained first.
+    Models below the folder `made` are trained first. `drawn` gets the samples that are tried.
     """
     from evenhand.show.table import Table, columns
     from evenhand.show.terminal import print_table
@@ -270,10 +270,11 @@ def print_forecast(*requests: PlannedRun, made: Path | None = None) -> list[list
     check_there((model for request in requests for model in request.plan.every_model()), made)
     total, least = Usage(), 0
     every: list[list[Forecast]] = []
+    drawn = {} if drawn is None else drawn
     for request in requests:
         check_batches(request.plan, request.settings)
         prices = paid_prices(request.plan.every_model(), request.settings)
-        forecasts = aio.run(forecast(request.plan, prices, request.settings.shard))
+        forecasts = aio.run(forecast(request.plan, prices, request.settings.shard, drawn))
         every.append(forecasts)
         title = f"{request.plan.benchmark}, into {request.out}" if len(requests) > 1 else ""
         for each in forecasts:

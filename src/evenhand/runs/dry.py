@@ -14,7 +14,7 @@ from zlib import crc32
 
 import orjson
 
-from evenhand.benchmarks.base import Selection, load_benchmark
+from evenhand.benchmarks.base import Benchmark, Selection, load_benchmark
 from evenhand.core.options import Options
 from evenhand.core.types import (
     Answer,
@@ -69,13 +69,22 @@ class Forecast:
     """The calls if every answer can be read as it is first asked for."""
 
 
-async def forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None = None) -> list[Forecast]:
-    """Return the expected usage of every arm, or of a shard of it; the cost is None where a price is missing."""
+Drawn = dict[str, tuple[int, list[Sample]]]
+"""What decides the samples → how many there are, and those that are tried."""
+
+
+async def forecast(
+    plan: Plan, prices: Mapping[str, Price], shard: Shard | None = None, drawn: Drawn | None = None
+) -> list[Forecast]:
+    """Return the expected usage of every arm, or of a shard of it; the cost is None where a price is missing.
+
+    Plans that share `drawn` read the samples of one benchmark once.
+    """
     with plan.prompts().used():
-        return await _forecast(plan, prices, shard)
+        return await _forecast(plan, prices, shard, {} if drawn is None else drawn)
 
 
-async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None) -> list[Forecast]:
+async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None, drawn: Drawn) -> list[Forecast]:
     benchmark = load_benchmark(plan.benchmark, **plan.benchmark_options)
     arms = check_plan(plan, benchmark)
     judges: list[tuple[ModelPlan, FunctionModel]] = []
@@ -87,12 +96,11 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
     pool = ScorerPool(plan, {}, load)
     scorers = [pool.get(spec) for spec in (benchmark.scorers if plan.scorers is None else plan.scorers)]
     check_scorers(scorers, benchmark.kind)
-    selection = Selection(plan.limit, plan.seeds[0])
-    total = sum(1 for _ in numbered(benchmark.samples(selection), shard))
-    # Spread evenly, because neighbours are often of the same kind.
-    places = {round(i * total / TRIED) for i in range(TRIED)}
-    samples = (sample for _, sample in numbered(benchmark.samples(selection), shard))
-    tried = [sample for place, sample in enumerate(samples) if place in places]
+    key = plan.model_dump_json(include={"benchmark", "benchmark_options", "limit", "templates"})
+    key += f" {plan.seeds[0]} {shard}"
+    if key not in drawn:
+        drawn[key] = _draw(benchmark, Selection(plan.limit, plan.seeds[0]), shard)
+    total, tried = drawn[key]
     scale = total / max(1, len(tried))
     forecasts: list[Forecast] = []
     for arm, method, options in arms:
@@ -122,6 +130,14 @@ async def _forecast(plan: Plan, prices: Mapping[str, Price], shard: Shard | None
         forecasts.append(Forecast(CONTROLS, used.calls, used, used.calls))
     await pool.aclose()
     return forecasts
+
+
+def _draw(benchmark: Benchmark, selection: Selection, shard: Shard | None) -> tuple[int, list[Sample]]:
+    total = sum(1 for _ in numbered(benchmark.samples(selection), shard))
+    # Spread evenly, because neighbours are often of the same kind.
+    places = {round(i * total / TRIED) for i in range(TRIED)}
+    samples = (sample for _, sample in numbered(benchmark.samples(selection), shard))
+    return total, [sample for place, sample in enumerate(samples) if place in places]
 
 
 async def _arm(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -126,18 +126,27 @@ class KnownTopics:
 
     def __init__(self, topics: Sequence[Topic] = ()) -> None:
         self._ids: set[str] = set()
-        self._words: list[frozenset[str]] = []
+        self._sizes: list[int] = []
+        """How many words each topic has."""
+        self._having: defaultdict[str, list[int]] = defaultdict(list)
+        """Word → the places of the topics that have it: a topic is compared with few of thousands."""
         for each in topics:
             self.add(each)
 
     def add(self, topic: Topic) -> None:
         self._ids.add(topic.id)
-        self._words.append(_words(topic))
+        words = _words(topic)
+        for word in words:
+            self._having[word].append(len(self._sizes))
+        self._sizes.append(len(words))
 
     def has(self, topic: Topic) -> bool:
         """Whether a topic is one of them or shares most of its words with one."""
         words = _words(topic)
-        return topic.id in self._ids or any(len(words & each) >= ALIKE * len(words | each) for each in self._words)
+        if topic.id in self._ids or (not words and 0 in self._sizes):
+            return True
+        shared = Counter(place for word in words for place in self._having.get(word, ()))
+        return any(both >= ALIKE * (len(words) + self._sizes[place] - both) for place, both in shared.items())
 
 
 def _words(topic: Topic) -> frozenset[str]:
