@@ -174,6 +174,30 @@ def test_a_pack_signed_by_another_key_is_refused(shell: Shell, third_party: Path
     assert any("made by another key" in each for each in found.faults)
 
 
+def test_a_pack_that_is_there_is_never_replaced(shell: Shell, tmp_path: Path):
+    (tmp_path / "plan.yaml").write_text(PLAN.format(seed=1))
+    shell("run", "--config", "plan.yaml", "--out", "runs/one")
+    assert shell("evidence", "pack", "runs/one", "--no-pdf") == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "evidence-one").rglob("*") if path.is_file()}
+
+    again = shell("evidence", "pack", "runs/one", "--no-pdf")
+
+    assert again == 2
+    assert "The folder evidence-one is not empty, and nothing is overwritten; name a new one with --out." in shell.err
+    assert before == {path: path.read_bytes() for path in (tmp_path / "evidence-one").rglob("*") if path.is_file()}
+
+
+def test_a_pack_that_fails_leaves_no_folder_in_the_way(shell: Shell, tmp_path: Path):
+    (tmp_path / "plan.yaml").write_text(PLAN.format(seed=1))
+    shell("run", "--config", "plan.yaml", "--out", "runs/one")
+    (tmp_path / "bad").write_bytes(b"")
+
+    assert shell("evidence", "pack", "runs/one", "--no-pdf", "--out", "pack", "--sign", "bad") == 2
+    assert not (tmp_path / "pack").exists()
+    assert shell("evidence", "pack", "runs/one", "--no-pdf", "--out", "pack") == 0
+    assert str(Path("pack/evidence.html")) in shell.out.splitlines()
+
+
 def test_a_run_that_was_not_committed_to_is_not_packed(shell: Shell, tmp_path: Path):
     (tmp_path / "plan.yaml").write_text(PLAN.format(seed=1))
     shell("evidence", "commit", "plan.yaml")

@@ -9,7 +9,7 @@ import click
 from evenhand.cli.groups import Group
 from evenhand.cli.options import command
 from evenhand.cli.request import SkipDamagedOption
-from evenhand.core.errors import UsageError
+from evenhand.core.files import check_new_folder, draft_folder
 from evenhand.core.format import plural
 from evenhand.core.options import Request, Several, argument, option
 from evenhand.core.untrusted import one_line
@@ -20,7 +20,7 @@ NOT_AS_STATED = 7
 
 class PackCommand(SkipDamagedOption):
     runs: tuple[Path, ...] = argument("The runs that the pack documents.")
-    out: Path | None = option(None, "The folder (default evidence-NAMES).", short="-o")
+    out: Path | None = option(None, "A new folder (default evidence-NAMES).", short="-o")
     title: str | None = option(None, "The title of the page (default: the models).")
     card: bool = option(False, "Print only a section for a Hugging Face model card; no folder is written.")
     pdf: bool = option(True, "Print the page as PDF with Chromium, Chrome or Edge, if installed.")
@@ -68,18 +68,18 @@ def pack(request: PackCommand) -> None:
         click.echo(card_section(made), nl=False)
         return
     folder = request.out or Path(f"evidence-{'-'.join(run.name for run in made.runs)}")
-    if folder.is_file():
-        raise UsageError(f"--out names a folder, and {folder} is a file; choose another.")
-    written, known_by, missing = write_pack(
-        made,
-        folder,
-        pdf=request.pdf,
-        browser=request.browser,
-        commitments=[Path(each) for each in request.commitments],
-        key=request.sign,
-    )
+    check_new_folder(folder)
+    with draft_folder(folder) as draft:
+        written, known_by, missing = write_pack(
+            made,
+            draft,
+            pdf=request.pdf,
+            browser=request.browser,
+            commitments=[Path(each) for each in request.commitments],
+            key=request.sign,
+        )
     for path in written:
-        click.echo(str(path))
+        click.echo(str(folder / path.relative_to(draft)))
     if missing:
         click.echo(missing)
     click.echo(f"SHA-256 of the pack, to be passed on apart from it: {known_by}")
