@@ -1,14 +1,17 @@
 """The config file: what it may hold, and how what is wrong is told."""
 
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from evenhand.cli.serve import serve
-from evenhand.core.errors import DataError, PlanError, UsageError
+from evenhand.core.errors import DataError, PlanError, StoreError, UsageError
 from evenhand.server.config import make_config, read_config
 from evenhand.server.process import ServeOptions, check
+from evenhand.server.telemetry.audit import AuditLog, verify_audit
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guard.yaml"
 
@@ -105,6 +108,47 @@ def test_a_check_writes_no_state(tmp_path: Path):
     check(ServeOptions(make_config({"routes": {"a": {"model": "fake/x"}}, "state": state})))
 
     assert not list(tmp_path.iterdir())
+
+
+def test_a_check_finds_an_audit_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    access = os.access  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut" and access(path, mode))
+    for folder in ("shut", "folder"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "notes.txt").write_text("no database, and longer than the head of one")
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        db.execute("CREATE TABLE samples (id TEXT)")
+    db.close()
+    before = sorted(tmp_path.rglob("*"))
+
+    for name, why in (
+        ("shut/sub/audit.sqlite", "nothing can be written in .*shut"),
+        ("notes.txt/audit.sqlite", "notes.txt is not a folder"),
+        ("notes.txt", "file is not a database"),
+        ("folder", "it is a folder"),
+        ("run.sqlite", "it holds other data"),
+    ):
+        config = {"routes": {"a": {"model": "fake/x"}}, "audit": {"file": str(tmp_path / name)}}
+        with pytest.raises(StoreError, match=f"{name} cannot be used: .*{why}.*Choose another file"):
+            check(ServeOptions(make_config(config)))
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["audit.sqlite", "new/folder/audit.sqlite"])
+def test_a_check_leaves_an_audit_file_alone(tmp_path: Path, name: str):
+    options = ServeOptions(make_config({"routes": {"a": {"model": "fake/x"}}, "audit": {"file": str(tmp_path / name)}}))
+    check(options)
+    assert not list(tmp_path.iterdir())
+
+    log = AuditLog(tmp_path / name)
+    check(options)
+    log.close()
+    content = (tmp_path / name).read_bytes()
+    check(options)
+
+    assert (tmp_path / name).read_bytes() == content
+    assert verify_audit(tmp_path / name).problems == []
 
 
 def test_other_hosts_than_loopback_need_keys():

@@ -36,6 +36,7 @@ from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.server import Server
 from evenhand.server.state.state import try_state
+from evenhand.server.telemetry.audit import check_place
 from evenhand.server.telemetry.logs import ServerLog
 from evenhand.server.telemetry.metrics import shared_counts
 from evenhand.web.errors import RequestError
@@ -135,6 +136,8 @@ def check(options: ServeOptions) -> Mapping[str, CheckList]:
 
     No file is written.
     """
+    if file := options.config.audit.file:
+        check_place(Path(file).expanduser())
     audit = options.config.audit.model_copy(update={"file": None})
 
     async def load() -> Mapping[str, CheckList]:

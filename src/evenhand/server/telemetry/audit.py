@@ -116,6 +116,26 @@ def open_to_write(file: Path) -> sqlite3.Connection:
     return db
 
 
+def check_place(file: Path) -> None:
+    """Refuse a place where the audit file cannot be written, or that holds something else; nothing is written."""
+    place = next(each for each in (file.absolute(), *file.absolute().parents) if each.exists())
+    try:
+        if place.is_dir() == (place == file.absolute()):
+            raise OSError("it is a folder" if place.is_dir() else f"{place} is not a folder")
+        for each in (place, place if place.is_dir() else place.parent):  # SQLite writes files beside its own
+            if not os.access(each, os.W_OK):
+                raise PermissionError(f"nothing can be written in {each}")
+        if place == file.absolute():
+            with closing(connect_to_read(file)) as db:
+                _check_version(db)
+    except (OSError, sqlite3.Error) as error:
+        raise _unusable(file, error) from error
+
+
+def _unusable(file: Path, error: Exception) -> StoreError:
+    return StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.")
+
+
 def _check_version(db: sqlite3.Connection) -> None:
     tables = _tables(db)
     if tables and "requests" not in tables:
@@ -279,7 +299,7 @@ class AuditLog:
                 self._db.close()
                 raise
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.") from error
+            raise _unusable(file, error) from error
         self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
         self._checked = self._rotate_after = 0.0
         self._thread = threading.Thread(target=self._write_all, name="evenhand-audit", daemon=True)
