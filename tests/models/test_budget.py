@@ -295,6 +295,26 @@ async def test_an_attempt_waits_for_what_others_have_set_aside(serve: Serve, con
     assert budget.spent.tokens == 110 + 104 + 25
 
 
+async def test_requests_of_one_call_that_are_made_again_do_not_wait_for_each_other(
+    serve: Serve, connect: Connect, waits: list[float]
+):
+    """Both wait for another call; then there is room for one reservation, which all requests of a call share."""
+    server, slow = await serve(chat("A"), cut(), cut(), chat("B")), Gated()
+    budget = Budget(Limits(tokens=500))
+    model, other = MeteredModel(connect(server), None, budget), MeteredModel(slow, None, budget)
+    waiting = asyncio.create_task(other.generate(QUESTION, Params(max_tokens=200)))
+    await settle()
+
+    asking = asyncio.create_task(model.generate(QUESTION, Params(max_tokens=10, n=3)))
+    await until(lambda: budget.spent.tokens == 2 * 104)
+    slow.gate.set()
+    await waiting
+
+    async with asyncio.timeout(10):
+        assert [each.text for each in (await asking).completions] == ["A", "B", "B"]
+    assert budget.spent.tokens == 110 + 2 * 104 + 3 * 25
+
+
 async def test_the_first_request_of_a_call_whose_second_one_fails_is_charged(serve: Serve, connect: Connect):
     server = await serve(reply_with(completion("", finish="length")), refuse("no", status=500))
     budget = Budget(Limits())

@@ -205,12 +205,14 @@ class MeteredModel(WrappedModel):
     async def generate(self, messages: Sequence[Message], params: Params) -> Generation:
         estimate = self._estimate(messages, params) if self._limited else _NOTHING
         reserved = spent = _NOTHING
+        turn = asyncio.Lock()
 
         async def reserve() -> None:
             nonlocal reserved
-            if self._limited:
-                await self._budget.reserve(estimate)
-                reserved += estimate
+            async with turn:  # a call may send several requests, and they share what is reserved
+                if self._limited and reserved is _NOTHING:
+                    await self._budget.reserve(estimate)
+                    reserved = estimate
 
         def charge(used: Usage) -> None:
             nonlocal reserved, spent
