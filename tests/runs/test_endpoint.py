@@ -164,3 +164,5 @@ async def test_a_resumed_run_has_spent_what_failed_calls_cost(workshop: Workshop
     with closing(Store(workshop.directory / "run")) as store:
         assert sum(store.usage().values(), Usage()) == first.spent
         assert store.recorded() == {"": 2}
+    costs = [row["spent"] and row["spent"]["calls"] for row in workshop.rows(table="turns")]
+    assert costs == [None, 1, 1, 1, None]

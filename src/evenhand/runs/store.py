@@ -215,7 +215,10 @@ class RunReader(RunFile):
         return self._decoded(_turn_in, body, "a call of", sample, arm)
 
     def has_answers(self) -> bool:
-        return self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 LIMIT 1").fetchone() is not None
+        return (
+            self._read.execute("SELECT 1 FROM turns WHERE calls + cached > 0 AND key != x'' LIMIT 1").fetchone()
+            is not None
+        )
 
     def find_sample(self, sample_id: str) -> tuple[int, Sample] | None:
         row = self._read.execute("SELECT number, body FROM samples WHERE id = ?", (sample_id,)).fetchone()
