@@ -210,7 +210,7 @@ class MeteredModel(WrappedModel):
         async def reserve() -> None:
             nonlocal reserved
             async with turn:  # a call may send several requests, and they share what is reserved
-                if self._limited and reserved is _NOTHING:
+                if reserved is _NOTHING:
                     await self._budget.reserve(estimate)
                     reserved = estimate
 
@@ -218,18 +218,21 @@ class MeteredModel(WrappedModel):
             nonlocal reserved, spent
             used = self._priced(used)
             self._budget.charge(reserved, used)
-            reserved, spent = _NOTHING, spent + used
+            reserved, spent = _NOTHING, used if spent is _NOTHING else spent + used
 
-        await reserve()
+        again = reserve if self._limited else None
+        if again is not None:
+            await again()
         try:
-            with calling(), charged_in_vain(lambda: _prompt_tokens(messages, params), charge, reserve):
+            with calling(), charged_in_vain(lambda: _prompt_tokens(messages, params), charge, again):
                 generation = await self.inner.generate(messages, params)
             charge(_counted(messages, generation))
         except EvenhandError as error:
             error.spent = None if spent is _NOTHING else spent
             raise
         finally:
-            self._budget.charge(reserved, _NOTHING)
+            if reserved is not _NOTHING:
+                self._budget.charge(reserved, _NOTHING)
         # Not by `replace`, which takes five times as long.
         return Generation(
             generation.completions,
