@@ -134,6 +134,19 @@ def test_export_writes_one_row_per_outcome(cli, tmp_path: Path, ending: str):
         assert {row["status"] for row in rows} == {"graded"}
 
 
+@pytest.mark.parametrize("name", ["t.xlsx", "t.html", "t.md", "t.json", "t.csv.gz"])
+def test_export_to_an_unknown_ending_is_refused(cli, tmp_path: Path, name: str):
+    cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
+
+    result = cli("run", "export", "r", "-o", name)
+
+    assert result.code == 2
+    assert f"{name} should end in .csv, .jsonl, .parquet, .tex or .eval; or give a --format." in result.err
+    assert not (tmp_path / name).exists()
+    assert cli("run", "export", "r", "-o", name, "--format", "csv").code == 0
+    assert cli("run", "export", "r", "-o", "T.CSV").code == 0
+
+
 def test_a_parquet_table_is_written_in_pieces_of_one_schema(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr("evenhand.studies.export._BATCH", 10)

@@ -69,8 +69,7 @@ def export(request: ExportCommand) -> None:
     found; as JSON Lines it can be searched again, with replay:FILE.
     """
     table = request.content
-    ending = request.out.suffix.removeprefix(".") if request.out else ""
-    chosen = request.file_format or {"tex": LATEX}.get(ending, ending if ending in (*FORMATS, INSPECT) else "csv")
+    chosen = request.file_format or _format_of(request.out)
     if chosen == INSPECT:
         if table or request.usage:
             raise UsageError("A log of Inspect holds all that the run stored; remove --table and --usage.")
@@ -87,6 +86,15 @@ def export(request: ExportCommand) -> None:
     target = request.out or request.run / (table if chosen == "datasets" else f"{table}.{chosen}")
     count = write(request.run, table, chosen, target, usage=request.usage, skip_damaged=request.skip_damaged)
     click.echo(f"{target}: {count:,} rows")
+
+
+def _format_of(out: Path | None) -> str:
+    """The format that the ending of --out names; csv without one."""
+    ending = out.suffix.lower() if out is not None else ""
+    formats = {f".{each}": each for each in (*FORMATS, INSPECT)} | {".tex": LATEX, "": "csv"}
+    if ending not in formats:
+        raise UsageError(f"--out {out} should end in .csv, .jsonl, .parquet, .tex or .eval; or give a --format.")
+    return formats[ending]
 
 
 def _write_logs(run: Path, target: Path, skip_damaged: bool) -> None:
