@@ -107,6 +107,11 @@ def test_equal_rates_of_many_categories_are_not_taken_for_a_difference() -> None
     assert begins["Cannot"] >= 57
 
 
+def test_of_many_people_who_were_all_selected_no_group_has_less_than_four_fifths() -> None:
+    assert said(counted(female=(200, 200), male=(200, 200)))[0].startswith("No category")
+    assert said(counted(female=(31, 31), male=(200, 200)))[0].startswith("No category")
+
+
 @pytest.mark.parametrize("people", [100, 300])
 def test_a_ratio_of_seven_tenths_gets_no_all_clear(people: int) -> None:
     draw, clear = random.Random(people), 0

@@ -88,3 +88,17 @@ def test_independent_choices_have_pearsons_test():
 
     expected = contingency.chi2_contingency([[30, 50], [70, 50]], correction=False).pvalue
     assert RatioTest(cells, alone=True, independent=True).p_value(1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("clusters", "low"), [(2, 0.34), (20, 0.84), (200, 0.98)])
+def test_where_everybody_was_chosen_the_ratio_is_as_sure_as_the_rates(clusters: int, low: float):
+    found = lowest(np.full((clusters, 3, 2), 1.0), alone=True)
+
+    assert (found.estimate, found.low, found.high) == (1.0, pytest.approx(low, abs=0.005), 1.0)
+
+
+def test_a_group_that_only_one_cluster_has_leaves_the_ratio_open():
+    cells = np.full((20, 2, 2), 8.0)
+    cells[1:, 1] = 0.0
+
+    assert lowest(cells, alone=True).low == 0.0

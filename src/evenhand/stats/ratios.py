@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.stats.distributions import chi_square_sf, f_sf
-from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife
+from evenhand.stats.intervals import Interval, Statistic, cluster_jackknife, share_interval, wilson
 
 Floats = NDArray[np.float64]
 _ALPHA = 0.05
@@ -72,6 +72,15 @@ class RatioTest:
         alike = (1 + others * ratio**clusters) / (1 + others * ratio) ** clusters
         return max(p, alike, self._exchanged(cells) if ratio == 1 and clusters < _FEW else 0.0)
 
+    def least(self) -> float:
+        """Return the lowest rate's lower limit divided by the highest upper one; 0 if a group has none."""
+        cells = self.cells[:, self.cells[..., 1].any(axis=0)]
+        rates = [
+            wilson(round(table[0, 0]), round(table[0, 1])) if self.independent else share_interval(table)
+            for table in cells.swapaxes(0, 1)
+        ]
+        return min(each.low or 0.0 for each in rates) / max(each.high or 1.0 for each in rates)
+
     def _distance(self, chosen: Floats, shown: Floats, rates: Floats | float) -> Floats:
         """Return Pearson's statistic of the counts (…, groups)."""
         expected = np.maximum(shown * rates * (1 - self.alone * rates), _TINY)
@@ -93,7 +102,8 @@ def lowest_ratio_interval(
     """Return the lowest ratio of clusters × sums with its limits.
 
     The upper limit is the highest ratio that no test excludes, each p-value times `times` (their number, as Bonferroni
-    has it), so it is 1 unless groups differ; the lower one is the jackknife's.
+    has it), so it is 1 unless groups differ. The lower one is the jackknife's, or follows from the limits of the rates
+    where these do not vary, as when everybody was chosen.
     """
     found = cluster_jackknife(sums, statistic, bounds=(0.0, math.inf)).interval
     if found.estimate is None:
@@ -109,4 +119,5 @@ def lowest_ratio_interval(
     while high - low > _PRECISION:
         middle = (low + high) / 2
         low, high = (middle, high) if possible(middle) else (low, middle)
-    return replace(found, low=found.low or 0.0, high=high)
+    least = min(each.least() for each in tests) if found.low is None else found.low
+    return replace(found, low=least, high=high)
