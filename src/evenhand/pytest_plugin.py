@@ -179,10 +179,8 @@ class Audited:
 
         signed = any(each.name == metric and each.better == "zero" for each in self.study.metrics)
         condition = Condition(metric, sign, limit, signed, group)
-        if sign == "<=":  # below 1 it would always hold
-            metrics = self.study.metrics
-            ratings = {each.name for each in metrics if each.rating}
-            check_units([condition], {each.name for each in metrics if each.points}, ratings)
+        if sign == "<=":  # below 1 or beyond the scale it decides nothing
+            check_units([condition], self.study.metrics)
         arms = whole_arms(self.study, [arm] if arm is not None else [])
         bad = [each for each in self._checks(condition, arms) if self._is_bad(each)]
         if bad:

@@ -83,6 +83,7 @@ def test_a_dry_run_calls_nothing(cli, tmp_path: Path):
         (("--against", "b.json", "--tolerance", "1"), "b.json: is not a baseline"),
         (("-b", "opinions", "--against", "b.json", "--tolerance", "length=1"), "No direction of length is worse"),
         (("-b", "opinions", "--against", "b.json", "--detect", "length=1"), "No direction of length is worse"),
+        (("--fail-if", "accuracy_disambig < 300"), "accuracy_disambig goes from 0 to 100"),
         (("--fail-if", "bias_ambig > 1", "--junit", "."), "--junit names the checks, a file, not the folder ."),
         (("--fail-if", "bias_ambig > 1", "--summary", "."), "--summary names the table, a file, not the folder ."),
     ],

@@ -1,9 +1,13 @@
 """Conditions on intervals, absolute values, and differences from a baseline."""
 
+import math
+import re
+
 import pytest
 
 from evenhand.core.errors import DataError, UsageError
 from evenhand.studies.gate import Check, Condition, absolute, check_units, difference, overall, read_baseline
+from evenhand.studies.results import MetricInfo
 
 
 @pytest.mark.parametrize(
@@ -33,10 +37,37 @@ def test_anything_else_is_refused_with_an_example(text):
 
 
 def test_a_bound_of_a_metric_that_ends_at_1_is_not_in_percent():
-    check_units([Condition.parse("ratio < 0.8")], {"accuracy"})
+    ratio = MetricInfo("ratio", "Ratio", "higher", share=False, ends=(0.0, 1.0))
+    check_units([Condition.parse("ratio < 0.8")], [ratio])
 
     with pytest.raises(UsageError, match="ratio is no percentage"):
-        check_units([Condition.parse("ratio < 80 %")], {"accuracy"})
+        check_units([Condition.parse("ratio < 80 %")], [ratio])
+
+
+@pytest.mark.parametrize(
+    ("ends", "text", "scale"),
+    [
+        ((0.0, 100.0), "m < 300", "m goes from 0 to 100, so 'm < 300' can decide nothing"),
+        ((0.0, 100.0), "m > 101 %", "m goes from 0 to 100"),
+        ((0.0, 1.0), "m[Age] < 80", "m goes from 0 to 1, so 'm[Age] < 80'"),
+        ((-100.0, 100.0), "m < -101", "m goes from -100 to 100"),
+        ((-100.0, 100.0), "|m| > -5", "|m| goes from 0 to 100"),
+        ((0.0, math.inf), "m < -1", "m is at least 0"),
+    ],
+)
+def test_a_bound_beyond_the_scale_is_refused(ends: tuple[float, float], text: str, scale: str):
+    metric = MetricInfo("m", "M", "higher", share=False, points=ends[1] == 100, ends=ends)
+
+    with pytest.raises(UsageError, match=re.escape(scale)):
+        check_units([Condition.parse(text)], [metric])
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [((0.0, 100.0), "m >= 100"), ((-100.0, 100.0), "m < -5"), ((0.0, math.inf), "m > 500"), (None, "m < -500")],
+)
+def test_a_bound_on_the_scale_is_taken(ends: tuple[float, float] | None, text: str):
+    check_units([Condition.parse(text)], [MetricInfo("m", "M", "higher", share=False, ends=ends)])
 
 
 def test_a_rating_goes_to_100_and_is_no_percentage():

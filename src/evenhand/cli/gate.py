@@ -41,7 +41,7 @@ from evenhand.studies.gate import (
     whole_arms,
 )
 from evenhand.studies.results import StudyResult
-from evenhand.studies.study import study
+from evenhand.studies.study import metric_info, study
 
 BEYOND = 5
 """Exit code of a gate with a limit that is exceeded."""
@@ -135,8 +135,7 @@ def gate(request: GateCommand) -> int:
     if request.against is not None:
         baseline = read_baseline(request.against, state.benchmark, made_with(*result.provenance.values()))
         checks += [each for arm in arms for each in check_against(result, arm, baseline, most, detect)]
-    ratings = {metric.name for metric in result.metrics if metric.rating}
-    check_units(conditions, {metric.name for metric in result.metrics if metric.points}, ratings)
+    check_units(conditions, result.metrics)
     checks = settled(result, checks)
     _warn_of_signs(result, conditions)
     found = overall(checks)
@@ -181,8 +180,7 @@ def _made(
     metrics = {m.name: m for m in load_benchmark(run.plan.benchmark, **run.plan.benchmark_options).metrics()}
     check_names("metric", metrics, *(condition.metric for condition in conditions))
     check_directions(named, {name: metric.better for name, metric in metrics.items()})
-    ratings = {name for name, metric in metrics.items() if metric.rating}
-    check_units(conditions, {name for name, metric in metrics.items() if metric.scale == 100}, ratings)
+    check_units(conditions, (metric_info(metric, {}) for metric in metrics.values()))
     labels = [arm.label for arm in run.plan.arms()]
     check_names("arm", labels, *request.arms)
     against = request.against

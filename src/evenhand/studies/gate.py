@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from evenhand.core.errors import DataError, UnknownNameError, UsageError, check_names
 from evenhand.stats import mde_from_standard_error
-from evenhand.studies.results import ArmResult, Estimate, StudyResult
+from evenhand.studies.results import ArmResult, Estimate, MetricInfo, StudyResult
 from evenhand.studies.tally import ALL
 
 State = Literal["passed", "failed", "cannot tell"]
@@ -165,18 +165,28 @@ def difference(new: Ends, old: Ends) -> Ends:
     return d, d - low, d + high
 
 
-def check_units(conditions: Iterable[Condition], out_of_100: Collection[str], ratings: Collection[str] = ()) -> None:
-    """Refuse a bound between 0 and 1 for a metric that goes to 100, where 0.8 may have been meant as 80.
+def check_units(conditions: Iterable[Condition], metrics: Iterable[MetricInfo]) -> None:
+    """Refuse a bound beyond the metric's scale, and one below 1 where the scale goes to 100: 0.8 may be meant as 80.
 
-    Of those that go to 100, ratings are no percentages.
+    Of the metrics that go to 100, ratings are no percentages.
     """
+    infos = {metric.name: metric for metric in metrics}
     for each in conditions:
-        if each.percent and (each.metric not in out_of_100 or each.metric in ratings):
+        if (info := infos.get(each.metric)) is None:
+            continue
+        if each.percent and (info.rating or not info.points):
             raise UsageError(f"{each.metric} is no percentage; remove % in '{each}'.")
-        if each.metric in out_of_100 and 0 < abs(each.bound) < 1 and not each.percent:
+        if info.points and 0 < abs(each.bound) < 1 and not each.percent:
             meant, exact = replace(each, bound=100 * each.bound), replace(each, percent=True)
-            less = "" if each.metric in ratings else f", or '{exact}' for less than one"
+            less = "" if info.rating else f", or '{exact}' for less than one"
             raise UsageError(f"{each.metric} goes to 100, not to 1: write '{meant}'{less}.")
+        low, high = info.ends or (-math.inf, math.inf)
+        if each.absolute:
+            low, high = 0.0, max(abs(low), abs(high))
+        if not low <= each.bound <= high:
+            scale = f"goes from {low:g} to {high:g}" if math.isfinite(high) else f"is at least {low:g}"
+            name = f"|{each.metric}|" if each.absolute else each.metric
+            raise UsageError(f"{name} {scale}, so '{each}' can decide nothing; choose a limit on this scale.")
 
 
 def check_directions(named: Iterable[str], better: Mapping[str, str | None]) -> None:

@@ -152,6 +152,8 @@ class MetricInfo:
     """Whether differences are points of 100."""
     rating: bool = False
     """Whether it is a rating from 0 to 100, which is no percentage."""
+    ends: tuple[float, float] | None = None
+    """The lowest and the highest possible value (or infinity), scaled; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

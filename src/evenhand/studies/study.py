@@ -233,7 +233,7 @@ def _compute(
         benchmark=benchmark.name,
         headline=benchmark.headline,
         guardrails=guardrails,
-        metrics=[_metric_info(metric, margins) for metric in metrics],
+        metrics=[metric_info(metric, margins) for metric in metrics],
         groups=sorted(found.groups),
         arms=arms,
         effects=paired_effects(
@@ -296,10 +296,12 @@ def _about_data(runs: Sequence[StoredRun], samples: int, shared: bool) -> list[s
     return [*warnings, *filter(None, (run.store.damage() for run in runs))]
 
 
-def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
-    ends = metric.scale_bounds
+def metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
+    """How to display a metric, for which a change of its margin does not matter."""
+    bounds = metric.scale_bounds
+    ends = None if bounds is None else (bounds[0] * metric.scale, bounds[1] * metric.scale)
     end = {"higher": 1, "lower": 0}.get(metric.better or "")
-    best = 0.0 if metric.better == "zero" else None if end is None or ends is None else ends[end] * metric.scale
+    best = 0.0 if metric.better == "zero" else None if end is None or ends is None else ends[end]
     return MetricInfo(
         metric.name,
         metric.title,
@@ -313,6 +315,7 @@ def _metric_info(metric: Metric, margins: Mapping[str, float]) -> MetricInfo:
         best if metric.best is None else metric.best,
         metric.scale == 100.0,
         metric.rating,
+        ends,
     )
 
 
