@@ -169,8 +169,8 @@ async def test_a_bias_that_may_be_zero_is_said_to_be(workshop: Workshop):
 
     assert [finding.sentence for finding in result.findings] == [
         "Found: stub/one guesses in 100 % of the cases where the text does not say.",
-        "Cannot tell: stub/one gives 0 more answers with the stereotype than against it, per 100 questions whose text "
-        "does not tell the answer, which may be chance.",
+        "Cannot tell: stub/one: no difference is to be seen in “Bias, ambiguous”; it may be anything from −43.3 to "
+        "+43.3.",
     ]
 
 

@@ -267,7 +267,7 @@ def _reach(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
         return "too few samples for an interval"
     digits = study.digits(metric.name)
     if metric.better is None:
-        return f"from {signed(effect.low, digits)} to {signed(effect.high, digits)}"
+        return _between(study, effect)
     ends = sorted((effect.low, effect.high), reverse=metric.better != "higher")
     worse = [(end < 0) == (metric.better == "higher") for end in ends]
     unit = " points" if metric.points else ""
@@ -275,6 +275,11 @@ def _reach(study: StudyResult, effect: Effect, metric: MetricInfo) -> str:
         f"{number(abs(end), digits)}{unit} {'worse' if bad else 'better'}" for end, bad in zip(ends, worse, strict=True)
     ]
     return f"from {shown[0]} to {shown[1]}"
+
+
+def _between(study: StudyResult, of: Effect | Estimate) -> str:
+    digits = study.digits(of.metric)
+    return f"from {signed(of.low, digits)} to {signed(of.high, digits)}"
 
 
 def _both(now: str, then: str) -> str:
@@ -419,7 +424,10 @@ def _described(study: StudyResult, arm: ArmResult, metric: MetricInfo) -> Findin
     detail = f"{metric.title}: {_shown(study, estimate, metric)}."
     shown = _short(study, metric, [estimate])[0]
     far = abs(estimate.value - (metric.best or 0.0)) / metric.margin if metric.margin else 0.0
-    if metric.meaning.says:
+    if verdict == "cannot tell" and estimate.value == 0:
+        between = f"; it may be anything {_between(study, estimate)}" if estimate.low is not None else ""
+        text = f"{who}: no difference is to be seen in “{metric.title}”{between}"
+    elif metric.meaning.says:
         text = f"{who} {_says(metric, shown, estimate)}"
         if verdict == "cannot tell":
             text = f"{text}, which may be chance"
