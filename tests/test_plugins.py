@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import evenhand
+from evenhand.benchmarks.base import BENCHMARKS
 from evenhand.core import registry
 from evenhand.core.errors import UsageError
 from evenhand.core.registry import Registry, load_file
@@ -219,6 +220,43 @@ def test_a_stored_run_does_not_execute_a_benchmark_file_that_was_changed(tmp_pat
     shutil.rmtree(tmp_path / "run" / "own")
     assert evenhand.compare(tmp_path / "run").arms  # by what the run has stored of it
     assert not mark.exists()
+
+
+OWN_METRIC = (
+    BENCHMARK
+    + """
+    headline, guardrails, followed = "right", (), ()
+
+    def metrics(self):
+        return [evenhand.benchmarks.base.Metric("right", "Right", counted, better="higher")]
+
+def counted(record):
+    return RETURNED
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "said"),
+    [
+        ("raises", "{}['nothing'], 1.0", r"own\.py, line 15, in counted: KeyError: 'nothing'\. All answers are kept"),
+        ("a_text", "'a', 1.0", "What a metric of a_text returns cannot be used: ValueError: could not convert"),
+        ("a_number", "1.0", "What a metric of a_number returns cannot be used: TypeError: 'float' object is not"),
+    ],
+)
+def test_a_metric_that_fails_is_named_and_works_once_it_is_mended(tmp_path: Path, name: str, returned: str, said: str):
+    file = tmp_path / "own.py"
+    file.write_text(OWN_METRIC.replace("NAME", name).replace("RETURNED", returned))
+    with pytest.raises(UsageError, match=said):
+        evenhand.audit("fake/A", benchmark=str(file), out=tmp_path / "run", limit=4)
+
+    _forget(file)
+    BENCHMARKS._of_file.pop(file.resolve())  # pyright: ignore[reportPrivateUsage]
+    file.write_text(OWN_METRIC.replace("NAME", f"{name}_mended").replace("RETURNED", "1.0, 1.0"))
+    found = evenhand.compare(tmp_path / "run")
+
+    assert found.arms[0].estimate("right").value == 1.0
+    assert any("own.py was mended after the run" in each for each in found.caveats)
 
 
 def test_a_stored_run_with_a_changed_method_file_is_read_without_executing_it(tmp_path: Path):

@@ -240,6 +240,22 @@ def test_a_file_in_place_of_its_run_is_answered_with_the_folder(cli, command: st
     assert "r/report.html is a file; name the folder of its run: r." in result.err
 
 
+def test_an_error_in_code_of_the_users_own_is_no_fault_of_ours(cli, tmp_path: Path):
+    (tmp_path / "own.py").write_text(
+        "from evenhand.benchmarks.base import BENCHMARKS\n"
+        '@BENCHMARKS.register("fails")\n'
+        'class Own(BENCHMARKS.get("bbq_builtin")):\n'
+        "    def samples(self, selection):\n"
+        "        raise KeyError('row 3')\n"
+    )
+
+    result = cli("audit", "fake/A", "-b", "own.py", "--out", "r")
+
+    assert result.code == 2
+    assert f"{tmp_path / 'own.py'}, line 5, in samples: KeyError: 'row 3'." in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
 def test_a_path_that_ends_in_html_is_the_report(cli, tmp_path: Path):
     cli("run", "--model", "fake/A", "--limit", "4", "--out", "r")
 

@@ -133,8 +133,11 @@ def entry() -> NoReturn:
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except Exception as error:
+        from evenhand.core.registry import fault_in_files
         from evenhand.runs.file import damage_of_opened
 
+        if fault := fault_in_files(error):
+            _fail(f"{fault}. Whatever a run has finished is kept.")
         if damage := damage_of_opened():
             _fail(damage)
         if reported := re.search(r"\(os error (\d+)\)", str(error)):  # safetensors' own class for what the system says

@@ -242,6 +242,14 @@ def _line_in(path: Path, error: Exception) -> int:
     return (lines[-1] if lines else None) or 1
 
 
+def fault_in_files(error: Exception) -> str:
+    """`FILE, line N, in NAME: KeyError: 'x'` of an error of code in a file that the user named; else empty."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename) in _files:
+            return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {type(error).__name__}: {error}"
+    return ""
+
+
 def place_of(thing: Any) -> str:
     """`FILE, line N: ` of a function or class, or of the function that a method or an evaluator is."""
     source = getattr(thing, "run", None) or getattr(thing, "evaluate", None) or thing

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import orjson
 
 from evenhand.benchmarks.base import BENCHMARKS, Benchmark, Metric, load_benchmark, mean_of, ratio
-from evenhand.core.errors import PlanError, StoreError, UnknownNameError
-from evenhand.core.registry import code_refused, file_hash, files_kept, is_file
+from evenhand.core.errors import EvenhandError, PlanError, StoreError, UnknownNameError, UsageError
+from evenhand.core.registry import code_refused, fault_in_files, file_hash, files_kept, is_file
 from evenhand.core.specs import model_spec, spec_parts
 from evenhand.core.types import Record, Sample
 from evenhand.judging.certificate import Certificate, certificate_of, untold
@@ -60,6 +60,8 @@ class ArmSource:
         return (*self.scorers, own.COUNTS) if self.counted else self.scorers
 
 
+_METRICS_FAILED = "metrics_failed"
+"""The fact that code of a benchmark of the user's own raised an error in a study."""
 _MARKED = ("plan", "files", "kept", "settings")
 """The facts that say what a run would have a machine do."""
 
@@ -194,9 +196,15 @@ class StoredRun:
         kept: dict[str, str] = self.store.get("kept") or {}
         for name, place in kept.items():
             changed = file_hash(name) != sums[name] if name in sums else not Path(name).exists()
-            if changed and (path := own.kept_place(self.directory, str(place))) is not None:
+            if changed and name != self.mended() and (path := own.kept_place(self.directory, str(place))) is not None:
                 found[name] = path
         return found
+
+    def mended(self) -> str:
+        """The benchmark's file if it has changed since its metrics failed in a study: then the changed one counts."""
+        file, known = self.plan.benchmark.partition(":")[0], dict[str, str](self.store.get("files") or {})
+        failed = self.is_own and self.store.get(_METRICS_FAILED)
+        return file if failed and file_hash(file) not in (None, known.get(self.plan.benchmark)) else ""
 
     def scorers(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """The ids of the scorers that count: those of the plan, with `wanted` in place of what they replace."""
@@ -260,7 +268,7 @@ class StoredRun:
         Where its code is not to be executed, or not installed, what the run has stored of it takes its place.
         """
         name, described = self.plan.benchmark, self.store.get("described")
-        fault = self.code_fault(name, name.partition(":")[0])
+        fault = None if self.mended() else self.code_fault(name, name.partition(":")[0])
         if fault is None:
             kept, files = self.kept_files(), option_files(name, self.plan.benchmark_options)
             # Metrics do not take the code that an option names.
@@ -328,6 +336,24 @@ def told_metrics(
 def _criterion(name: str, title: str, better: Literal["lower", "higher"]) -> Metric:
     """The metric of a rubric's criterion: its mean rating, in points of 100."""
     return Metric(name, title, mean_of(name), ratio, better, scale=100.0, rests_on=(name,), rating=True)
+
+
+@contextlib.contextmanager
+def metric_faults(benchmark: Benchmark, runs: Sequence[StoredRun]) -> Generator[None]:
+    """Tell an error of a user's benchmark in one sentence; its file, once mended, counts in the next study."""
+    try:
+        yield
+    except Exception as error:
+        fault = fault_in_files(error)
+        if not fault and own.is_own(benchmark):
+            fault = f"What a metric of {benchmark.name} returns cannot be used: {type(error).__name__}: {error}"
+        if isinstance(error, EvenhandError) or not fault:
+            raise
+        for run in runs:
+            with contextlib.suppress(EvenhandError):  # the folder may be read-only
+                run.store.put(**{_METRICS_FAILED: True})
+        again = shlex.join(["evenhand", "report", *(str(run.directory) for run in runs)])
+        raise UsageError(f"{fault}. All answers are kept; mend the file, then: {again}") from error
 
 
 @contextlib.contextmanager

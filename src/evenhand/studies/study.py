@@ -30,6 +30,7 @@ from evenhand.runs.store import FINAL
 from evenhand.runs.stored import (
     ArmSource,
     StoredRun,
+    metric_faults,
     names_of,
     open_sources,
     rare_collections,
@@ -89,7 +90,8 @@ def study(
         check_names("metric", known, *(*filter(None, margins or {}), *(published or {})))
         reference = _baseline(sources, baseline)
         shared = shared_samples(runs)
-        return _compute(runs, benchmark, sources, reference, correction, shared, margins or {}, published or {})
+        with metric_faults(benchmark, runs):
+            return _compute(runs, benchmark, sources, reference, correction, shared, margins or {}, published or {})
 
 
 def _baseline(sources: Sequence[ArmSource], wanted: str | None) -> ArmSource:
@@ -255,7 +257,15 @@ def _compute(
     result = replace(
         result,
         findings=conclusions(result),
-        caveats=[*_about_answers(provenance), *caveats_of(result)],
+        caveats=[
+            *_about_answers(provenance),
+            *(
+                f"{run.mended()} was mended after the run; its metrics are those of now."
+                for run in runs
+                if run.mended()
+            ),
+            *caveats_of(result),
+        ],
         warnings=[
             *warnings_about(result),
             *_about_data(runs, found.samples, shared is not None),
