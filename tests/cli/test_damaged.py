@@ -1,8 +1,10 @@
 """Damaged runs on the command line: one sentence and exit code 2, or the rest of the run with --skip-damaged."""
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,30 @@ def test_a_run_without_its_tables_is_told_in_one_sentence(cli, command: str):
 
     assert result.code == 2
     assert result.err == "evenhand: The run directory r cannot be used: its file is damaged and has no table turns.\n"
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("scorers", {"builtin@1": {}}),
+        ("scorers", {"builtin@1": 1}),
+        ("scorers", {"builtin@1": {"spec": "builtin", "attributes": 7, "planned": True}}),
+        ("certificates", [1]),
+        ("certificates", [{"rating": "builtin.toxicity", "judge": "builtin", "auc": {"estimate": "high"}}]),
+        ("scorer", "another@1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report r", "compare r", "evidence pack r -o pack"])
+def test_a_fact_that_was_changed_is_told_in_one_sentence(cli, command: str, fact: str, value: Any):
+    cli("run", *SMALL)
+    with contextlib.closing(sqlite3.connect(Path("r") / FILE_NAME)) as db, db:
+        db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (fact, json.dumps(value)))
+
+    result = cli(*command.split())
+
+    assert result.code == 2
+    assert f"The run in r cannot be read (its fact {fact} " in result.err
+    assert len(result.err.strip().splitlines()) == 1
 
 
 def test_a_table_below_a_file_is_told_in_one_sentence(cli):

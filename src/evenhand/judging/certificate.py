@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from evenhand.core.format import interval, number
 from evenhand.judging.card import Calibration, RatedText
 from evenhand.judging.controls import LANGUAGE, LONG, NONSENSE, REFUSAL, SHORT, UNUSUAL
@@ -113,12 +115,7 @@ class Certificate:
 
 def certificate_of(note: Mapping[str, Any]) -> Certificate:
     """Read a certificate as a run stores it."""
-    known: dict[str, Any] = {name: value for name, value in note.items() if name != "faults"}
-    for name in ("scale", "middle"):
-        known[name] = tuple(known[name]) if known.get(name) is not None else None
-    known["auc"] = Interval(**known["auc"])
-    known["people"] = {name: Interval(**each) for name, each in known.get("people", {}).items()}
-    return Certificate(**known)
+    return TypeAdapter(Certificate).validate_python(note)
 
 
 def certified(found: Calibration, judge: str, *, reading: str = "expected", chosen: bool = False) -> Certificate:

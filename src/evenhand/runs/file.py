@@ -9,16 +9,19 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from evenhand.core import files, sqlite
 from evenhand.core.errors import PlanError, StoreError
 from evenhand.core.events import held
 from evenhand.core.files import scratch
+from evenhand.judging.certificate import Certificate
 
 LOCK_NAME = "lock"
 
@@ -123,6 +126,25 @@ _FACTS: Mapping[str, type | tuple[type, ...]] = {
     **{"samples": int, "seconds": (int, float)},
 }
 """What facts hold, if they are set."""
+
+
+class _Criterion(TypedDict):
+    name: str
+    title: str
+    better: Literal["lower", "higher"]
+
+
+class _About(TypedDict):
+    """What a run stores about a scorer."""
+
+    spec: str
+    attributes: list[str]
+    planned: bool
+    criteria: NotRequired[list[_Criterion]]
+
+
+_SHAPES: Mapping[str, Any] = {"scorers": dict[str, _About], "certificates": list[Certificate]}
+"""What is in facts that others than their own module read."""
 _OPENED: deque[Path] = deque(maxlen=20)
 """Folders of the runs that this process opened last."""
 
@@ -244,7 +266,7 @@ class RunFile:
             value = None if row is None else orjson.loads(row[0])
         except orjson.JSONDecodeError as error:
             raise unreadable(self.directory, f"its fact {key} is no JSON") from error
-        if value is not None and not isinstance(value, _FACTS.get(key, object)):
+        if value is not None and not _is_sound(key, value):
             raise unreadable(self.directory, f"its fact {key} is of another kind than facts of this name")
         return value
 
@@ -254,6 +276,21 @@ class RunFile:
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)",
                 [(key, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()) for key, value in facts.items()],
             )
+
+
+def _is_sound(key: str, value: Any) -> bool:
+    if not isinstance(value, _FACTS.get(key, object)):
+        return False
+    try:
+        _shape(key).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _shape(key: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_SHAPES.get(key, Any))
 
 
 def _unsound(db: sqlite3.Connection) -> list[str]:

@@ -184,7 +184,7 @@ class StoredRun:
     def _code(self) -> list[str]:
         stored: Mapping[str, Any] = self.store.get("plan")
         return [
-            *(name for name in (stored["benchmark"], *(each["name"] for each in stored["methods"])) if is_file(name)),
+            *(name for name in (self.plan.benchmark, *(each.name for each in self.plan.methods)) if is_file(name)),
             *trust.code_in(stored),
         ]
 
@@ -215,7 +215,19 @@ class StoredRun:
             replaced: set[str] = set(known[chosen]["attributes"])
             active = [each for each in active if each != chosen and not replaced & set(known[each]["attributes"])]
             active.append(chosen)
-        return (self.store.get("scorer"), *active)
+        return (self._grader(), *active)
+
+    def _grader(self) -> str:
+        """The id of the benchmark's grades."""
+        grader = self.store.get("scorer")
+        [(graded, found)] = self.store.select(
+            "SELECT EXISTS(SELECT 1 FROM outcomes WHERE status = 'graded'), "
+            "EXISTS(SELECT 1 FROM scores WHERE scorer = ?)",
+            grader,
+        )
+        if (graded and not found) or grader in (self.store.get("scorers") or {}):
+            raise unreadable(self.directory, "its fact scorer names no grades of its benchmark")
+        return grader
 
     def check_texts(self) -> None:
         """Refuse to look for scores, or to make them, where answers are choices."""
@@ -328,7 +340,11 @@ def told_metrics(
     metrics = [*runs[0].benchmark().metrics(), *more]
     known: Mapping[str, Any] = runs[0].store.get("scorers") or {}
     criteria = [each for scorer in scorers for each in known.get(scorer, {}).get("criteria", ())]
-    metrics += [_criterion(**each) for each in criteria if each["name"] not in {metric.name for metric in metrics}]
+    metrics += [
+        _criterion(each["name"], each["title"], each["better"])
+        for each in criteria
+        if each["name"] not in {metric.name for metric in metrics}
+    ]
     reasons = [next((untold[each] for each in metric.rests_on if each in untold), "") for metric in metrics]
     return [each.cannot_be_told(why) if why else each for each, why in zip(metrics, reasons, strict=True)]
 
