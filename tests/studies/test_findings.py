@@ -12,7 +12,7 @@ import pytest
 
 import evenhand
 from evenhand.benchmarks.decisions import FILE, GENDERS, RACES
-from evenhand.core.errors import UnknownNameError
+from evenhand.core.errors import BadResponseError, UnknownNameError
 from evenhand.core.types import Message, Params
 from evenhand.models.fake import Reply
 from evenhand.runs.store import Store
@@ -389,6 +389,27 @@ async def test_what_chance_does_to_one_of_many_contrasts_is_no_finding(workshop:
     found = conclusions(replace(result, arms=[replace(arm, estimates=estimates)]))
 
     assert [each.metric for each in found] == ["yes_female"]
+
+
+@pytest.mark.parametrize("fails", ["bad", "good"])
+async def test_nothing_is_better_where_half_of_one_arm_failed(workshop: Workshop, fails: str):
+    def half(messages: Sequence[Message], params: Params) -> Reply:
+        is_missing = number_of(messages) // 2 % 2
+        return BadResponseError("no answer") if is_missing else answers[fails](messages, params)
+
+    answers = {"good": unknown_in(0), "bad": unknown_in(100)}
+    for name, answer in answers.items():
+        workshop.model(half if name == fails else answer, name)
+    await workshop.run(models=["stub/good", "stub/bad"], **TOY)
+
+    found = study([workshop.directory / "run"]).findings
+
+    of = "50 % of its samples failed and 0 %" if fails == "bad" else "0 % of its samples failed and 50 %"
+    assert [each.sentence for each in found if each.verdict == "not comparable"] == [
+        f"Not comparable: stub/bad cannot be called better than stub/good: {of} of the other's, so only the rest is "
+        "compared."
+    ]
+    assert [each.metric for each in found if each.verdict == "better"] == (["coverage"] if fails == "good" else [])
 
 
 # --- a change that does not matter, and one that is excluded ---

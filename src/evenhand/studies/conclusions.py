@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from evenhand.benchmarks.base import Audit
+from evenhand.benchmarks.base import COVERAGE, Audit
 from evenhand.core.format import (
     DASH,
     count,
@@ -36,7 +36,7 @@ _ALPHA = 0.05
 MANY_REFUSED = 0.05
 """Share of refused samples above which a warning is given."""
 MANY_UNSAID = 0.2
-"""How much larger the share of empty, refused and cut answers may be for a better headline to count."""
+"""How much larger the share of empty, refused and cut answers may be, or of failed samples, for "better" to count."""
 _LISTED = 4
 """Arms or metrics that a warning names one by one; of more it gives the range or the number."""
 FAR_FROM_UNIFORM = 0.2
@@ -101,9 +101,10 @@ def _compared(study: StudyResult, before: ArmResult, after: ArmResult) -> list[F
         each for effect in effects for each in _against_published(study, effect, metrics[effect.metric], before, after)
     ]
     effects = _distinct(effects)
-    found += [
+    changed = [
         _changed(study, each, metrics[each.metric], before, after) for each in effects if each.verdict in _DECIDED
     ]
+    found += {each.text: each for each in changed}.values()  # what cannot be compared is said once
     for verdict in _OPEN:
         alike = [
             each
@@ -157,7 +158,7 @@ def _changed(study: StudyResult, effect: Effect, metric: MetricInfo, before: Arm
     values = _values(effect, before, after)
     shown = _short(study, metric, values)
     detail = _numbers_of(study, effect, metric)
-    if verdict in GOOD and metric.name == study.headline:
+    if verdict in GOOD and metric.name != COVERAGE.name:
         fault = _incomparable(study, effect, before, after)
         if fault:
             text = f"{now} cannot be called better than {then}: {fault}"
@@ -509,12 +510,16 @@ def _of_audit(study: StudyResult, arm: ArmResult, audit: Audit) -> Finding:
 
 
 def _incomparable(study: StudyResult, main: Effect, before: ArmResult, after: ArmResult) -> str:
-    """Say why a better headline does not count: the arm says far less or more than the other, or nothing."""
+    """Say why a better value does not count: the arm has far fewer answers, or its headline far less or more words."""
     limited = {metric.name: metric for metric in study.metrics if metric.comparable is not None}
     unsaid = [_unsaid(arm) for arm in (before, after)]
     if unsaid[1] > unsaid[0] + MANY_UNSAID:
         return f"{percent(unsaid[1], 0)} of its answers are empty, refused or cut, not {percent(unsaid[0], 0)}"
-    for each in study.effects:
+    failed = [arm.statuses.get("failed", 0) / max(1, sum(arm.statuses.values())) for arm in (before, after)]
+    if abs(failed[1] - failed[0]) > MANY_UNSAID:
+        now, then = (percent(each, 0) for each in failed[::-1])
+        return f"{now} of its samples failed and {then} of the other's, so only the rest is compared"
+    for each in study.effects if main.metric == study.headline else ():
         metric = limited.get(each.metric)
         if metric is None or (each.before, each.after, each.group) != (main.before, main.after, "all"):
             continue
