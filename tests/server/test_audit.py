@@ -193,6 +193,7 @@ def test_a_file_that_is_too_large_is_set_aside_whole(tmp_path: Path, monkeypatch
     assert [row["id"] for row in rows] == [str(n) for n in range(300)]
     assert all(each.stat().st_size < 300_000 for each in older)
     assert {path.name for path in tmp_path.iterdir()} <= {each.name for each in older} | {
+        ".audit.sqlite.lock",
         "audit.sqlite",
         "audit.sqlite-wal",
         "audit.sqlite-shm",

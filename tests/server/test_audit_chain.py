@@ -401,13 +401,15 @@ def test_a_file_that_lost_its_end_with_a_whole_file_lacks_the_logged_hash(
     assert "no row has the hash" in verify_audit(file, expected=logged).problems[0]
 
 
-def test_two_writers_of_one_file_keep_one_chain(file: Path):
-    first, second = AuditLog(file), AuditLog(file)
-    for log in (first, second) * 3:
-        log(EVENT)
+def test_a_second_writer_of_one_file_is_refused_and_leaves_no_mark(file: Path):
+    first = AuditLog(file)
+    first(EVENT)
+
+    with pytest.raises(PlanError, match="Another server writes the audit file"):
+        AuditLog(file)
+    first(EVENT)
     first.close()
-    second.close()
+    write(file, 1)
 
     state = verify_audit(file)
-
-    assert (state.problems, state.actions.total(), first.dropped + second.dropped) == ([], 6, 0)
+    assert (state.problems, state.actions.total(), state.crashes, first.dropped) == ([], 3, 0, 0)

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evenhand.server.telemetry.audit import verify_audit
 from evenhand.web.keys import new_key
 from support.fixtures import Serve
 from support.guard_server import CLEAN, route, until
@@ -217,6 +218,22 @@ async def test_a_port_that_is_taken_is_told(start: Start, serve: Serve, tmp_path
 
     with pytest.raises(AssertionError, match=r"Cannot listen on 127\.0\.0\.1 port"):
         await start("--model", "fake/x", "--port", port)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_two_servers_do_not_write_one_audit_file(start: Start, tmp_path: Path, workers: str):
+    routes = {"guarded": {"model": "fake/Good day.", "method": "default", "evaluators": []}}
+    config = write(tmp_path / "guard.yaml", routes=routes, audit={"file": str(tmp_path / "audit.sqlite")})
+    first = await start("--config", str(config), "--workers", workers)
+
+    with pytest.raises(AssertionError, match=r"^evenhand: Another server writes the audit file .*; name another file"):
+        await start("--config", str(config), "--workers", workers)
+
+    first.process.send_signal(signal.SIGTERM)
+    assert await first.ended() == 0
+    for file in [*tmp_path.glob("audit*.sqlite")]:  # noqa: ASYNC240
+        assert (verify_audit(file).crashes, verify_audit(file).problems) == (0, [])
 
 
 @pytest.mark.processes

@@ -74,6 +74,10 @@ class AuditConfig(BaseModel):
     key_env: str | None = None
     """Environment variable with the key that signs the file's hash chain."""
 
+    @property
+    def path(self) -> Path | None:
+        return Path(self.file).expanduser() if self.file is not None else None
+
 
 class LogConfig(BaseModel):
     """The log on stderr."""

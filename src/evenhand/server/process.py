@@ -36,7 +36,7 @@ from evenhand.server.app import make_runner
 from evenhand.server.config import ServeConfig, parse_config
 from evenhand.server.server import Server
 from evenhand.server.state.state import try_state
-from evenhand.server.telemetry.audit import check_place
+from evenhand.server.telemetry.audit import check_place, one_writer
 from evenhand.server.telemetry.logs import ServerLog
 from evenhand.server.telemetry.metrics import shared_counts
 from evenhand.web.errors import RequestError
@@ -136,8 +136,8 @@ def check(options: ServeOptions) -> Mapping[str, CheckList]:
 
     No file is written.
     """
-    if file := options.config.audit.file:
-        check_place(Path(file).expanduser())
+    if file := options.config.audit.path:
+        check_place(file)
     audit = options.config.audit.model_copy(update={"file": None})
 
     async def load() -> Mapping[str, CheckList]:
@@ -327,7 +327,12 @@ def serve_with_workers(options: ServeOptions, count: int, ready: Ready) -> bool:
     if options.config.state.file:
         aio.run(try_state(options.config.state))  # one message, not one per process
     # Reserves the port before any worker starts, also if the system chooses it (port 0); this socket never listens.
-    with bound(options.host, options.port, shared=True) as reserved, shared_counts(), _run_folder() as folder:
+    with (
+        bound(options.host, options.port, shared=True) as reserved,
+        one_writer(audit) if (audit := options.config.audit.path) else contextlib.nullcontext(),
+        shared_counts(),
+        _run_folder() as folder,
+    ):
         port = reserved.getsockname()[1]
         parent = _Parent(replace(options, port=port, run_file=folder / "state.sqlite"), count)
         return parent.watch(lambda: ready(address(options.host, port), checks))

@@ -219,9 +219,9 @@ def _token_prices(config: ServeConfig, routes: Routes) -> dict[str, float]:
 def _audit(config: AuditConfig, worker: int) -> AuditLog | None:
     """Open the audit file; each worker writes its own, because only one process may rotate a file."""
     key = key_from(config.key_env) if config.key_env else b""
-    if config.file is None:
+    file = config.path
+    if file is None:
         return None
-    file = Path(config.file).expanduser()
     if worker:
         file = file.with_name(f"{file.stem}.worker{worker}{file.suffix}")
     return AuditLog(file, texts=config.texts, megabytes=config.megabytes, days=config.days, key=key)

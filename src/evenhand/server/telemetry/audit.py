@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from evenhand.core.errors import DataError, PlanError, StoreError, UsageError
+from evenhand.core.files import locked
 from evenhand.core.sqlite import BUSY_SECONDS, NewerFileError, connect, connect_to_read, transaction, version_of
 from evenhand.guards.fields import mended
 from evenhand.guards.types import Check, InputRecord
@@ -106,6 +107,23 @@ class Hasher:
         return hmac.digest(self._key, data, "sha256") if self._key else hashlib.sha256(data).digest()
 
 
+@contextlib.contextmanager
+def one_writer(file: Path) -> Generator[None]:
+    """Hold the lock of an audit file; refuse one that another server writes."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(file.parent / f".{file.name}.lock"))
+        except BlockingIOError as error:
+            raise PlanError(f"Another server writes the audit file {file}; name another file in the config.") from error
+        except OSError as error:
+            raise _unusable(file, error) from error
+        yield
+
+
+def _unusable(file: Path, error: Exception) -> StoreError:
+    return StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.")
+
+
 def open_to_write(file: Path) -> sqlite3.Connection:
     db = connect(file, private=True, check=_check_version)  # prompts are private
     if not _tables(db) or version_of(db) == VERSION:
@@ -130,10 +148,6 @@ def check_place(file: Path) -> None:
                 _check_version(db)
     except (OSError, sqlite3.Error) as error:
         raise _unusable(file, error) from error
-
-
-def _unusable(file: Path, error: Exception) -> StoreError:
-    return StoreError(f"The audit file {file} cannot be used: {error}. Choose another file.")
 
 
 def _check_version(db: sqlite3.Connection) -> None:
@@ -267,7 +281,7 @@ class RetentionClock:
 
 
 class AuditLog:
-    """A sink that writes to `file`; one per file, because only one writer may rotate it."""
+    """A sink that writes to `file`; one per file, which it locks, because only one writer may rotate it."""
 
     def __init__(
         self,
@@ -288,16 +302,15 @@ class AuditLog:
         """Rows that were lost because the disk was too slow, full or unavailable."""
         self._recorded = 0
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._db = open_to_write(file)
-            try:
+            with ExitStack() as opened:
+                opened.enter_context(one_writer(file))
+                self._db = open_to_write(file)
+                opened.callback(lambda: self._db.close())  # noqa: PLW0108 - a rotation replaces it
                 if version_of(self._db) != VERSION or state_of(self._db, "key") not in (None, self._hasher.key_id):
                     self._set_aside()  # the chain of one file has one key
                 self._start()
                 self._clock = clock or RetentionClock(state_of(self._db, "clock"))
-            except BaseException:
-                self._db.close()
-                raise
+                self._opened = opened.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise _unusable(file, error) from error
         self._queue: queue.Queue[Event | None] = queue.Queue(WAITING)
@@ -353,7 +366,7 @@ class AuditLog:
             self._end()
         except sqlite3.Error as error:
             self._lose(0, error)
-        self._db.close()
+        self._opened.close()
 
     def _end(self) -> None:
         with self._transaction() as chain:
