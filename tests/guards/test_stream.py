@@ -30,7 +30,7 @@ from support.guarding import (
     streamed,
     words_of,
 )
-from support.server import Body, Reply, chat, completion, outlast, refuse, reply_with
+from support.server import Body, Reply, chat, completion, outlast, raw, refuse, reply_with
 from support.stardtox import Rule
 
 BODY = {"messages": ASKED}
@@ -289,11 +289,28 @@ class TestFaults:
         assert "".join(released) == CALM[: CALM.index("Bread")]
 
     async def test_an_error_among_the_chunks_is_one(self, serve: Serve):
-        from support.server import raw
-
         server = await serve(raw(b'data: {"error": {"message": "overloaded"}}\n\n'))
         async with guard_of(server) as guard:
             with pytest.raises(UpstreamError, match="overloaded"):
+                await collected(guard)
+
+    @pytest.mark.parametrize(
+        ("reply", "words"),
+        [
+            (
+                b"<html>\n<body>Please log in.</body>\n</html>",
+                "did not send a completion but '<html> <body>Please log in",
+            ),
+            (b'{"choices": [{"text": "Whole"}]}', 'did not send a completion but .*"Whole"'),
+            (b"", "broke off"),
+            (b": still working\n\n", "broke off"),
+            (b'data: {"choices": [{"delta": {"content": "Half"}}]}\n\n<html>', "broke off"),
+        ],
+    )
+    async def test_what_came_in_place_of_a_stream_is_said(self, serve: Serve, reply: bytes, words: str):
+        server = await serve(raw(reply))
+        async with guard_of(server) as guard:
+            with pytest.raises(UpstreamError, match=words):
                 await collected(guard)
 
     async def test_a_continuation_that_fails_ends_with_the_notice(self, serve: Serve):

@@ -76,6 +76,10 @@ of all requests."""
 MOST_VALUES = 500_000
 """Lists, objects and strings of one reply; log-probabilities of long answers have many."""
 _BOM = b"\xef\xbb\xbf"
+_FIELDS = (b":", b"event:", b"id:", b"retry:")
+"""Of a stream, beside its data."""
+_SHOWN = 1000
+"""Bytes that are kept of what came in place of a stream."""
 _log = logging.getLogger("evenhand.guards")
 
 
@@ -127,12 +131,8 @@ class OpenAIUpstream(OpenAIModel, Upstream):
                     raise self._cut()
                 yield as_chunk(whole)
                 return
-            async with aclosing(read_lines(response)) as lines:
-                async for read in lines:
-                    line = read.removeprefix(_BOM)
-                    if not line.startswith(b"data:"):
-                        continue
-                    data = line[5:].strip()
+            async with aclosing(self._data_in(response)) as parts:
+                async for data in parts:
                     if data == b"[DONE]":
                         ended = True
                         break
@@ -152,6 +152,20 @@ class OpenAIUpstream(OpenAIModel, Upstream):
             raise (self._cut() if isinstance(fault, Unreachable) else fault) from error
         finally:
             response.close()  # a stream that is left early must not keep its connection busy
+
+    async def _data_in(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        """Yield the data of a stream; if there is none, what came in its place is the error."""
+        begun, other = False, b""
+        async with aclosing(read_lines(response)) as lines:
+            async for read in lines:
+                line = read.removeprefix(_BOM)
+                if line.startswith(b"data:"):
+                    begun = True
+                    yield line[5:].strip()
+                elif len(other) < _SHOWN and not line.startswith(_FIELDS):
+                    other += line[:_SHOWN] + b"\n"
+        if not begun and other.strip():
+            raise self._no_completion(other)
 
     async def _streamed(self, sent: dict[str, Any]) -> aiohttp.ClientResponse:
         """The stream, with a token count at its end where the server supports that."""
