@@ -31,6 +31,10 @@ def shifted(first: int, text: str) -> str:
 DISGUISES: dict[str, Callable[[str], str]] = {
     "entities": lambda text: "".join(f"&#{ord(each)};" for each in text),
     "entities of entities": lambda text: "".join(f"&amp;#{ord(each)};" for each in text),
+    "entities of entities of entities of entities": lambda text: "".join(
+        f"&amp;amp;amp;#{ord(each)};" for each in text
+    ),
+    "entities, ten times": lambda text: "".join(f"&#38;{'amp;#x26;' * 4}amp;#{ord(each)};" for each in text),
     "hexadecimal entities": lambda text: "".join(f"&#x{ord(each):x};" for each in text),
     "circled": lambda text: shifted(0x24B6, text),
     "squared": lambda text: shifted(0x1F130, text),

@@ -17,6 +17,8 @@ from evenhand.core.untrusted import without_entities
 
 _UNESCAPED = 3
 """Times that entities are resolved: entities of entities are used to hide words."""
+_AMPERSAND = re.compile(r"&(?:(?:amp|#0*38|#x0*26);)+", re.IGNORECASE)
+"""An ampersand that was written as an entity, again and again."""
 _REVERSED = re.compile("\u202e([^\u202c\n]*)")
 _INSIDE = re.compile(
     r"(?<=[^\W\d_])"
@@ -96,7 +98,7 @@ def has_words(text: str) -> bool:
 def _shown(text: str) -> str:
     """The text as it is displayed: entities resolved, letters of other forms as plain ones, nothing invisible."""
     for _ in range(_UNESCAPED):
-        if "&" not in text or (plain := without_entities(text)) == text:
+        if "&" not in text or (plain := without_entities(_AMPERSAND.sub("&", text))) == text:
             break
         text = plain
     if not text.isascii():
