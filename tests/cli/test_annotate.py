@@ -215,6 +215,24 @@ def test_one_missing_cell_does_not_block_the_import(cli: Any, run: str, tmp_path
     assert json.loads((tmp_path / "found.json").read_bytes())["missing"] == {"BS": 0, "CE": 1, "LS": 0}
 
 
+@pytest.mark.parametrize("per_item", ["3", "2"])
+def test_ratings_are_imported_without_a_rater_who_has_none(cli: Any, run: str, tmp_path: Path, per_item: str):
+    cli("annotate", "export", run, "--out", "r", "--raters", "ann,ben,cy", "--per-item", per_item)
+    empty = (tmp_path / "r" / "raters" / "cy.csv").read_bytes()
+    assert "raters: there is no rating in any sheet yet" in cli("annotate", "import", "r").err
+    fill(tmp_path / "r", alike)
+    (tmp_path / "r" / "raters" / "cy.csv").write_bytes(empty)
+
+    result = cli("annotate", "import", "r", "--out", "found.json")
+
+    found = json.loads((tmp_path / "found.json").read_bytes())
+    means = {(each["scale"], each["arm"]): each["mean"]["estimate"] for each in found["ratings"]}
+    assert result.code == 0, result.err
+    assert result.out.startswith(f"{24 * int(per_item)} of {36 * int(per_item)} ratings done.\nNot one is from cy;")
+    assert (found["absent"], found["raters"], found["missing"]) == (["cy"], 2, {"BS": 0, "CE": 0, "LS": 0})
+    assert (means[("BS", "default")], found["kappa"]["BS"]) == (60, 1)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

@@ -170,7 +170,7 @@ def judges_against_people(
     wanted = dict(scales or {scale.short: scale.name for scale in rubric.criteria})
     if unknown := [short for short in wanted if short not in rubric.shorts]:
         raise UsageError(f"People rated {', '.join(rubric.shorts)}, not {unknown[0]!r}.")
-    sheets = read_sheets(folder, key)
+    sheets = [*read_sheets(folder, key).values()]
     with open_sources(runs) as (opened, sources):
         _check_runs(key, opened, sources)
         answered = _answered(sources)

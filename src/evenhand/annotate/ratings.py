@@ -95,7 +95,9 @@ class HumanRatings:
     better: Mapping[str, str] = field(default_factory=dict[str, str])
     """Scale → which ratings are better, lower or higher."""
     missing: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many cells are empty, per scale."""
+    """How many cells of those who rated are empty, per scale."""
+    absent: Sequence[str] = ()
+    """Raters without a rating; nothing else counts them."""
 
     def note(self) -> dict[str, Any]:
         """Return the ratings as JSON values."""
@@ -107,7 +109,8 @@ def import_ratings(folder: Path) -> HumanRatings:
     key = read_key(folder)
     fill_sheets(folder, key)
     items: Mapping[str, Mapping[str, str]] = key["items"]
-    sheets = read_sheets(folder, key)
+    given = read_sheets(folder, key)
+    sheets, absent = [*given.values()], [rater for rater in key["raters"] if rater not in given]
     arms, baseline, rubric = key["arms"], key["baseline"], rubric_in(key)
     shorts, better = rubric.shorts, {each.short: each.better for each in rubric.criteria}
     origins: Mapping[str, Mapping[str, str]] = key.get("origins") or {arm: _origin(arm) for arm in arms}
@@ -117,13 +120,18 @@ def import_ratings(folder: Path) -> HumanRatings:
     rows = [row for sheet in sheets for row in sheet.values()]
     unsure = {scale: sum(row.get(scale, 0) is None for row in rows) for scale in shorts}
     missing = {scale: sum(scale not in row for row in rows) for scale in shorts}
-    return HumanRatings(arms, baseline, len(sheets), len(items), ratings, kappa, agreement, unsure, better, missing)
+    return HumanRatings(
+        arms, baseline, len(sheets), len(items), ratings, kappa, agreement, unsure, better, missing, absent
+    )
 
 
-def read_sheets(folder: Path, key: Mapping[str, Any]) -> list[Sheet]:
-    """Read the sheets of all raters; ratings are in points of 100."""
+def read_sheets(folder: Path, key: Mapping[str, Any]) -> dict[str, Sheet]:
+    """Read the sheets of all raters who gave a rating; ratings are in points of 100."""
     rubric = rubric_in(key)
-    return [_read_sheet(folder / RATERS / f"{rater}.csv", own, rubric) for rater, own in planned(key).items()]
+    sheets = {rater: _read_sheet(folder / RATERS / f"{rater}.csv", own, rubric) for rater, own in planned(key).items()}
+    if not (given := {rater: sheet for rater, sheet in sheets.items() if any(sheet.values())}):
+        raise DataError("there is no rating in any sheet yet. Fill them in, and import again.", file=folder / RATERS)
+    return given
 
 
 def _origin(label: str) -> dict[str, str]:
@@ -190,12 +198,17 @@ def band(value: float) -> int:
 def _agreement(
     sheets: Sequence[Sheet], items: Mapping[str, Mapping[str, str]], names: Iterable[str], scale: str
 ) -> Interval:
-    """Fleiss' kappa of the bands; undefined with a single rater or if all ratings are in one band."""
+    """Fleiss' kappa of the bands, over answers with all ratings; undefined with one rater or all ratings in one band.
+
+    Without an absent rater's sheet, some answers of a plan have fewer ratings than others.
+    """
     table: list[list[int]] = []
     clusters: list[str] = []
+    names = list(names)
+    most = max((sum(name in sheet for sheet in sheets) for name in names), default=0)
     for name in names:
         values = _given(sheets, name, scale)
-        if len(values) == sum(name in sheet for sheet in sheets):
+        if len(values) == most:
             bands = [band(value) for value in values]
             table.append([bands.count(each) for each in range(len(BANDS) + 1)])
             clusters.append(items[name]["cluster"] or items[name]["sample"])
@@ -229,8 +242,6 @@ def _read_sheet(path: Path, expected: Collection[str], rubric: Rubrics) -> Sheet
             for scale in rubric.shorts
             if row[scale].strip()
         }
-    if not any(ratings.values()):
-        raise DataError("there is no rating in it yet. Fill it in, and import again.", file=path)
     if missing := [name for name in expected if name not in ratings]:
         raise DataError(f"the row with id {missing[0]} is missing ({len(missing):,} missing in all).", file=path)
     return ratings

@@ -123,9 +123,11 @@ def import_(request: ImportCommand) -> None:
       evenhand annotate import ratings --out ratings.json
     """
     found = import_ratings(request.folder)
-    if missing := sum(found.missing.values()):
-        cells = len(found.better) * sum(map(len, planned(read_key(request.folder)).values()))
-        click.echo(f"{cells - missing:,} of {cells:,} ratings done.")
+    cells = {rater: len(found.better) * len(own) for rater, own in planned(read_key(request.folder)).items()}
+    if missing := sum(found.missing.values()) + sum(cells[rater] for rater in found.absent):
+        click.echo(f"{(total := sum(cells.values())) - missing:,} of {total:,} ratings done.")
+    if found.absent:
+        click.echo(f"Not one is from {', '.join(found.absent)}; everything below is of the other raters.")
     _show(found)
     if request.out is not None:
         write_json(request.out, found.note())
