@@ -68,9 +68,13 @@ def open_item(driver: Any, place: int) -> None:
 
 
 def open_first(driver: Any) -> Any:
-    """The detail of the newest request."""
+    """The detail of the newest request.
+
+    The page opens the newest request by itself, and a click replaces that: one waits for the one and for the other.
+    """
+    before = wait_until(driver, lambda: one(driver, "#detail h4"))
     open_item(driver, 0)
-    return wait_until(driver, lambda: every(driver, "#detail h4") and one(driver, "#detail"))
+    return wait_until(driver, lambda: one(driver, "#detail h4") != before and one(driver, "#detail"))
 
 
 def tile(driver: Any, name: str) -> str:
