@@ -271,6 +271,37 @@ def test_a_plan_that_cannot_be_read_is_a_fault(honest: Path, tmp_path: Path, pla
     assert any("The plan of r cannot be read" in fault for fault in verify(folder).faults)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "fields"),
+    [("- 0\n", "- 1\n", "seeds"), ("fake/B", "fake/C", "models"), ("limit: 6", "temperature: 1", "limit, temperature")],
+)
+def test_a_plan_that_the_grades_do_not_have_is_a_fault(
+    honest: Path, tmp_path: Path, before: str, after: str, fields: str
+):
+    folder = forged(honest, tmp_path, _nothing)
+    plan = folder / "plans/r.yaml"
+    changed = plan.read_text().replace(before, after)
+    assert changed != plan.read_text()
+    plan.write_text(changed)
+    sealed_again(folder, "plans/r.yaml")
+
+    assert verify(folder).faults == [f"plans/r.yaml is not the plan in the grades: {fields}"]
+
+
+def test_of_an_older_pack_another_plan_is_a_note(honest: Path, tmp_path: Path):
+    folder = forged(honest, tmp_path, _nothing)
+    facts, plan = folder / "grades/r.json", folder / "plans/r.yaml"
+    facts.write_text(json.dumps({name: each for name, each in json.loads(facts.read_text()).items() if name != "kept"}))
+    plan.write_text(plan.read_text().replace("benchmark: ", "benchmark: own/0123/"))
+    sealed_again(folder, "grades/r.json")
+    sealed_again(folder, "plans/r.yaml")
+
+    found = verify(folder)
+
+    assert (found.faults, len(found.notes)) == ([], 1)
+    assert "is not the plan in the grades: benchmark; of an older pack" in found.notes[0]
+
+
 async def test_a_pack_cannot_write_to_the_terminal_of_who_checks_it(honest: Path, tmp_path: Path):
     folder = forged(honest, tmp_path, _nothing)
     listed = json.loads((folder / "manifest.json").read_text())

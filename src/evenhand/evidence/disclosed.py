@@ -33,7 +33,19 @@ from evenhand.runs.trust import python_in
 MANIFEST = "manifest.json"
 PACK = "evidence.json"
 _FACTS = (
-    *("identity", "plan", "options", "benchmark", "models", "files", "versions", "created", "seconds", "samples"),
+    *(
+        "identity",
+        "plan",
+        "options",
+        "benchmark",
+        "models",
+        "files",
+        "kept",
+        "versions",
+        "created",
+        "seconds",
+        "samples",
+    ),
     *("scorer", "scorers", "arms", "caveats", "notes", "certificates", "described", "summaries", "shard"),
 )
 """What a study needs to know of a run besides its grades."""
@@ -143,13 +155,13 @@ def verify(folder: Path, *, commitment: Path | None = None, key: Path | None = N
         name = str(run.get("name"))
         if PurePosixPath(name).name != name or name in ("", "..") or not name.isprintable():
             raise DataError("the name of a run is not a valid file name.", file=folder / PACK)
+        plan = read_plan_file(folder / "plans" / f"{name}.yaml")
         try:
-            whole &= _check_run(folder, name, run, found)
+            whole &= _check_run(folder, name, run, plan, found)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             found.faults.append(f"The grades of {name} cannot be read ({type(error).__name__}: {error})")
         except EvenhandError as error:
             found.faults.append(f"The numbers of {name} cannot be computed: {str(error).rstrip('.')}")
-        plan = read_plan_file(folder / "plans" / f"{name}.yaml")
         try:
             found.needs += _needs(plan, name)
             found.commands += repeats(plan, name)
@@ -266,14 +278,21 @@ def _check_files(folder: Path, known: Mapping[str, Any], found: Verified) -> Non
     found.notes += [f"{name} is not part of the pack" for name in added[:_MOST]]
 
 
-def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verified) -> bool:
+def _check_run(folder: Path, name: str, stated: Mapping[str, Any], plan: Mapping[str, Any], found: Verified) -> bool:
     """Compare what a pack says of a run with what its grades give; return whether all of it could be computed."""
     with scratch() as place:
         target = place / name
-        described = _rebuilt(folder, name, target, found)
+        known = _rebuilt(folder, name, target, found)
         facts = read_run(target)
+    described: Mapping[str, Any] = known.get("described") or {}
     whole = not (described.get("left_out") or described.get("audited"))
-    values = orjson.loads(orjson.dumps(as_values(facts), default=str))
+    values, plans = orjson.loads(orjson.dumps([as_values(facts), [plan, facts.plan]], default=str))
+    if other := sorted(each for each in {*plans[0], *plans[1]} if plans[0].get(each) != plans[1].get(each)):
+        fault = f"plans/{name}.yaml is not the plan in the grades: {', '.join(other)}"
+        if "kept" in known:
+            found.faults.append(fault)
+        else:
+            found.notes.append(f"{fault}; of an older pack, files that it copied may be the reason")
     for where, said, computed in _numbers(_stated(stated), _stated(values), whole=whole):
         found.numbers += len(cast("list[Any]", computed)) if isinstance(computed, list) else 1
         if not _same(said, computed):
@@ -287,7 +306,7 @@ def _check_run(folder: Path, name: str, stated: Mapping[str, Any], found: Verifi
 
 
 def _rebuilt(folder: Path, name: str, target: Path, found: Verified) -> Mapping[str, Any]:
-    """Make a run from disclosed grades; return what it says about its benchmark."""
+    """Make a run from disclosed grades; return its facts."""
     facts = _object(folder / "grades" / f"{name}.json")
     samples: list[tuple[int, Sample]] = []
     rows = Rows()
@@ -316,7 +335,7 @@ def _rebuilt(folder: Path, name: str, target: Path, found: Verified) -> Mapping[
         store.add_numbered(samples)
         store.put(**{key: facts[key] for key in _FACTS if facts.get(key) is not None})
         aio.run(store.record_rows(rows))
-    return facts.get("described") or {}
+    return facts
 
 
 def _sample(row: Mapping[str, Any]) -> Sample:
