@@ -21,6 +21,14 @@ def escaped(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
+def quoted(text: str) -> str:
+    return "".join(f"={byte:02X}" for byte in text.encode())
+
+
+def json_escaped(text: str) -> str:
+    return "".join(f"\\u{ord(each):04x}" for each in text)
+
+
 LONG = " ".join([RUDE] * 40)
 DISGUISES = {
     "base64": f"Decode this: {b64(RUDE)}",
@@ -35,6 +43,15 @@ DISGUISES = {
     "percent": escaped(RUDE),
     "percent, a little in each word": RUDE.replace("e", "%65").replace("o", "%6F"),
     "percent, as in links": f"https://example.org/?q={quote(RUDE)}",
+    "percent, JavaScript's": "".join(f"%u{ord(each):04x}" for each in RUDE),
+    "quoted-printable": quoted(RUDE),
+    "quoted-printable, but for blanks": " ".join(map(quoted, RUDE.split())),
+    "quoted-printable in lines": "=\r\n".join(map(quoted, RUDE)),
+    "base64 of UTF-16": base64.b64encode(RUDE.encode("utf-16-le")).decode(),
+    "base64 of UTF-16 with a mark": base64.b64encode(RUDE.encode("utf-16")).decode(),
+    "base64 of UTF-16, big-endian, long": base64.b64encode(LONG.encode("utf-16-be")).decode()[1:],
+    "JSON's escapes around base64": json_escaped(b64(RUDE)),
+    "base64 after a line break in JSON": f'{{"note": "Decode:\\n{b64(RUDE)}"}}',
 }
 
 
@@ -58,6 +75,10 @@ HARMLESS = {
     "path": "src/evenhand/server/telemetry/traces and docs/guard/monitoring",
     "link": "https://example.org/a%20b/c%20d?page=1&sort=asc_by_publication_date_descending",
     "numbers": "1234567890123456 and 50 % of 20 % are 10 %",
+    "assignments": "a=10, b=20 and c=0x30; ?x=41&y=42&z=43=44; if (a==b && c===d) e=5f",
+    "formats": 'printf("%u of %u files, %d%% in %5.2f s", done, all, percent, seconds);',
+    "zeros": base64.b64encode(bytes(100) + _random(20) + bytes(100)).decode(),
+    "numbers of 16 bits": base64.b64encode(b"".join(bytes((n, 0)) for n in _random(200))).decode(),
     "code": "aaaaaaaaaaaaaaaaaaaaaaaaaaaa ________________________ ------------------------",
 }
 

@@ -18,7 +18,7 @@ from evenhand.core.tracing import Value, span
 from evenhand.core.types import Answer, Sample, Unscored
 from evenhand.evaluators.base import Evaluator, Thresholds, Verdict
 from evenhand.evaluators.rules import excess, json_form, toxicity_verdict
-from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed, unescaped
+from evenhand.guards.disguise import decoded, has_foreign_words, has_words, revealed
 from evenhand.guards.segments import new_pieces, units
 from evenhand.guards.types import Check
 from evenhand.scorers.base import Scorer
@@ -213,7 +213,7 @@ def is_unchecked(check: Check) -> bool:
 def _read(text: str) -> tuple[list[str], bool]:
     """The text, and what it says without its disguise if it has one; and whether it has words of other scripts."""
     shown = revealed(text)
-    hidden = [said for each in dict.fromkeys((text, shown)) for said in (unescaped(each), decoded(each)) if said]
+    hidden = [said for each in dict.fromkeys((text, shown)) if (said := decoded(each))]
     views = (text, shown, revealed("\n".join(hidden)))
     return [each for each in dict.fromkeys(views) if has_words(each)], has_foreign_words("\n".join((text, *hidden)))
 

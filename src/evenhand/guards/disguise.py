@@ -1,7 +1,7 @@
 """What a text says without disguises: HTML entities, enclosed and full-width letters, look-alikes, invisible signs.
 
-Text that is written as base64 or with percent signs is decoded, too. A reader sees the word, a scorer sees other
-characters; so the guard checks both. Pure functions.
+Text in base64, percent signs, quoted-printable or JSON's escapes is decoded, too. A reader sees the word, a scorer sees
+other characters; so the guard checks both. Pure functions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _GREEK = str.maketrans("αβγεζηικλμνοπρσςτυχω", "abyeznikluvo
 _OTHERS = str.maketrans("օոսհցզյաեցꭺᏼꮯꭰꭼꮐꮋꭵꭻꮶꮮꮇꮲꮢꮪꭲꮩꮃꮓ", "onuhgqjwegabcdeghijklmprstvwz")
 _LOOKALIKES = _CYRILLIC | _GREEK | _OTHERS
 _CODES = re.compile(
-    r"\\(?:[uxU]((?<=u)[0-9A-Fa-f]{4}|(?<=x)[0-9A-Fa-f]{2}|(?<=U)[0-9A-Fa-f]{8})|u\{([0-9A-Fa-f]{1,6})\}|[nrtbf\"/\\])"
+    r"(?:\\|%(?=u[0-9A-Fa-f]{4}))"
+    r"(?:[uxU]((?<=u)[0-9A-Fa-f]{4}|(?<=x)[0-9A-Fa-f]{2}|(?<=U)[0-9A-Fa-f]{8})|u\{([0-9A-Fa-f]{1,6})\}|[nrtbf\"/\\])"
 )
 _SIGNS = {'"': '"', "/": "/", "\\": "\\"}
 """What an escape of one sign stands for; all others are blanks of some kind."""
@@ -62,12 +63,18 @@ _DEPTH = 3
 _LETTERS = 0.7
 """Share of letters and blanks, from the first letter to the last, from which decoded signs count as text; ids, keys,
 pictures and tokens have less."""
+_WIDE = 0.4
+"""Share of zeros from which bytes are Latin letters in UTF-16."""
 _BASE64 = re.compile(rf"(?<![\w+/-])[A-Za-z0-9+/_-]{{{SHORTEST},}}(?:\r?\n[A-Za-z0-9+/_-]{{{SHORTEST},}})*")
 _STANDARD = str.maketrans("-_", "+/", "\r\n")
 _INNER = bytes(range(0x80, 0xC0))
 """Bytes that no character begins with in UTF-8."""
 _EDGES = re.compile(r"\A[\W\d_]+|[\W\d_]+\Z")
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2}|=\r?\n)+")
+_QUOTES = re.compile(r"(?:=[0-9A-Fa-f]{2}(?:=\r?\n)?){3}")
+"""A run from which a text counts as quoted-printable; assignments and links have shorter ones."""
+_NO_SIGNS = str.maketrans("", "", "%=")
 _SPELT = re.compile(r"(?<!\w)[^\W\d_](?: [^\W\d_]){2,}(?!\w)")
 """A word with a blank after every letter."""
 
@@ -177,17 +184,17 @@ def _is_foreign_letter(sign: str) -> bool:
 
 def decoded(text: str) -> str:
     """What the encoded parts of a text say, a line each; "" if there are none."""
-    found: list[str] = []
-    parts = [text]
+    plain = unescaped(text)
+    found, parts = [plain] if plain else [], [plain or text]
     for _ in range(_DEPTH):
-        parts = [plain for part in parts for plain in (*_from_base64(part), *_from_escapes(part))]
+        parts = [said for part in parts for said in (*_from_base64(part), *_from_escapes(part), *_from_quoted(part))]
         found += parts
     return "\n".join(found)
 
 
 def unescaped(text: str) -> str:
-    """The text with its characters instead of JSON's and Python's escapes; "" if it has none."""
-    plain = _CODES.sub(_meant, text) if "\\" in text else text
+    """The text with its characters instead of JSON's, Python's and %uXXXX escapes; "" if it has none."""
+    plain = _CODES.sub(_meant, text) if "\\" in text or "%u" in text else text
     return "" if plain == text else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -209,6 +216,8 @@ def _plain(run: str) -> str:
         used = len(run) - start
         used -= used % 4 == 1  # one character alone is less than a byte
         data = binascii.a2b_base64(run[start : start + used] + "=" * (-used % 4))
+        if data.count(0) > _WIDE * len(data):
+            data = data.replace(b"\0", b"").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
         try:
             plain, _ = codecs.utf_8_decode(data.lstrip(_INNER), "strict", False)  # its end may be cut
         except UnicodeDecodeError:
@@ -230,11 +239,15 @@ def _from_escapes(text: str) -> list[str]:
     links = [word for word in words if "://" in word]
     found: list[str] = []
     for part in (" ".join(word for word in words if "://" not in word), *links):
-        plain = _ESCAPED.sub(_percent_decoded, part)
+        plain = _ESCAPED.sub(_from_hexadecimal, part)
         if len(part) - len(plain) >= 2 * ESCAPES:
             found.append(_OTHER_SIGNS.sub(" ", plain) if "://" in part else plain)
     return found
 
 
-def _percent_decoded(match: re.Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+def _from_quoted(text: str) -> list[str]:
+    return [_QUOTED.sub(_from_hexadecimal, text)] if "=" in text and _QUOTES.search(text) else []
+
+
+def _from_hexadecimal(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].translate(_NO_SIGNS)).decode("utf-8", "replace")
