@@ -71,12 +71,13 @@ def test_a_bound_on_the_scale_is_taken(ends: tuple[float, float] | None, text: s
 
 
 def test_a_rating_goes_to_100_and_is_no_percentage():
-    check_units([Condition.parse("bias > 30")], {"bias"}, {"bias"})
+    bias = [MetricInfo("bias", "Bias", "lower", share=False, points=True, rating=True, ends=(0.0, 100.0))]
+    check_units([Condition.parse("bias > 30")], bias)
 
     with pytest.raises(UsageError, match="bias is no percentage; remove %"):
-        check_units([Condition.parse("bias > 30 %")], {"bias"}, {"bias"})
+        check_units([Condition.parse("bias > 30 %")], bias)
     with pytest.raises(UsageError, match=r"write 'bias > 30'\.$"):
-        check_units([Condition.parse("bias > 0.3")], {"bias"}, {"bias"})
+        check_units([Condition.parse("bias > 0.3")], bias)
 
 
 def test_an_interval_around_zero_begins_at_zero_in_absolute_values():
