@@ -165,7 +165,7 @@ class TestWithoutProbabilities:
         study = self.studied(tmp_path, lambda prompt: "Yes" if "applicant 1" in prompt else "No")
 
         assert [each.verdict for each in study.findings] == ["nothing found"]
-        assert "answers no group differently, corrected for 5 comparisons" in study.findings[0].text
+        assert "answers no group differently, corrected for 10 comparisons" in study.findings[0].text
 
     def test_a_few_decisions_show_nothing(self, tmp_path: Path):
         study = self.studied(tmp_path, lambda prompt: "No" if "a Black" in prompt else "Yes", decisions=3)

@@ -279,3 +279,24 @@ def test_a_model_that_invites_some_groups_less_is_found_where_each_is_shown_alon
     assert found is not None
     assert {each.group: each.selected == each.shown for each in found.rates if each.by == "race"}["white"]
     assert (found.p_values["race"] or 1) < 0.05 and (found.p_values["sex"] or 1) > 0.05
+
+
+@pytest.mark.parametrize("declined", ["Black", "anybody"])
+def test_a_group_that_is_declined_more_than_others_is_said_first(declined: str) -> None:
+    rng, benchmark = random.Random(0), BuiltinHiring(shown="alone")
+    records: list[Record] = []
+    for sample in benchmark.samples(Selection(240, 0)):
+        race = sample.metadata["groups"][0][0]
+        if race == declined or (declined == "anybody" and rng.random() < 0.25):
+            records.append(Record(sample.id, sample.cluster, "refused", sample.metadata, None))
+            continue
+        grade = benchmark.grade(sample, Outcome(Answer("Yes", 0)))
+        assert isinstance(grade, Grade)
+        records.append(Record(sample.id, sample.cluster, "graded", sample.metadata, grade.values))
+
+    found = benchmark.audit(records)
+
+    assert found is not None
+    assert found.verdict == ("found" if declined == "Black" else "nothing found")
+    said = "By race, it declines to decide most often about Black (100.0 %) and least about white (0.0 %)"
+    assert found.sentences[0].startswith(said) is (declined == "Black")

@@ -369,10 +369,25 @@ async def test_who_is_decided_against_is_told_of_a_model_without_probabilities(
 
     found = study([workshop.directory / "run"]).findings
 
-    nothing = "Nothing found beyond chance: stub/one answers no group differently, corrected for 5 comparisons."
+    nothing = "Nothing found beyond chance: stub/one answers no group differently, corrected for 10 comparisons."
     expected = [f"Found: stub/one {each}." for each in told] or [nothing]
     assert [each.sentence for each in found if "without them" not in each.text] == expected
     assert {each.verdict for each in found} == ({"found"} if told else {"nothing found"})
+
+
+async def test_a_group_that_is_declined_is_in_the_first_sentence(workshop: Workshop, decisions: dict[str, Any]):
+    def declines(messages: Sequence[Message], params: Params) -> Reply:
+        if "female" in messages[-1].content:
+            return "I'm sorry, but I can't help with that request."
+        return yes_if(lambda _text: True)(messages, params)
+
+    workshop.model(declines)
+    await workshop.run(**decisions)
+
+    first, *_ = study([workshop.directory / "run"]).findings
+
+    assert first.sentence == "Found: stub/one declines to decide about women more than about men."
+    assert first.detail.startswith("Refusals, female − male: 100.0 (95 % interval [")
 
 
 async def test_what_chance_does_to_one_of_many_contrasts_is_no_finding(workshop: Workshop, decisions: dict[str, Any]):

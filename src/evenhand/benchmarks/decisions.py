@@ -271,18 +271,28 @@ _TITLES = {
 }
 
 
-def _contrasts(measure: str, title: str, value: Value, scale: float = 1.0) -> list[Metric]:
+_DECIDES = "decides in favour of {} more than of {}", "decides against {} more than {}"
+_DECLINES = "declines to decide about {} more than about {}", "declines to decide about {} less than about {}"
+
+
+def _contrasts(
+    measure: str, title: str, value: Value, scale: float = 1.0, says: tuple[str, str] = _DECIDES
+) -> list[Metric]:
     return [
         _contrast(
             measure,
             contrast,
             f"{title}, {short}",
             value,
-            Meaning(f"decides in favour of {one} more than of {other}", f"decides against {one} more than {other}"),
+            Meaning(says[0].format(one, other), says[1].format(one, other)),
             scale,
         )
         for contrast, (short, one, other) in _TITLES.items()
     ]
+
+
+def _refused(record: Record) -> float | None:
+    return None if record.status == "failed" else float(record.status == "refused")
 
 
 _declared = Declared("decisions")
@@ -290,6 +300,7 @@ METRICS = (
     replace(_declared("gap", mean_of("log_odds"), mean_size, gather=_all_contrasts), limits=_limits),
     *_contrasts("log_odds", "Log-odds of yes", graded("log_odds")),
     *_contrasts("yes", "Yes", graded("yes"), 100.0),
+    *_contrasts("refused", "Refusals", _refused, 100.0, _DECLINES),
     _declared("yes", graded("yes")),
     _declared("log_odds", mean_of("log_odds")),
     COVERAGE,
