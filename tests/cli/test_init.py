@@ -137,7 +137,7 @@ def test_the_action_installs_a_version_or_the_checkout_and_never_the_newest(cli,
 def test_the_script_of_the_action_runs_the_gate(cli, tmp_path: Path):
     cli("init", "p", "--model", "fake/A", "--limit", "22")
     inputs, found = steps(tmp_path / "p")
-    inputs |= {"fail-if": "|bias_ambig| > 1000\ncoverage < $(touch hacked)0\n", "against": "", "detect": ""}
+    inputs |= {"fail-if": "|bias_ambig| > 100\ncoverage < $(touch hacked)0\n", "against": "", "detect": ""}
     [gate] = [step for step in found if step.get("id") == "gate"]
     path = {"PATH": f"{EVENHAND.parent}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output")}
     script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", gate["run"]]
@@ -146,7 +146,7 @@ def test_the_script_of_the_action_runs_the_gate(cli, tmp_path: Path):
         given = {**path, **environment(gate, {**inputs, **changed})}
         return subprocess.run(script, cwd=tmp_path / "p", env=given, capture_output=True, text=True, check=False)
 
-    refused, passed = run(), run(**{"fail-if": "|bias_ambig| > 1000\n"})
+    refused, passed = run(), run(**{"fail-if": "|bias_ambig| > 100\n"})
 
     assert refused.returncode == 2
     assert "$(touch hacked)0" in refused.stderr

@@ -47,7 +47,8 @@ def rows(section: str) -> dict[str, tuple[str, str]]:
 
 
 def test_every_benchmark_has_a_section():
-    assert {*BENCHMARKS.names()} - {*SECTIONS} == {"bbq_hard"}  # BBQ's scores; it cannot be made without a list
+    ours = {name for name in BENCHMARKS.names() if BENCHMARKS.get(name).__module__.startswith("evenhand.")}
+    assert ours - {*SECTIONS} == {"bbq_hard"}  # BBQ's scores; it cannot be made without a list
 
 
 @pytest.mark.parametrize("name", SECTIONS)
