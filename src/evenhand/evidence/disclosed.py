@@ -33,20 +33,8 @@ from evenhand.runs.trust import python_in
 MANIFEST = "manifest.json"
 PACK = "evidence.json"
 _FACTS = (
-    *(
-        "identity",
-        "plan",
-        "options",
-        "benchmark",
-        "models",
-        "files",
-        "kept",
-        "versions",
-        "created",
-        "seconds",
-        "samples",
-    ),
-    *("scorer", "scorers", "arms", "caveats", "notes", "certificates", "described", "summaries", "shard"),
+    *("identity", "plan", "options", "benchmark", "models", "files", "kept", "versions", "created", "seconds"),
+    *("samples", "scorer", "scorers", "arms", "caveats", "notes", "certificates", "described", "summaries", "shard"),
 )
 """What a study needs to know of a run besides its grades."""
 _MOST = 20
